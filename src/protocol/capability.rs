@@ -1,0 +1,105 @@
+//! What a client can do when a server asks it something: the profile that decides which leases it may share.
+
+use serde_json::value::RawValue;
+
+use super::raw;
+
+/// The client capabilities that change what a server does, as a small set: two clients with equal profiles look the same
+/// to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Profile(u8);
+
+impl Profile {
+    /// Nothing declared: a server has nothing to ask.
+    pub const EMPTY: Self = Self(0);
+    /// `roots`
+    pub const ROOTS: Self = Self(1);
+    /// `sampling`
+    pub const SAMPLING: Self = Self(1 << 1);
+    /// `sampling.tools`
+    pub const SAMPLING_TOOLS: Self = Self(1 << 2);
+    /// `sampling.context`
+    pub const SAMPLING_CONTEXT: Self = Self(1 << 3);
+    /// `elicitation.form`, also written as an empty `elicitation`
+    pub const ELICITATION_FORM: Self = Self(1 << 4);
+    /// `elicitation.url`
+    pub const ELICITATION_URL: Self = Self(1 << 5);
+    /// `roots.listChanged`
+    pub const ROOTS_CHANGED: Self = Self(1 << 6);
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// This set without the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether all of `other` is in this set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether nothing is declared.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Reads the `capabilities` of an `initialize` request. A capability of unknown shape reads as absent.
+    #[must_use]
+    pub fn from_capabilities(capabilities: &RawValue) -> Self {
+        let mut profile = Self::EMPTY;
+        let mut add = |present: bool, flag: Self| {
+            if present {
+                profile = profile.with(flag);
+            }
+        };
+        let part = |name: &str| raw::member(capabilities, name).filter(|value| value.get().starts_with('{'));
+        let has = |value: &RawValue, name: &str| raw::member(value, name).is_some_and(|value| value.get().starts_with('{'));
+        if let Some(roots) = part("roots") {
+            add(true, Self::ROOTS);
+            add(raw::member(roots, "listChanged").is_some_and(|value| value.get() == "true"), Self::ROOTS_CHANGED);
+        }
+        if let Some(sampling) = part("sampling") {
+            add(true, Self::SAMPLING);
+            add(has(sampling, "tools"), Self::SAMPLING_TOOLS);
+            add(has(sampling, "context"), Self::SAMPLING_CONTEXT);
+        }
+        if let Some(elicitation) = part("elicitation") {
+            let url = has(elicitation, "url");
+            add(url, Self::ELICITATION_URL);
+            // 2025-06-18 knows forms only and declares them with an empty object.
+            add(!url || has(elicitation, "form"), Self::ELICITATION_FORM);
+        }
+        profile
+    }
+
+    /// Writes the `capabilities` that we declare to a server on behalf of a client with this profile.
+    #[must_use]
+    pub fn to_capabilities(self) -> String {
+        let mut parts = Vec::new();
+        if self.has(Self::ROOTS) {
+            let changed = if self.has(Self::ROOTS_CHANGED) { r#""listChanged":true"# } else { "" };
+            parts.push(format!(r#""roots":{{{changed}}}"#));
+        }
+        if self.has(Self::SAMPLING) {
+            parts.push(self.group("sampling", &[("tools", Self::SAMPLING_TOOLS), ("context", Self::SAMPLING_CONTEXT)]));
+        }
+        if self.has(Self::ELICITATION_FORM) || self.has(Self::ELICITATION_URL) {
+            parts.push(self.group("elicitation", &[("form", Self::ELICITATION_FORM), ("url", Self::ELICITATION_URL)]));
+        }
+        format!("{{{}}}", parts.join(","))
+    }
+
+    fn group(self, name: &str, members: &[(&str, Self)]) -> String {
+        let inner: Vec<String> =
+            members.iter().filter(|(_, flag)| self.has(*flag)).map(|(member, _)| format!(r#""{member}":{{}}"#)).collect();
+        format!(r#""{name}":{{{}}}"#, inner.join(","))
+    }
+}

@@ -1,0 +1,61 @@
+//! JSON-RPC error objects and the codes that this program knows.
+
+use serde::{Deserialize, Serialize};
+
+use super::Raw;
+
+/// The error codes of JSON-RPC and MCP that have a meaning here.
+pub mod code {
+    /// The body is no JSON.
+    pub const PARSE: i64 = -32700;
+    /// The JSON is no single JSON-RPC message.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// The method is unknown or not offered.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The params are wrong: an unknown tool, a bad cursor, a missing member.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The receiver failed.
+    pub const INTERNAL: i64 = -32603;
+}
+
+/// The `error` member of a JSON-RPC response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorObject {
+    /// What kind of error, by number.
+    pub code: i64,
+    /// What went wrong, in one sentence.
+    pub message: String,
+    /// Whatever else the sender says; kept as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Raw>,
+}
+
+impl ErrorObject {
+    /// An error without data.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// `-32602` with a sentence.
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// `-32601`, naming the method.
+    #[must_use]
+    pub fn method_not_found(method: &str) -> Self {
+        Self::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"))
+    }
+
+    /// `-32603` with a sentence.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(code::INTERNAL, message)
+    }
+
+    /// Adds `data`.
+    #[must_use]
+    pub fn with_data(mut self, data: Raw) -> Self {
+        self.data = Some(data);
+        self
+    }
+}

@@ -1,0 +1,66 @@
+//! Request ids and progress tokens: a string or an integer, with its JSON type kept (`92` is not `"92"`).
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The id of a JSON-RPC request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RequestId {
+    /// An integer id.
+    Number(i64),
+    /// A string id.
+    Text(Box<str>),
+}
+
+/// A progress token has the same shape as an id, in a space of its own.
+pub type ProgressToken = RequestId;
+
+impl RequestId {
+    /// Writes the id as JSON.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(number) => {
+                use std::io::Write as _;
+                let _ = write!(out, "{number}");
+            }
+            // Writing a string to memory cannot fail.
+            Self::Text(text) => drop(serde_json::to_writer(out, text)),
+        }
+    }
+
+    /// Reads the id that stands in `raw`, if it is one.
+    pub(crate) fn from_raw(raw: &serde_json::value::RawValue) -> Option<Self> {
+        let text = raw.get();
+        match text.as_bytes().first()? {
+            b'"' => serde_json::from_str(text).ok().map(Self::Text),
+            b'-' | b'0'..=b'9' => text.parse().ok().map(Self::Number),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_i64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        Self::from_raw(&raw).ok_or_else(|| de::Error::custom("an id is a string or an integer"))
+    }
+}

@@ -1,0 +1,94 @@
+//! Framing by lines: bytes cut anywhere come in, whole lines go out, with a cap.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// What the decoder found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// A line without its end; never empty.
+    Whole(Bytes),
+    /// A line over the cap: its first bytes. The rest is skipped.
+    TooLong(Bytes),
+}
+
+/// Cuts a byte stream at `\n`. One `\r` before it, blank lines and a byte order mark at the start are dropped.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    buffer: BytesMut,
+    /// Up to here there is no line end.
+    scanned: usize,
+    cap: usize,
+    skipping: bool,
+    started: bool,
+}
+
+/// How much of a line over the cap is kept, to find the id in it.
+const HEAD: usize = 4096;
+
+impl Lines {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self { buffer: BytesMut::new(), scanned: 0, cap, skipping: false, started: false }
+    }
+
+    /// Where the next bytes go; room grows with what is waited for.
+    pub(crate) fn space(&mut self) -> &mut BytesMut {
+        let wanted = if self.buffer.len() < 8192 { 8192 } else { self.buffer.len().min(256 * 1024) };
+        self.buffer.reserve(wanted);
+        &mut self.buffer
+    }
+
+    /// Bytes of a line that is not whole yet.
+    #[cfg(test)]
+    pub(crate) fn rest(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The next line, if it is whole.
+    pub(crate) fn next(&mut self) -> Option<Line> {
+        loop {
+            if !self.started && self.buffer.len() >= 3 {
+                self.started = true;
+                if self.buffer.starts_with(b"\xef\xbb\xbf") {
+                    self.buffer.advance(3);
+                }
+            }
+            let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else { return self.unfinished() };
+            let mut line = self.buffer.split_to(self.scanned + at + 1).freeze();
+            self.scanned = 0;
+            self.started = true;
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            line.truncate(line.len() - 1);
+            if line.last() == Some(&b'\r') {
+                line.truncate(line.len() - 1);
+            }
+            if line.len() > self.cap {
+                return Some(Line::TooLong(Bytes::copy_from_slice(&line[..HEAD.min(line.len())])));
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Line::Whole(line));
+            }
+        }
+    }
+
+    fn unfinished(&mut self) -> Option<Line> {
+        self.scanned = self.buffer.len();
+        if self.skipping {
+            self.clear();
+            return None;
+        }
+        if self.buffer.len() > self.cap {
+            let head = Bytes::copy_from_slice(&self.buffer[..HEAD.min(self.buffer.len())]);
+            self.clear();
+            self.skipping = true;
+            return Some(Line::TooLong(head));
+        }
+        None
+    }
+
+    fn clear(&mut self) {
+        self.buffer = BytesMut::new();
+        self.scanned = 0;
+    }
+}

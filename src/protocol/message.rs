@@ -1,0 +1,352 @@
+//! One JSON-RPC message: the envelope is parsed once and strictly, params and results stay raw.
+//!
+//! Not here: what a method means, and batches (an array is refused as no single message).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{ErrorObject, Method, Raw, RequestId, code};
+
+/// A result or an error.
+pub type Outcome = Result<Raw, ErrorObject>;
+
+/// One message of JSON-RPC 2.0.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// Wants an answer.
+    Request(Request),
+    /// Wants none.
+    Notification(Notification),
+    /// Is one.
+    Response(Response),
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The sender's id for it.
+    pub id: RequestId,
+    /// What is asked.
+    pub method: Method,
+    /// With what; absent is not the same as `{}`.
+    pub params: Option<Raw>,
+}
+
+/// A notification.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notification {
+    /// What is told.
+    pub method: Method,
+    /// The details.
+    pub params: Option<Raw>,
+}
+
+/// A response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The id of the request; `None` only in an error about a request whose id could not be read.
+    pub id: Option<RequestId>,
+    /// The answer.
+    pub outcome: Outcome,
+}
+
+/// Why bytes are no message, and as much of it as could be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Malformed {
+    /// The id, where it could be read.
+    pub id: Option<RequestId>,
+    /// `-32700` for no JSON, `-32600` for no single message.
+    pub code: i64,
+    /// What is wrong, in a few words.
+    pub reason: String,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Message {
+    /// Reads one message. The parts share the buffer of `bytes`.
+    ///
+    /// # Errors
+    /// When the bytes are no JSON, an array, or no envelope of JSON-RPC 2.0.
+    pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
+        let envelope: Envelope<'_> = match serde_json::from_slice(bytes) {
+            Ok(envelope) => envelope,
+            Err(error) => return Err(Malformed::from_json(bytes, &error)),
+        };
+        envelope.classify(bytes)
+    }
+
+    /// Writes the message.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        match self {
+            Self::Request(request) => Frame::request(&request.id, &request.method, request.params.as_ref()),
+            Self::Notification(notice) => notice.frame(),
+            Self::Response(response) => response.frame(),
+        }
+    }
+}
+
+impl Notification {
+    /// Writes the notification.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        let mut head = Vec::with_capacity(96);
+        head.extend_from_slice(br#"{"jsonrpc":"2.0","method":"#);
+        Frame::with_params(head, &self.method, self.params.as_ref())
+    }
+}
+
+impl Response {
+    /// Writes the response.
+    #[must_use]
+    pub fn frame(&self) -> Frame {
+        let mut head = Vec::with_capacity(64);
+        head.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+        if let Some(id) = &self.id {
+            head.extend_from_slice(br#""id":"#);
+            id.write(&mut head);
+            head.push(b',');
+        }
+        match &self.outcome {
+            Ok(result) => {
+                head.extend_from_slice(br#""result":"#);
+                Frame::new(head, result.bytes().clone())
+            }
+            Err(error) => {
+                head.extend_from_slice(br#""error":"#);
+                head.extend_from_slice(Raw::from_value(error).as_bytes());
+                Frame::new(head, Bytes::new())
+            }
+        }
+    }
+}
+
+/// A written message in up to three pieces, so that a large body is never copied behind its head.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    head: Bytes,
+    body: Bytes,
+}
+
+/// Bodies up to this size are copied behind their head: one piece costs less than two.
+const INLINE: usize = 4096;
+const TAIL: &[u8] = b"}";
+
+impl Frame {
+    fn new(mut head: Vec<u8>, body: Bytes) -> Self {
+        if body.len() <= INLINE {
+            head.extend_from_slice(&body);
+            head.extend_from_slice(TAIL);
+            return Self { head: head.into(), body: Bytes::new() };
+        }
+        Self { head: head.into(), body }
+    }
+
+    /// Writes a request.
+    #[must_use]
+    pub fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
+        let mut head = Vec::with_capacity(128);
+        head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        id.write(&mut head);
+        head.extend_from_slice(br#","method":"#);
+        Self::with_params(head, method, params)
+    }
+
+    fn with_params(mut head: Vec<u8>, method: &Method, params: Option<&Raw>) -> Self {
+        match method {
+            Method::Other(name) => head.extend_from_slice(Raw::from_value(&**name).as_bytes()),
+            known => {
+                head.push(b'"');
+                head.extend_from_slice(known.as_str().as_bytes());
+                head.push(b'"');
+            }
+        }
+        match params {
+            Some(params) => {
+                head.extend_from_slice(br#","params":"#);
+                Self::new(head, params.bytes().clone())
+            }
+            None => Self::new(head, Bytes::new()),
+        }
+    }
+
+    /// The pieces in order.
+    #[must_use]
+    pub fn pieces(self) -> [Bytes; 3] {
+        let tail = if self.body.is_empty() { Bytes::new() } else { Bytes::from_static(TAIL) };
+        [self.head, self.body, tail]
+    }
+
+    /// How many bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        if self.body.is_empty() { self.head.len() } else { self.head.len() + self.body.len() + TAIL.len() }
+    }
+
+    /// Never: a message has an envelope.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of it in one buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        if self.body.is_empty() {
+            return self.head;
+        }
+        let mut out = Vec::with_capacity(self.len());
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&self.body);
+        out.extend_from_slice(TAIL);
+        out.into()
+    }
+
+    /// The same message without line breaks, for transports that end a message with one. JSON has them only between its
+    /// tokens, where a blank means the same.
+    #[must_use]
+    pub fn on_one_line(self) -> Self {
+        Self { head: one_line(self.head), body: one_line(self.body) }
+    }
+}
+
+fn one_line(bytes: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
+        return bytes;
+    }
+    let mut out = bytes.to_vec();
+    for byte in &mut out {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    out.into()
+}
+
+impl Malformed {
+    fn from_json(bytes: &[u8], error: &serde_json::Error) -> Self {
+        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        if error.is_data() {
+            let reason = if first == Some(&b'[') {
+                "a batch: this revision takes one message at a time".to_owned()
+            } else {
+                format!("no JSON-RPC message: {error}")
+            };
+            return Self { id: None, code: code::INVALID_REQUEST, reason };
+        }
+        Self { id: None, code: code::PARSE, reason: format!("no JSON: {error}") }
+    }
+
+    fn shape(id: Option<RequestId>, reason: &str) -> Self {
+        Self { id, code: code::INVALID_REQUEST, reason: reason.to_owned() }
+    }
+}
+
+/// The members of an envelope; each at most once.
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+impl Envelope<'_> {
+    fn classify(&self, bytes: &Bytes) -> Result<Message, Malformed> {
+        let id = match self.id {
+            None => None,
+            Some(raw) if raw.get() == "null" && self.error.is_some() => None,
+            Some(raw) => match RequestId::from_raw(raw) {
+                Some(id) => Some(id),
+                None => return Err(Malformed::shape(None, "`id` is neither a string nor an integer")),
+            },
+        };
+        if self.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
+            return Err(Malformed::shape(id, "`jsonrpc` is not \"2.0\""));
+        }
+        match (self.method, self.result, self.error) {
+            (Some(method), None, None) => self.call(bytes, id, method),
+            (None, Some(result), None) => match id {
+                Some(id) => Ok(Message::Response(Response { id: Some(id), outcome: Ok(Raw::part(bytes, result)) })),
+                None => Err(Malformed::shape(None, "a result without `id`")),
+            },
+            (None, None, Some(error)) => match serde_json::from_str::<ErrorObject>(error.get()) {
+                Ok(error) => Ok(Message::Response(Response { id, outcome: Err(error) })),
+                Err(_) => Err(Malformed::shape(id, "`error` is not an error object")),
+            },
+            (None, None, None) => Err(Malformed::shape(id, "neither `method` nor `result` nor `error`")),
+            _ => Err(Malformed::shape(id, "more than one of `method`, `result`, `error`")),
+        }
+    }
+
+    fn call(&self, bytes: &Bytes, id: Option<RequestId>, method: &RawValue) -> Result<Message, Malformed> {
+        let Some(method) = super::raw::string(method) else {
+            return Err(Malformed::shape(id, "`method` is no string"));
+        };
+        let method = Method::parse(&method);
+        let params = match self.params {
+            None => None,
+            Some(raw) if raw.get() == "null" => None,
+            Some(raw) if raw.get().starts_with('{') => Some(Raw::part(bytes, raw)),
+            Some(_) => return Err(Malformed::shape(id, "`params` is no object")),
+        };
+        Ok(match id {
+            Some(id) => Message::Request(Request { id, method, params }),
+            None => Message::Notification(Notification { method, params }),
+        })
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut envelope = Envelope::default();
+                while let Some(Key(key)) = map.next_key()? {
+                    let slot = match &*key {
+                        "jsonrpc" => &mut envelope.jsonrpc,
+                        "id" => &mut envelope.id,
+                        "method" => &mut envelope.method,
+                        "params" => &mut envelope.params,
+                        "result" => &mut envelope.result,
+                        "error" => &mut envelope.error,
+                        _ => {
+                            map.next_value::<de::IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    if slot.is_some() {
+                        return Err(de::Error::custom(format_args!("`{key}` stands twice")));
+                    }
+                    *slot = Some(map.next_value()?);
+                }
+                Ok(envelope)
+            }
+        }
+        deserializer.deserialize_map(Visit)
+    }
+}
+
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,0 +1,25 @@
+//! The words of the wire: JSON-RPC envelopes, ids, methods, revisions, framing.
+//!
+//! Bytes come in, [`Message`]s go out, and back. **Invariant:** pure: no Tokio, no file, no clock; and params and results
+//! stay the bytes they came as ([`Raw`]): only `raw.rs` edits them, member by member. Start reading at `message.rs`.
+
+mod capability;
+mod error;
+mod id;
+pub(crate) mod lines;
+mod message;
+mod method;
+mod raw;
+pub(crate) mod sse;
+mod version;
+
+pub use capability::Profile;
+pub use error::{ErrorObject, code};
+pub use id::{ProgressToken, RequestId};
+pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
+pub use method::Method;
+pub use raw::{Edits, Raw, object};
+pub use version::ProtocolVersion;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! JSON kept as bytes, and edits that change one member and leave every other byte.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// One valid JSON value, as the bytes it came as. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Raw(Bytes);
+
+impl Raw {
+    /// Checks that `bytes` are one JSON value.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn parse(bytes: Bytes) -> Result<Self, serde_json::Error> {
+        let value: &RawValue = serde_json::from_slice(&bytes)?;
+        let inner = bytes.slice_ref(value.get().as_bytes());
+        Ok(Self(inner))
+    }
+
+    /// Writes a value as JSON. A value that cannot be written (a map with keys that are no strings) becomes `null`.
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Self {
+        serde_json::to_vec(value).map_or_else(|_| Self(Bytes::from_static(b"null")), |vec| Self(vec.into()))
+    }
+
+    /// `{}`
+    #[must_use]
+    pub fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
+    /// Takes bytes that were written by us or read by `serde_json` just now.
+    pub(crate) fn trusted(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The part of `whole` that `value` borrows; a copy if it does not.
+    pub(crate) fn part(whole: &Bytes, value: &RawValue) -> Self {
+        let part = value.get().as_bytes();
+        let base = whole.as_ptr() as usize;
+        let start = part.as_ptr() as usize;
+        if start >= base && start + part.len() <= base + whole.len() {
+            Self(whole.slice_ref(part))
+        } else {
+            Self(Bytes::copy_from_slice(part))
+        }
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The JSON text, shared.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("null")
+    }
+
+    /// A copy that shares no buffer: for what is kept long after the message it came in.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
+    /// Whether this is an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// Reads the value into a type.
+    ///
+    /// # Errors
+    /// When the shape is another.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The member of this object with that name (the first one), as it stands.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let value = find(&self.0, name)?;
+        Some(Self::part(&self.0, value))
+    }
+
+    /// The string member with that name.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<String> {
+        serde_json::from_str(find(&self.0, name)?.get()).ok()
+    }
+
+    /// The object with its member `name` set to `value` (in place, or added at the end), every other byte kept.
+    /// What is no object stays as it is.
+    #[must_use]
+    pub fn with_member(&self, name: &str, value: &[u8]) -> Self {
+        let mut edits = Edits::new(self);
+        edits.set(self.as_value(), name, value);
+        edits.apply()
+    }
+
+    /// The object without its member `name`.
+    #[must_use]
+    pub fn without_member(&self, name: &str) -> Self {
+        let mut edits = Edits::new(self);
+        edits.remove(self.as_value(), name);
+        edits.apply()
+    }
+
+    /// The value, borrowed for a walk.
+    pub(crate) fn as_value(&self) -> &RawValue {
+        serde_json::from_slice(&self.0).unwrap_or(RawValue::NULL)
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(Bytes::from(String::from(Box::<str>::from(raw)))))
+    }
+}
+
+/// The members of an object in order, values as they stand; `None` for what is no object.
+#[must_use]
+pub fn object(value: &RawValue) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    serde_json::from_str::<Members<'_>>(value.get()).ok().map(|members| members.0)
+}
+
+/// The items of an array, as they stand; `None` for what is no array.
+pub(crate) fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// The first member of that name.
+pub(crate) fn member<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+    find(value.get().as_bytes(), name)
+}
+
+/// The string member of that name.
+pub(crate) fn text<'a>(value: &'a RawValue, name: &str) -> Option<Cow<'a, str>> {
+    string(member(value, name)?)
+}
+
+/// The value as a string, if it is one.
+pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Many edits of one JSON text, applied at once: each replaces a part that borrows from the text.
+#[derive(Debug)]
+pub struct Edits<'a> {
+    source: &'a Bytes,
+    edits: Vec<(Range<usize>, Vec<u8>)>,
+}
+
+impl<'a> Edits<'a> {
+    /// No edit yet.
+    #[must_use]
+    pub fn new(source: &'a Raw) -> Self {
+        Self { source: &source.0, edits: Vec::new() }
+    }
+
+    /// Whether nothing would change.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// Replaces `part`, which must borrow from the source.
+    pub fn replace(&mut self, part: &RawValue, with: Vec<u8>) {
+        if let Some(range) = self.range(part.get().as_bytes()) {
+            self.edits.push((range, with));
+        }
+    }
+
+    /// Sets the member `name` of `object` (which must borrow from the source): in place, or added at the end.
+    pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
+        if let Some(old) = member(object, name) {
+            self.replace(old, value.to_vec());
+            return;
+        }
+        let text = object.get().as_bytes();
+        let (Some(range), true) = (self.range(text), text.starts_with(b"{")) else { return };
+        let empty = text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
+        let mut added = if empty { Vec::new() } else { b",".to_vec() };
+        added.extend_from_slice(Raw::from_value(name).as_bytes());
+        added.push(b':');
+        added.extend_from_slice(value);
+        self.edits.push((range.end - 1..range.end - 1, added));
+    }
+
+    /// Removes every member `name` of `object`, with one comma each.
+    pub fn remove(&mut self, object: &RawValue, name: &str) {
+        let Some(whole) = self.range(object.get().as_bytes()) else { return };
+        let Some(members) = self::object(object) else { return };
+        // What lies between the end of one value and the end of the next is `,"name":value`; a kept member before the
+        // removed one leaves its comma to us, a removed first one takes the comma behind it.
+        let mut kept_before = false;
+        let mut previous_end = whole.start + 1;
+        let ends: Vec<Option<usize>> =
+            members.iter().map(|(_, value)| self.range(value.get().as_bytes()).map(|range| range.end)).collect();
+        for (index, (key, _)) in members.iter().enumerate() {
+            let Some(end) = ends[index] else { return };
+            if key != name {
+                kept_before = true;
+            } else if kept_before {
+                self.edits.push((previous_end..end, Vec::new()));
+            } else {
+                let rest = &self.source[end..whole.end];
+                let comma = rest.iter().position(|byte| !byte.is_ascii_whitespace()).filter(|at| rest[*at] == b',');
+                let stop = comma.map_or(end, |at| end + at + 1);
+                self.edits.push((previous_end..stop, Vec::new()));
+                previous_end = stop;
+                continue;
+            }
+            previous_end = end;
+        }
+    }
+
+    /// The text with all edits in.
+    #[must_use]
+    pub fn apply(mut self) -> Raw {
+        if self.edits.is_empty() {
+            return Raw(self.source.clone());
+        }
+        self.edits.sort_by_key(|(range, _)| (range.start, range.end));
+        let grown: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
+        let mut out = Vec::with_capacity(self.source.len() + grown);
+        let mut at = 0;
+        for (range, with) in &self.edits {
+            // An edit inside a part that is gone already has nothing left to change.
+            if range.start < at {
+                continue;
+            }
+            out.extend_from_slice(&self.source[at..range.start]);
+            out.extend_from_slice(with);
+            at = range.end;
+        }
+        out.extend_from_slice(&self.source[at..]);
+        Raw(out.into())
+    }
+
+    fn range(&self, part: &[u8]) -> Option<Range<usize>> {
+        let start = (part.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
+        let end = start + part.len();
+        (end <= self.source.len()).then_some(start..end)
+    }
+}
+
+/// The first member `name` of the object in `bytes`.
+fn find<'a>(bytes: &'a [u8], name: &str) -> Option<&'a RawValue> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    deserializer.deserialize_map(Find(name)).ok().flatten()
+}
+
+struct Find<'n>(&'n str);
+
+impl<'de> Visitor<'de> for Find<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(Text(key)) = map.next_key()? {
+            if found.is_none() && key == self.0 {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<de::IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(Text(key)) = map.next_key()? {
+                    members.push((key, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Self::Value, A::Error> {
+                Err(de::Error::custom("an array"))
+            }
+        }
+        deserializer.deserialize_map(Visit)
+    }
+}

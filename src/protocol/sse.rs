@@ -1,0 +1,183 @@
+//! Framing of server-sent events: bytes cut anywhere come in, whole events go out, with a cap (WHATWG HTML, 9.2.6).
+//!
+//! Why not the `eventsource-stream` crate: it panics on a byte order mark, takes quadratic time for a large event in many
+//! chunks and has no cap. It is the oracle of this parser's property tests.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// The `event` field; empty means `message`.
+    pub(crate) kind: String,
+    pub(crate) data: Bytes,
+    /// The `id` field of this event, if it had one.
+    pub(crate) id: Option<String>,
+    /// The `retry` field of this event, in milliseconds.
+    pub(crate) retry: Option<u64>,
+}
+
+/// An event grew over the cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+/// Cuts a byte stream into events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    buffer: BytesMut,
+    scanned: usize,
+    cap: usize,
+    started: bool,
+    /// The last line ended with `\r`: a `\n` right after it belongs to it.
+    after_cr: bool,
+    /// Bytes of the event being read.
+    size: usize,
+    data: Data,
+    pending: Event,
+    seen: bool,
+}
+
+/// The data lines of one event; most have one, which stays a slice of what came.
+#[derive(Debug)]
+enum Data {
+    None,
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Events {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            scanned: 0,
+            cap,
+            started: false,
+            after_cr: false,
+            size: 0,
+            data: Data::None,
+            pending: Event::default(),
+            seen: false,
+        }
+    }
+
+    /// Adds bytes as they came.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next event, if it is whole. An event without data is reported too if it has an id or a retry: the first event
+    /// of a stream that can be resumed is one.
+    pub(crate) fn next(&mut self) -> Result<Option<Event>, TooLarge> {
+        if !self.start() {
+            return Ok(None);
+        }
+        while let Some(line) = self.line() {
+            self.size += line.len();
+            if self.size > self.cap {
+                return Err(TooLarge);
+            }
+            if !line.is_empty() {
+                self.field(&line);
+            } else if let Some(event) = self.dispatch() {
+                return Ok(Some(event));
+            }
+        }
+        if self.size + self.buffer.len() > self.cap { Err(TooLarge) } else { Ok(None) }
+    }
+
+    /// Drops a byte order mark; false while it cannot be told yet.
+    fn start(&mut self) -> bool {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        if self.started {
+            return true;
+        }
+        if self.buffer.len() < MARK.len() && MARK.starts_with(&self.buffer) {
+            return false;
+        }
+        if self.buffer.starts_with(MARK) {
+            self.buffer.advance(MARK.len());
+        }
+        self.started = true;
+        true
+    }
+
+    fn line(&mut self) -> Option<Bytes> {
+        if self.after_cr {
+            match self.buffer.first() {
+                None => return None,
+                Some(b'\n') => {
+                    self.buffer.advance(1);
+                    self.scanned = 0;
+                }
+                Some(_) => {}
+            }
+            self.after_cr = false;
+        }
+        let Some(at) = memchr::memchr2(b'\n', b'\r', &self.buffer[self.scanned..]) else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let mut line = self.buffer.split_to(self.scanned + at + 1).freeze();
+        self.scanned = 0;
+        self.after_cr = line.last() == Some(&b'\r');
+        line.truncate(line.len() - 1);
+        Some(line)
+    }
+
+    fn field(&mut self, line: &Bytes) {
+        let colon = memchr::memchr(b':', line);
+        let name = &line[..colon.unwrap_or(line.len())];
+        let mut start = colon.map_or(line.len(), |at| at + 1);
+        if line.get(start) == Some(&b' ') {
+            start += 1;
+        }
+        let value = line.slice(start..);
+        match name {
+            b"data" => self.data.add(value),
+            b"event" => self.pending.kind = String::from_utf8_lossy(&value).into_owned(),
+            b"id" if memchr::memchr(0, &value).is_none() => {
+                self.pending.id = Some(String::from_utf8_lossy(&value).into_owned());
+                self.seen = true;
+            }
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                self.pending.retry = std::str::from_utf8(&value).ok().and_then(|digits| digits.parse().ok());
+                self.seen = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) -> Option<Event> {
+        self.size = 0;
+        let data = std::mem::replace(&mut self.data, Data::None);
+        let mut event = std::mem::take(&mut self.pending);
+        let seen = std::mem::take(&mut self.seen);
+        event.data = match data {
+            Data::None if !seen => return None,
+            Data::None => Bytes::new(),
+            Data::One(line) => line,
+            Data::Many(lines) => lines.freeze(),
+        };
+        Some(event)
+    }
+}
+
+impl Data {
+    fn add(&mut self, line: Bytes) {
+        *self = match std::mem::replace(self, Self::None) {
+            Self::None => Self::One(line),
+            Self::One(first) => {
+                let mut lines = BytesMut::with_capacity(first.len() + line.len() + 1);
+                lines.extend_from_slice(&first);
+                lines.extend_from_slice(b"\n");
+                lines.extend_from_slice(&line);
+                Self::Many(lines)
+            }
+            Self::Many(mut lines) => {
+                lines.extend_from_slice(b"\n");
+                lines.extend_from_slice(&line);
+                Self::Many(lines)
+            }
+        };
+    }
+}
