@@ -1,0 +1,212 @@
+//! What waits to be written to one client: a queue with a cap, made by the router, emptied by a door.
+//!
+//! **Invariant:** putting something in never waits, so a slow client never stops a server's reader (`hazards.md` H48,
+//! H49): over the cap, progress and log lines go first, list changes are told once, and then the box overflows, which
+//! tells the door to cut the client off.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::protocol::{Message, Method};
+
+/// A queue of messages to one client: of its session, or of one of its requests.
+#[derive(Debug)]
+pub struct Mailbox {
+    queue: Mutex<Queue>,
+    news: Notify,
+    readers: AtomicUsize,
+    reader_came: Notify,
+    cap: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    state: Opening,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Opening {
+    #[default]
+    Open,
+    Overflowed,
+    Closed,
+}
+
+/// While it lives, somebody reads the box.
+#[derive(Debug)]
+pub struct Reader<'a>(&'a Mailbox);
+
+impl Mailbox {
+    /// An empty box that takes up to `cap` bytes, or one message of any size.
+    pub(crate) fn new(cap: usize) -> Self {
+        Self {
+            queue: Mutex::default(),
+            news: Notify::new(),
+            readers: AtomicUsize::new(0),
+            reader_came: Notify::new(),
+            cap,
+        }
+    }
+
+    /// Puts a message in, or drops it by the rules of the cap.
+    pub(crate) fn put(&self, message: Message) {
+        let mut queue = self.lock();
+        if queue.state != Opening::Open {
+            return;
+        }
+        let size = weight(&message);
+        if !queue.messages.is_empty() && queue.bytes + size > self.cap {
+            queue.drop_droppable();
+            if queue.bytes + size > self.cap {
+                if droppable(&message) {
+                    return;
+                }
+                *queue = Queue { state: Opening::Overflowed, ..Queue::default() };
+                drop(queue);
+                self.news.notify_one();
+                return;
+            }
+        }
+        if is_list_change(&message) && queue.messages.contains(&message) {
+            return;
+        }
+        queue.bytes += size;
+        queue.messages.push_back(message);
+        drop(queue);
+        self.news.notify_one();
+    }
+
+    /// The next message; `None` once the box is closed and empty, or overflowed. One reader at a time.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub async fn next(&self) -> Option<Message> {
+        loop {
+            let news = self.news.notified();
+            {
+                let mut queue = self.lock();
+                if let Some(message) = queue.pop() {
+                    return Some(message);
+                }
+                if queue.state != Opening::Open {
+                    return None;
+                }
+            }
+            news.await;
+        }
+    }
+
+    /// The next message, if there is one now.
+    pub fn try_next(&self) -> Option<Message> {
+        self.lock().pop()
+    }
+
+    /// Waits until there is something to read, or nothing ever again.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub async fn ready(&self) {
+        loop {
+            let news = self.news.notified();
+            {
+                let queue = self.lock();
+                if !queue.messages.is_empty() || queue.state != Opening::Open {
+                    return;
+                }
+            }
+            news.await;
+        }
+    }
+
+    /// Whether the client was too slow: the door must cut it off.
+    #[must_use]
+    pub fn overflowed(&self) -> bool {
+        self.lock().state == Opening::Overflowed
+    }
+
+    /// No more messages; what waits can still be read.
+    pub(crate) fn close(&self) {
+        let mut queue = self.lock();
+        if queue.state == Opening::Open {
+            queue.state = Opening::Closed;
+        }
+        drop(queue);
+        self.news.notify_one();
+    }
+
+    /// Says that a stream to the client is open, as long as the answer lives.
+    pub fn read(&self) -> Reader<'_> {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        self.reader_came.notify_waiters();
+        Reader(self)
+    }
+
+    /// Whether a stream to the client is open.
+    #[must_use]
+    pub fn has_reader(&self) -> bool {
+        self.readers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until a stream to the client is open.
+    pub(crate) async fn reader(&self) {
+        loop {
+            let came = self.reader_came.notified();
+            tokio::pin!(came);
+            came.as_mut().enable();
+            if self.has_reader() {
+                return;
+            }
+            came.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Queue {
+    fn pop(&mut self) -> Option<Message> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= weight(&message);
+        if self.messages.is_empty() {
+            // An idle session keeps no buffer.
+            self.messages = VecDeque::new();
+        }
+        Some(message)
+    }
+
+    fn drop_droppable(&mut self) {
+        self.messages.retain(|message| !droppable(message));
+        self.bytes = self.messages.iter().map(weight).sum();
+    }
+}
+
+fn weight(message: &Message) -> usize {
+    let raw = match message {
+        Message::Request(request) => request.params.as_ref(),
+        Message::Notification(notice) => notice.params.as_ref(),
+        Message::Response(response) => response.outcome.as_ref().ok(),
+    };
+    128 + raw.map_or(0, |raw| raw.as_bytes().len())
+}
+
+fn droppable(message: &Message) -> bool {
+    matches!(message, Message::Notification(notice) if matches!(notice.method, Method::Progress | Method::LogMessage))
+}
+
+fn is_list_change(message: &Message) -> bool {
+    matches!(message, Message::Notification(notice)
+        if matches!(notice.method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged | Method::ResourceUpdated))
+}
