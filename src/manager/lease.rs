@@ -1,0 +1,89 @@
+//! Who may share a lease with whom (`bridging.md` 2); pure.
+
+use std::sync::Arc;
+
+use crate::config::{Roots, Sharing};
+use crate::protocol::Profile;
+use crate::upstream::Owner;
+
+/// The identity of a client, proven by its credential; without authorization everybody is the local user.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The one user of this machine.
+    #[must_use]
+    pub fn local() -> Self {
+        Self("local".into())
+    }
+}
+
+/// A client as leases see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    pub(crate) owner: Owner,
+    pub(crate) principal: Principal,
+    pub(crate) profile: Profile,
+}
+
+/// A lease as the choice sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate<'a> {
+    pub(super) profile: Profile,
+    pub(super) principal: &'a Principal,
+    pub(super) bound_to: Option<Owner>,
+}
+
+/// What is declared to a server on behalf of a client.
+pub(super) fn profile(client: Profile, sharing: Sharing, roots: &Roots) -> Profile {
+    if sharing == Sharing::Host {
+        return Profile::EMPTY;
+    }
+    match roots {
+        Roots::Client => client,
+        Roots::None => client.without(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
+        Roots::Fixed(_) => client.with(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
+    }
+}
+
+/// How well a lease serves a client: not at all, or the better the higher.
+pub(super) fn fit(lease: Candidate<'_>, sharing: Sharing, profile: Profile, who: &Who) -> Option<u8> {
+    if lease.profile != profile {
+        return None;
+    }
+    if sharing == Sharing::Host {
+        return Some(0);
+    }
+    if *lease.principal != who.principal {
+        return None;
+    }
+    match lease.bound_to {
+        Some(owner) if owner == who.owner => Some(1),
+        Some(_) => None,
+        None => Some(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_asked_stays_with_its_client() {
+        let principal = Principal::local();
+        let who = Who { owner: Owner(1), principal: principal.clone(), profile: Profile::ROOTS };
+        let lease = |bound_to| Candidate { profile: Profile::ROOTS, principal: &principal, bound_to };
+        assert_eq!(fit(lease(None), Sharing::Auto, Profile::ROOTS, &who), Some(0));
+        assert_eq!(fit(lease(Some(Owner(1))), Sharing::Auto, Profile::ROOTS, &who), Some(1));
+        assert_eq!(fit(lease(Some(Owner(2))), Sharing::Auto, Profile::ROOTS, &who), None);
+        assert_eq!(fit(lease(None), Sharing::Auto, Profile::EMPTY, &who), None, "another profile, another lease");
+    }
+
+    #[test]
+    fn a_lease_shared_by_the_host_declares_nothing() {
+        let all = Profile::ROOTS.with(Profile::SAMPLING);
+        assert_eq!(profile(all, Sharing::Host, &Roots::Client), Profile::EMPTY);
+        assert_eq!(profile(all, Sharing::Auto, &Roots::None), Profile::SAMPLING);
+        assert_eq!(profile(Profile::EMPTY, Sharing::Auto, &Roots::Fixed(Vec::new())), Profile::ROOTS);
+    }
+}

@@ -1,0 +1,235 @@
+//! The table of one server's leases: given to clients, given back, bounded.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::lease::{self, Candidate};
+use super::{Manager, Principal, Server, Who, lock};
+use crate::config::{Sharing, Start};
+use crate::protocol::Profile;
+use crate::upstream::{Owner, Settings, Upstream};
+
+/// A lease and who uses it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) upstream: Arc<Upstream>,
+    principal: Principal,
+    users: HashSet<Owner>,
+    used: Instant,
+}
+
+/// A shared lease that nobody uses any more is kept that long: the next client of the same person finds it warm.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// Why a server has no lease for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoLease {
+    /// Disabled, or failed by its config: why.
+    Fixed(String),
+    /// All leases that there may be are in use.
+    Limit(usize),
+}
+
+impl Manager {
+    /// The lease that serves this client; a new one if no other fits.
+    pub(crate) fn lease(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
+        if let Some((_, why)) = &server.fixed {
+            return Err(NoLease::Fixed(why.clone()));
+        }
+        let sharing = server.config.sharing;
+        let profile = lease::profile(who.profile, sharing, &server.config.roots);
+        let mut entries = lock(&server.leases);
+        entries.retain(|entry| !entry.upstream.is_stopped());
+        let best = entries
+            .iter_mut()
+            .filter_map(|entry| {
+                let candidate = Candidate {
+                    profile: entry.upstream.profile(),
+                    principal: &entry.principal,
+                    bound_to: entry.upstream.bound_to(),
+                };
+                Some((lease::fit(candidate, sharing, profile, who)?, entry))
+            })
+            .max_by_key(|(fit, _)| *fit)
+            .map(|(_, entry)| entry);
+        if let Some(entry) = best {
+            let alone = sharing == Sharing::Session || (server.asks.load(Ordering::Relaxed) && !profile.is_empty());
+            if alone {
+                entry.upstream.bind(who.owner);
+            }
+            if !alone || entry.upstream.bound_to() == Some(who.owner) {
+                entry.users.insert(who.owner);
+                entry.used = Instant::now();
+                return Ok(entry.upstream.clone());
+            }
+        }
+        let limit = self.0.settings.limits.leases_per_server;
+        if entries.len() >= limit && !evict(&mut entries) {
+            return Err(NoLease::Limit(limit));
+        }
+        let upstream = self.spawn(server, profile, who.owner, true);
+        if sharing == Sharing::Session {
+            upstream.bind(who.owner);
+        }
+        entries.push(Entry {
+            upstream: upstream.clone(),
+            principal: who.principal.clone(),
+            users: HashSet::from([who.owner]),
+            used: Instant::now(),
+        });
+        drop(entries);
+        self.touch();
+        Ok(upstream)
+    }
+
+    /// The lease that this client has already, if any.
+    pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
+        let entries = lock(&server.leases);
+        let entry = entries.iter().find(|entry| {
+            entry.users.contains(&who.owner)
+                && entry.upstream.bound_to().is_none_or(|owner| owner == who.owner || server.config.sharing == Sharing::Host)
+        })?;
+        Some(entry.upstream.clone())
+    }
+
+    /// The client is gone: its own leases end, shared ones stay a while.
+    pub(crate) fn release(&self, owner: Owner) {
+        let mut lingering = Vec::new();
+        for server in self.servers().iter() {
+            let mut entries = lock(&server.leases);
+            entries.retain_mut(|entry| {
+                let own = entry.upstream.bound_to() == Some(owner);
+                let left = entry.users.remove(&owner) && entry.users.is_empty();
+                if own {
+                    entry.upstream.stop();
+                } else if left {
+                    lingering.push((server.clone(), entry.upstream.clone()));
+                }
+                !own
+            });
+        }
+        for (server, upstream) in lingering {
+            self.linger(server, upstream);
+        }
+    }
+
+    fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
+        if server.is_catalog(&upstream) {
+            return;
+        }
+        let (manager, stop) = (self.clone(), self.0.stop.clone());
+        self.0.tasks.spawn(async move {
+            if stop.run_until_cancelled(tokio::time::sleep(LINGER)).await.is_none() {
+                return;
+            }
+            let mut entries = lock(&server.leases);
+            entries.retain(|entry| {
+                let over = entry.upstream.id == upstream.id && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
+                if over {
+                    entry.upstream.stop();
+                }
+                !over
+            });
+            let none = entries.is_empty();
+            drop(entries);
+            if none {
+                manager.start_eager(&server);
+            }
+        });
+    }
+
+    /// Opens the lease that lists before any client is there, unless the server is to start lazily.
+    pub(super) fn start_eager(&self, server: &Arc<Server>) {
+        if server.target.is_none() || self.is_stopping() {
+            return;
+        }
+        let eager = server.config.start == Start::Eager;
+        let profile = lease::profile(Profile::EMPTY, server.config.sharing, &server.config.roots);
+        let upstream = self.spawn(server, profile, Owner::HOST, eager);
+        lock(&server.leases).push(Entry {
+            upstream,
+            principal: Principal::local(),
+            users: HashSet::new(),
+            used: Instant::now(),
+        });
+    }
+
+    fn spawn(&self, server: &Arc<Server>, profile: Profile, opened_for: Owner, start: bool) -> Arc<Upstream> {
+        let inner = &self.0;
+        let config = &server.config;
+        let settings = Settings {
+            server: server.label.clone(),
+            target: server.target.clone().unwrap_or_else(|| crate::upstream::Target::Memory(Arc::new(|_, _| {}))),
+            profile,
+            opened_for,
+            client_info: inner.client_info.clone(),
+            start_timeout: config.start_timeout,
+            restart: config.restart.clone(),
+            limits: Arc::new(inner.settings.limits.clone()),
+            caps: crate::registry::Caps::from_limits(&inner.settings.limits),
+        };
+        let id = inner.next_lease.fetch_add(1, Ordering::Relaxed);
+        Upstream::spawn(id, settings, inner.world.clone(), start, &inner.tasks)
+    }
+}
+
+/// Ends the lease idle longest that nobody has a call on.
+fn evict(entries: &mut Vec<Entry>) -> bool {
+    let idle = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.upstream.connection().is_none_or(|connection| connection.running() == 0))
+        .min_by_key(|(_, entry)| entry.used)
+        .map(|(index, _)| index);
+    let Some(index) = idle else { return false };
+    entries.swap_remove(index).upstream.stop();
+    true
+}
+
+impl Server {
+    /// All leases.
+    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        lock(&self.leases).iter().map(|entry| entry.upstream.clone()).collect()
+    }
+
+    pub(super) fn is_without_lease(&self) -> bool {
+        lock(&self.leases).is_empty()
+    }
+
+    pub(super) fn stop_leases(&self) {
+        for entry in lock(&self.leases).drain(..) {
+            entry.upstream.stop();
+        }
+    }
+
+    /// Who uses the lease, and whether it is one of ours.
+    pub(crate) fn users(&self, lease: u64) -> Option<Vec<Owner>> {
+        let entries = lock(&self.leases);
+        let entry = entries.iter().find(|entry| entry.upstream.id == lease)?;
+        Some(match entry.upstream.bound_to() {
+            Some(owner) if self.config.sharing != Sharing::Host => vec![owner],
+            _ => entry.users.iter().copied().collect(),
+        })
+    }
+
+    fn is_catalog(&self, upstream: &Upstream) -> bool {
+        self.config.start == Start::Eager && upstream.profile().is_empty() && upstream.bound_to().is_none()
+    }
+
+    /// Once a lease with a profile is up, the one that only listed is not needed.
+    pub(super) fn close_catalog_lease(&self, up: u64) {
+        let mut entries = lock(&self.leases);
+        let full = entries.iter().any(|entry| entry.upstream.id == up && !entry.users.is_empty());
+        if full {
+            entries.retain(|entry| {
+                let idle = entry.upstream.id != up && entry.users.is_empty() && self.is_catalog(&entry.upstream);
+                if idle {
+                    entry.upstream.stop();
+                }
+                !idle
+            });
+        }
+    }
+}

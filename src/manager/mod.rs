@@ -1,0 +1,253 @@
+//! All servers: which lease serves which client, and the catalog that a client sees.
+//!
+//! In: the config, and clients that want a server. Out: leases, catalogs, statuses, events. **Invariant:** a server that
+//! fails or is slow changes nothing for another, and no list waits longer for it than `startupWait`. Start reading at
+//! `lease.rs` (who may share), then `leases.rs` (the table).
+
+mod lease;
+mod leases;
+mod status;
+mod supervisor;
+mod view;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::{Semaphore, broadcast, mpsc, watch};
+use tokio_util::task::TaskTracker;
+
+pub use lease::Principal;
+pub(crate) use lease::Who;
+pub use status::ServerStatus;
+
+use crate::config::{self, Config};
+use crate::exposed::Naming;
+use crate::protocol::Raw;
+use crate::registry::{Catalog, Offer, Owners, ServerNaming};
+use crate::upstream::{Change, Connection, Relayed, Starter, StateName, Target, World};
+
+/// One change of a server's state.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Event {
+    /// The server's name in the config.
+    pub server: String,
+    /// The state before.
+    pub from: StateName,
+    /// The state now.
+    pub to: StateName,
+    /// Why, where there is a reason to tell.
+    pub cause: Option<String>,
+    /// When.
+    pub at: SystemTime,
+}
+
+/// One server of the config.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Never used for another server in this process.
+    pub(crate) id: usize,
+    pub(crate) config: config::Server,
+    /// Its name in errors and logs.
+    pub(crate) label: Arc<str>,
+    naming: Arc<ServerNaming>,
+    target: Option<Target>,
+    /// Why it is never started: `disabled`, or `failed` by its config.
+    fixed: Option<(StateName, String)>,
+    leases: Mutex<Vec<leases::Entry>>,
+    /// What it listed last, on any lease: a hint for clients that have no lease yet.
+    last_offer: ArcSwapOption<Offer>,
+    /// It has asked a client something: its leases are not shared from the start.
+    asks: std::sync::atomic::AtomicBool,
+    shown: Mutex<Option<StateName>>,
+    calls: AtomicU64,
+    /// `maxConcurrent`: above it calls wait, first come first served.
+    pub(crate) slots: Option<Semaphore>,
+}
+
+impl Server {
+    fn new(config: config::Server, memory: Option<Starter>) -> Self {
+        let naming = Arc::new(ServerNaming::from_config(&config));
+        let (target, fixed) = match (&config.disabled, &config.unusable, memory) {
+            (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
+            (None, Some(reason), _) => (None, Some((StateName::Failed, reason.clone()))),
+            (None, None, Some(start)) => (Some(Target::Memory(start)), None),
+            (None, None, None) => target(&config.transport),
+        };
+        static IDS: AtomicUsize = AtomicUsize::new(0);
+        let slots = (config.max_concurrent > 0).then(|| Semaphore::new(config.max_concurrent));
+        Self {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            slots,
+            label: config.alias.as_str().into(),
+            config,
+            naming,
+            target,
+            fixed,
+            leases: Mutex::default(),
+            last_offer: ArcSwapOption::empty(),
+            asks: false.into(),
+            shown: Mutex::default(),
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a call.
+    pub(crate) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn target(transport: &config::Transport) -> (Option<Target>, Option<(StateName, String)>) {
+    match transport {
+        config::Transport::Stdio(stdio) => (Some(Target::Stdio(stdio.clone())), None),
+        config::Transport::Http(remote) | config::Transport::Auto(remote) => (Some(Target::Http(remote.clone())), None),
+        config::Transport::Sse(_) => {
+            let why = "this build does not speak the legacy HTTP+SSE transport; if the server offers Streamable HTTP, \
+                       set \"type\": \"http\" and its URL";
+            (None, Some((StateName::Failed, why.to_owned())))
+        }
+    }
+}
+
+/// All servers; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Manager(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// In config order.
+    servers: ArcSwap<Vec<Arc<Server>>>,
+    settings: config::HostSettings,
+    naming: Naming,
+    client_info: Raw,
+    world: World,
+    events: broadcast::Sender<Event>,
+    tasks: TaskTracker,
+    next_lease: AtomicU64,
+    owners: Mutex<Owners>,
+    catalogs: Mutex<HashMap<Vec<(usize, u64)>, Arc<Catalog>>>,
+    stop: tokio_util::sync::CancellationToken,
+}
+
+/// What reaches the router from the servers.
+pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
+
+/// Events that a slow reader may be behind.
+const EVENTS: usize = 256;
+const RELAYED: usize = 4096;
+const CHANGES: usize = 4096;
+
+impl Manager {
+    /// Makes the manager and starts what is to be started eagerly.
+    pub(crate) fn start(config: Config, memory: HashMap<String, Starter>, client_info: Raw) -> (Self, News) {
+        let (relay, news) = mpsc::channel(RELAYED);
+        let (changes, changed) = mpsc::channel(CHANGES);
+        let world = World { dialer: Arc::default(), relay, changes, generation: watch::Sender::new(0) };
+        let servers = servers(config.servers, &memory);
+        let manager = Self(Arc::new(Inner {
+            servers: ArcSwap::from_pointee(servers),
+            naming: config.host.naming.clone(),
+            settings: config.host,
+            client_info,
+            world,
+            events: broadcast::Sender::new(EVENTS),
+            tasks: TaskTracker::new(),
+            next_lease: AtomicU64::new(1),
+            owners: Mutex::default(),
+            catalogs: Mutex::default(),
+            stop: tokio_util::sync::CancellationToken::new(),
+        }));
+        manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
+        for server in manager.servers().iter() {
+            manager.start_eager(server);
+        }
+        (manager, news)
+    }
+
+    /// The server with that id, unless it was removed meanwhile.
+    pub(crate) fn server(&self, id: usize) -> Option<Arc<Server>> {
+        self.0.servers.load().iter().find(|server| server.id == id).cloned()
+    }
+
+    /// All servers, in config order.
+    pub(crate) fn servers(&self) -> Arc<Vec<Arc<Server>>> {
+        self.0.servers.load_full()
+    }
+
+    pub(crate) fn settings(&self) -> &config::HostSettings {
+        &self.0.settings
+    }
+
+    /// Counts up with every change of a server's state or lists.
+    pub(crate) fn generation(&self) -> watch::Receiver<u64> {
+        self.0.world.generation.subscribe()
+    }
+
+    pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
+        self.0.events.subscribe()
+    }
+
+    /// Takes another set of servers: those that are the same go on undisturbed, the others are stopped or started.
+    pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) {
+        let old = self.servers();
+        let mut new = servers(config.servers, memory);
+        for server in &mut new {
+            if let Some(same) = old.iter().find(|old| old.config == server.config && old.target.is_some()) {
+                *server = same.clone();
+            }
+        }
+        let gone: Vec<Arc<Server>> =
+            old.iter().filter(|old| !new.iter().any(|new| Arc::ptr_eq(old, new))).cloned().collect();
+        self.0.servers.store(Arc::new(new));
+        for server in &gone {
+            server.stop_leases();
+        }
+        for server in self.servers().iter() {
+            if server.is_without_lease() {
+                self.start_eager(server);
+            }
+        }
+        self.touch();
+    }
+
+    /// Stops every server; done when no process is left.
+    pub(crate) async fn shutdown(&self) {
+        self.0.stop.cancel();
+        for server in self.servers().iter() {
+            server.stop_leases();
+        }
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.0.stop.is_cancelled()
+    }
+
+    fn touch(&self) {
+        self.0.world.generation.send_modify(|generation| *generation += 1);
+    }
+
+    fn emit(&self, server: &Server, from: StateName, change: &Change, to: StateName) {
+        let event = Event { server: server.config.name.clone(), from, to, cause: change.cause.clone(), at: change.at };
+        // Nobody listening is fine.
+        let _ = self.0.events.send(event);
+    }
+
+    /// How long the first list may wait for servers that are starting.
+    pub(crate) fn startup_wait(&self) -> Duration {
+        self.0.settings.startup_wait
+    }
+}
+
+fn servers(configs: Vec<config::Server>, memory: &HashMap<String, Starter>) -> Vec<Arc<Server>> {
+    configs.into_iter().map(|config| Arc::new(Server::new(config.clone(), memory.get(&config.name).cloned()))).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

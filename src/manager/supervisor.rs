@@ -1,0 +1,54 @@
+//! The task that follows the leases: what they list, what people are told, which are not needed any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::mpsc;
+
+use super::{Manager, Server, lock};
+use crate::upstream::{Change, StateName};
+
+/// Runs until the manager stops.
+pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
+    let stop = manager.0.stop.clone();
+    loop {
+        let change = tokio::select! {
+            biased;
+            change = changes.recv() => change,
+            () = stop.cancelled() => break,
+        };
+        let Some(change) = change else { break };
+        if let Some(server) = manager.server_of(change.lease) {
+            manager.follow(&server, &change);
+        }
+    }
+}
+
+impl Manager {
+    /// The server that a lease is of.
+    pub(crate) fn server_of(&self, lease: u64) -> Option<Arc<Server>> {
+        self.servers().iter().find(|server| server.users(lease).is_some()).cloned()
+    }
+
+    fn follow(&self, server: &Arc<Server>, change: &Change) {
+        tracing::debug!(server = &*server.label, lease = change.lease, "{} -> {}", change.from, change.to);
+        if let Some(upstream) = server.upstreams().into_iter().find(|upstream| upstream.id == change.lease) {
+            if let Some(offer) = upstream.offer() {
+                server.last_offer.store(Some(offer));
+            }
+            if upstream.bound_to().is_some() {
+                server.asks.store(true, Ordering::Relaxed);
+            }
+        }
+        if change.to == StateName::Connected {
+            server.close_catalog_lease(change.lease);
+        }
+        let now = self.shown(server);
+        let before = lock(&server.shown).replace(now);
+        // A server has several leases and shows the best of them: not each change of a lease is one of the server.
+        let from = before.unwrap_or(change.from);
+        if from != now {
+            self.emit(server, from, change, now);
+        }
+    }
+}

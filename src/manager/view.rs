@@ -1,0 +1,92 @@
+//! The catalog that one client sees: the offers of the leases it uses, hints for the others.
+
+use std::sync::Arc;
+
+use super::{Manager, Server, Who, lock};
+use crate::registry::{Catalog, Contribution, Offer};
+use crate::upstream::{StateName, Upstream};
+
+/// Catalogs kept for clients with the same view.
+const CATALOGS: usize = 64;
+
+impl Manager {
+    /// Gives the client a lease of every server and waits until each has listed, failed, or had its `startupWait`.
+    pub(crate) async fn prepare(&self, who: &Who) {
+        let mut waiting = Vec::new();
+        for server in self.servers().iter() {
+            if let Ok(upstream) = self.lease(server, who) {
+                upstream.start();
+                if !has_listed(&upstream) {
+                    waiting.push(upstream);
+                }
+            }
+        }
+        let wait = self.startup_wait();
+        futures_util::future::join_all(waiting.iter().map(|upstream| listed(upstream, wait))).await;
+    }
+
+    /// What this client sees now.
+    pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
+        self.merge(|server| match Self::lease_of(server, who) {
+            Some(upstream) => offered(&upstream, server),
+            None => server.last_offer.load_full(),
+        })
+    }
+
+    /// What is known of every server, whoever asked for it.
+    pub(crate) fn hint(&self) -> Arc<Catalog> {
+        self.merge(|server| {
+            let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
+            offers.last().or_else(|| server.last_offer.load_full())
+        })
+    }
+
+    fn merge(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Arc<Catalog> {
+        let servers = self.servers();
+        let mut contributions = Vec::new();
+        for server in servers.iter().filter(|server| server.fixed.is_none()) {
+            if let Some(offer) = offer_of(server) {
+                let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
+                contributions.push(Contribution { server: server.id, alias, settings, offer });
+            }
+        }
+        let key: Vec<(usize, u64)> =
+            contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
+        let mut catalogs = lock(&self.0.catalogs);
+        if let Some(catalog) = catalogs.get(&key) {
+            return catalog.clone();
+        }
+        let catalog = Arc::new(Catalog::build(&contributions, &self.0.naming, &mut lock(&self.0.owners)));
+        if catalogs.len() >= CATALOGS {
+            catalogs.retain(|_, catalog| Arc::strong_count(catalog) > 1);
+        }
+        catalogs.insert(key, catalog.clone());
+        catalog
+    }
+}
+
+/// What a lease lists, or what the server listed before while this one is not up yet. A server that was given up offers
+/// nothing.
+fn offered(upstream: &Upstream, server: &Server) -> Option<Arc<Offer>> {
+    if upstream.status().state == StateName::Failed {
+        return None;
+    }
+    upstream.offer().or_else(|| server.last_offer.load_full())
+}
+
+fn has_listed(upstream: &Upstream) -> bool {
+    upstream.offer().is_some()
+}
+
+/// Waits for the first list of a lease, no longer than `wait` after its first start.
+async fn listed(upstream: &Upstream, wait: std::time::Duration) {
+    let mut status = upstream.watch();
+    let over = async {
+        let seen = status.wait_for(|status| {
+            has_listed(upstream) || matches!(status.state, StateName::Failed | StateName::Unauthorized | StateName::Disconnected)
+        });
+        drop(seen.await);
+    };
+    let start = upstream.status().first_start.unwrap_or_else(std::time::Instant::now);
+    let _ = tokio::time::timeout_at((start + wait).into(), over).await;
+}

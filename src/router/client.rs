@@ -1,0 +1,336 @@
+//! One client: what it can do, what it is doing, what it was asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::Mailbox;
+use crate::manager::Who;
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::registry::Catalog;
+use crate::upstream::{Ask, Connection, Owner, Upstream};
+
+/// One downstream session, or the program that embeds the host.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) who: Who,
+    revision: ProtocolVersion,
+    mailbox: Mailbox,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: HashMap<RequestId, Running>,
+    asked: HashMap<u64, Asked>,
+    asked_so_far: u64,
+    level: Option<Level>,
+    leases: Vec<(usize, Arc<Upstream>)>,
+    subscriptions: HashMap<String, Subscription>,
+    view: Option<View>,
+    told: Option<Arc<Catalog>>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    cancel: CancellationToken,
+    leg: Arc<Mailbox>,
+}
+
+/// A question that waits for the client's answer.
+#[derive(Debug)]
+struct Asked {
+    ask: Ask,
+    /// The exchange that it belongs to.
+    call: Option<u64>,
+    answered: Option<Arc<Notify>>,
+    leg: Option<Arc<Mailbox>>,
+}
+
+/// A watched resource: whose it is, and under which URI there.
+#[derive(Clone, Debug)]
+pub(super) struct Subscription {
+    pub(super) server: usize,
+    pub(super) raw: String,
+    pub(super) upstream: Arc<Upstream>,
+}
+
+/// What the client saw last of the catalog.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) generation: u64,
+    pub(super) catalog: Arc<Catalog>,
+    /// Every server has listed or had its time.
+    pub(super) settled: bool,
+}
+
+/// How much a log line matters, from `debug` to `emergency`.
+pub(super) type Level = u8;
+
+/// The levels of `logging/setLevel`, least first.
+pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+/// A client that set no level gets this and above.
+pub(super) const DEFAULT_LEVEL: Level = 1;
+
+impl Client {
+    pub(super) fn new(who: Who, revision: ProtocolVersion, queue: usize) -> Self {
+        Self { who, revision, mailbox: Mailbox::new(queue), state: Mutex::default() }
+    }
+
+    /// The agreed revision.
+    #[must_use]
+    pub fn revision(&self) -> ProtocolVersion {
+        self.revision
+    }
+
+    /// What it declared.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.who.profile
+    }
+
+    /// What belongs to none of its requests.
+    #[must_use]
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Whether a request of it is running.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.state().running.is_empty()
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.who.owner
+    }
+
+    /// Notes a request; `None` if its id is in use or the client is gone.
+    pub(super) fn begin(self: &Arc<Self>, id: &RequestId, leg: &Arc<Mailbox>, limit: usize) -> Result<Guard, Refused> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(Refused::Closed);
+        }
+        if state.running.contains_key(id) {
+            return Err(Refused::IdInUse);
+        }
+        if state.running.len() >= limit {
+            return Err(Refused::Limit);
+        }
+        let cancel = CancellationToken::new();
+        state.running.insert(id.clone(), Running { cancel: cancel.clone(), leg: leg.clone() });
+        drop(state);
+        Ok(Guard { client: self.clone(), id: id.clone(), cancel })
+    }
+
+    pub(super) fn cancel(&self, id: &RequestId) {
+        if let Some(running) = self.state().running.get(id) {
+            running.cancel.cancel();
+        }
+    }
+
+    /// Ends everything that it does; says which resources it watched.
+    pub(super) fn close(&self) -> Vec<Subscription> {
+        let mut state = self.state();
+        state.closed = true;
+        for running in state.running.values() {
+            running.cancel.cancel();
+        }
+        let asked = std::mem::take(&mut state.asked);
+        let subscriptions = std::mem::take(&mut state.subscriptions).into_values().collect();
+        state.leases = Vec::new();
+        state.view = None;
+        state.told = None;
+        drop(state);
+        drop(asked);
+        self.mailbox.close();
+        subscriptions
+    }
+
+    /// Puts a question of a server to the client, on the stream of the call it belongs to or on the general one.
+    pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        state.asked_so_far += 1;
+        let id = state.asked_so_far;
+        let request = Message::Request(Request {
+            id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)),
+            method: ask.method.clone(),
+            params: ask.params.clone(),
+        });
+        let leg = call.map(|(_, leg)| leg.clone());
+        state.asked.insert(id, Asked { ask, call: call.map(|(call, _)| call), answered, leg: leg.clone() });
+        drop(state);
+        match leg {
+            Some(leg) => leg.put(request),
+            None => self.mailbox.put(request),
+        }
+    }
+
+    /// The client answered a question.
+    pub(super) fn answer(&self, id: &RequestId, outcome: Outcome) {
+        let RequestId::Number(id) = id else { return };
+        let asked = u64::try_from(*id).ok().and_then(|id| self.state().asked.remove(&id));
+        if let Some(asked) = asked {
+            asked.ask.answer(outcome);
+            if let Some(answered) = asked.answered {
+                answered.notify_one();
+            }
+        }
+    }
+
+    /// The server withdrew a question.
+    pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+        self.take_back(|asked| asked.ask.is(connection, id), Ask::forget);
+    }
+
+    /// The call is over or nobody answers: its questions are taken back.
+    pub(super) fn drop_asks(&self, call: u64, answer: impl Fn(Ask)) {
+        self.take_back(|asked| asked.call == Some(call), answer);
+    }
+
+    fn take_back(&self, which: impl Fn(&Asked) -> bool, answer: impl Fn(Ask)) {
+        let taken: Vec<(u64, Asked)> = {
+            let mut state = self.state();
+            let ids: Vec<u64> = state.asked.iter().filter(|(_, asked)| which(asked)).map(|(id, _)| *id).collect();
+            ids.into_iter().filter_map(|id| Some((id, state.asked.remove(&id)?))).collect()
+        };
+        for (id, asked) in taken {
+            let params = Some(Raw::trusted(format!(r#"{{"requestId":{id}}}"#).into()));
+            let notice = Message::Notification(Notification { method: Method::Cancelled, params });
+            match &asked.leg {
+                Some(leg) => leg.put(notice),
+                None => self.mailbox.put(notice),
+            }
+            answer(asked.ask);
+        }
+    }
+
+    /// Whether questions of that call wait for an answer.
+    pub(super) fn is_asked(&self, call: u64) -> bool {
+        self.state().asked.values().any(|asked| asked.call == Some(call))
+    }
+
+    /// A stream of one of its running requests.
+    pub(super) fn any_leg(&self) -> Option<Arc<Mailbox>> {
+        self.state().running.values().next().map(|running| running.leg.clone())
+    }
+
+    pub(super) fn level(&self) -> Option<Level> {
+        self.state().level
+    }
+
+    pub(super) fn set_level(&self, level: Level) {
+        self.state().level = Some(level);
+    }
+
+    /// Whether a log line of that level is for it.
+    pub(super) fn wants(&self, level: &str) -> bool {
+        let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
+        level >= usize::from(self.level().unwrap_or(DEFAULT_LEVEL))
+    }
+
+    /// The lease it used last for that server, if it may go on with it.
+    pub(super) fn lease(&self, server: usize) -> Option<Arc<Upstream>> {
+        let state = self.state();
+        let (_, upstream) = state.leases.iter().find(|(id, _)| *id == server)?;
+        let mine = upstream.bound_to().is_none_or(|owner| owner == self.owner());
+        (mine && !upstream.is_stopped()).then(|| upstream.clone())
+    }
+
+    pub(super) fn keep_lease(&self, server: usize, upstream: Arc<Upstream>) {
+        let mut state = self.state();
+        if !state.closed {
+            state.leases.retain(|(id, _)| *id != server);
+            state.leases.push((server, upstream));
+        }
+    }
+
+    pub(super) fn leases(&self) -> Vec<(usize, Arc<Upstream>)> {
+        self.state().leases.clone()
+    }
+
+    pub(super) fn subscribe(&self, uri: &str, subscription: Subscription) -> Option<Subscription> {
+        self.state().subscriptions.insert(uri.to_owned(), subscription)
+    }
+
+    pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {
+        self.state().subscriptions.remove(uri)
+    }
+
+    /// Whether it watches the resource, or one that this is a part of.
+    pub(super) fn watches(&self, server: usize, raw: &str) -> bool {
+        self.state().subscriptions.values().any(|subscription| {
+            subscription.server == server
+                && raw.strip_prefix(&subscription.raw).is_some_and(|rest| {
+                    rest.is_empty() || rest.starts_with('/') || subscription.raw.ends_with('/')
+                })
+        })
+    }
+
+    pub(super) fn view(&self) -> Option<View> {
+        self.state().view.clone()
+    }
+
+    pub(super) fn keep_view(&self, view: View) {
+        let mut state = self.state();
+        if !state.closed {
+            state.view = Some(view);
+        }
+    }
+
+    /// Notes what a list told it.
+    pub(super) fn tell(&self, catalog: &Arc<Catalog>) {
+        let mut state = self.state();
+        if !state.closed {
+            state.told = Some(catalog.clone());
+        }
+    }
+
+    /// What it was told last, if it ever asked.
+    pub(super) fn told(&self) -> Option<Arc<Catalog>> {
+        self.state().told.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a request is not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    IdInUse,
+    Limit,
+    Closed,
+}
+
+/// A request is running while this lives.
+#[derive(Debug)]
+pub(super) struct Guard {
+    client: Arc<Client>,
+    id: RequestId,
+    cancel: CancellationToken,
+}
+
+impl Guard {
+    pub(super) async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.client.state();
+        state.running.remove(&self.id);
+        if state.running.is_empty() {
+            // An idle session keeps no table.
+            state.running = HashMap::new();
+        }
+    }
+}

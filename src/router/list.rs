@@ -1,0 +1,92 @@
+//! Lists: pages of the catalog that the client sees, and how much its servers are to log.
+
+use std::sync::Arc;
+
+use super::client::{Client, DEFAULT_LEVEL, LEVELS, View};
+use super::Router;
+use crate::manager::Server;
+use crate::protocol::{ErrorObject, Method, Outcome, Raw};
+use crate::registry::{Catalog, Kind};
+use crate::upstream::Upstream;
+
+impl Router {
+    pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
+        let kind = match method {
+            Method::ToolsList => Kind::Tools,
+            Method::PromptsList => Kind::Prompts,
+            Method::ResourcesList => Kind::Resources,
+            _ => Kind::ResourceTemplates,
+        };
+        let cursor = match params.and_then(|params| params.member("cursor")) {
+            None => None,
+            Some(cursor) => Some(
+                cursor.read::<String>().map_err(|_| ErrorObject::invalid_params("`cursor` is not a string"))?,
+            ),
+        };
+        let catalog = self.settled_catalog(client).await;
+        client.tell(&catalog);
+        catalog.page(kind, cursor.as_deref()).map_err(|_| {
+            ErrorObject::invalid_params("this cursor is of another list or of one that has changed; list again from the start")
+        })
+    }
+
+    /// The catalog once every server has listed, failed, or had its time.
+    pub(crate) async fn settled_catalog(&self, client: &Arc<Client>) -> Arc<Catalog> {
+        let generation = *self.manager().generation().borrow();
+        if let Some(view) = client.view().filter(|view| view.settled && view.generation == generation) {
+            return view.catalog;
+        }
+        self.manager().prepare(&client.who).await;
+        self.look(client, true)
+    }
+
+    /// The catalog as it is.
+    pub(super) fn catalog(&self, client: &Arc<Client>) -> Arc<Catalog> {
+        let generation = *self.manager().generation().borrow();
+        match client.view() {
+            Some(view) if view.generation == generation => view.catalog,
+            view => self.look(client, view.is_some_and(|view| view.settled)),
+        }
+    }
+
+    /// Whether a list would wait for servers.
+    pub(super) fn is_settled(&self, client: &Client) -> bool {
+        client.view().is_some_and(|view| view.settled)
+    }
+
+    fn look(&self, client: &Arc<Client>, settled: bool) -> Arc<Catalog> {
+        // Read first: what changes while the catalog is made makes the next look.
+        let generation = *self.manager().generation().borrow();
+        let catalog = self.manager().catalog(&client.who);
+        client.keep_view(View { generation, catalog: catalog.clone(), settled });
+        catalog
+    }
+
+    pub(super) fn set_level(&self, client: &Arc<Client>, params: Option<&Raw>) -> Outcome {
+        let name = params.and_then(|params| params.text("level"));
+        let known = name.as_deref().and_then(|name| LEVELS.iter().position(|level| *level == name));
+        let Some(level) = known.and_then(|level| u8::try_from(level).ok()) else {
+            return Err(ErrorObject::invalid_params(format!("`level` is none of {}", LEVELS.join(", "))));
+        };
+        client.set_level(level);
+        for (server, upstream) in client.leases() {
+            if let Some(server) = self.manager().server(server) {
+                self.apply_level(&server, &upstream);
+            }
+        }
+        Ok(Raw::empty_object())
+    }
+
+    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has set one.
+    pub(super) fn apply_level(&self, server: &Server, upstream: &Upstream) {
+        let users = server.users(upstream.id).unwrap_or_default();
+        let levels: Vec<Option<u8>> = {
+            let clients = self.clients();
+            users.iter().filter_map(|owner| clients.get(owner)).map(|client| client.level()).collect()
+        };
+        if levels.iter().any(Option::is_some) {
+            let level = levels.into_iter().map(|level| level.unwrap_or(DEFAULT_LEVEL)).min();
+            upstream.want_level(level.map(|level| LEVELS[usize::from(level)]));
+        }
+    }
+}

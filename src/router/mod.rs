@@ -1,0 +1,268 @@
+//! The meaning: who gets a request, under which name, and how the answer comes back.
+//!
+//! In: requests of [`Client`]s, from doors and from the embedding program. Out: outcomes; and into [`Mailbox`]es whatever
+//! comes before or beside them. **Invariant:** what a server asks reaches exactly the client whose call caused it, or
+//! nobody. Start reading at [`Router::request`], then `call.rs`.
+
+mod answer;
+mod call;
+mod client;
+mod list;
+mod mailbox;
+mod news;
+mod resource;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use client::Client;
+pub use mailbox::{Mailbox, Reader};
+
+pub use crate::manager::Principal;
+use crate::config;
+use crate::manager::{Manager, News, Server, ServerStatus, Who};
+use crate::protocol::{
+    ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, code,
+};
+use crate::upstream::{Owner, Upstream};
+use client::Refused;
+
+/// Routes what clients say to the servers and back; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Router(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    manager: Manager,
+    clients: Mutex<HashMap<Owner, Arc<Client>>>,
+    next_client: AtomicU64,
+    server_info: Raw,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Instructions of all servers together.
+const INSTRUCTIONS: usize = 32 * 1024;
+
+impl Router {
+    /// Makes the router and its tasks.
+    pub(crate) fn start(manager: Manager, news: News, server_info: Raw) -> Self {
+        let router = Self(Arc::new(Inner {
+            manager,
+            clients: Mutex::default(),
+            next_client: AtomicU64::new(1),
+            server_info,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }));
+        router.0.tasks.spawn(news::relay(router.clone(), news));
+        router.0.tasks.spawn(news::tell_changes(router.clone()));
+        router
+    }
+
+    /// Serves `initialize`: makes the client and the result. It never waits for a server.
+    ///
+    /// # Errors
+    /// `-32602` when the params have no `protocolVersion`.
+    pub fn open(&self, principal: Principal, params: Option<&Raw>) -> Result<(Arc<Client>, Raw), ErrorObject> {
+        let missing = || ErrorObject::invalid_params("initialize: `protocolVersion` is missing");
+        let params = params.ok_or_else(missing)?;
+        let wanted = params.text("protocolVersion").ok_or_else(missing)?;
+        let revision = ProtocolVersion::parse(&wanted).unwrap_or(ProtocolVersion::LATEST);
+        let capabilities = params.member("capabilities");
+        let profile = capabilities.map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
+        let client = self.admit(principal, revision, profile);
+        Ok((client, self.initialize_result(revision)))
+    }
+
+    /// Makes a client without a handshake.
+    pub(crate) fn admit(&self, principal: Principal, revision: ProtocolVersion, profile: Profile) -> Arc<Client> {
+        let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
+        let who = Who { owner, principal, profile };
+        let client = Arc::new(Client::new(who, revision, self.limits().client_queue));
+        self.clients().insert(owner, client.clone());
+        client
+    }
+
+    /// The session ended: its calls are cancelled, its leases given back.
+    pub fn close(&self, client: &Arc<Client>) {
+        self.clients().remove(&client.owner());
+        for subscription in client.close() {
+            subscription.upstream.unwant_uri(&subscription.raw);
+        }
+        self.0.manager.release(client.owner());
+    }
+
+    /// Serves one request (never `initialize`). What belongs to it before its answer goes into `leg`. `None`: the client
+    /// cancelled it, and no answer is due.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call at the server.
+    pub fn request(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        leg: &Arc<Mailbox>,
+    ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
+        let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
+        async move {
+            let limit = router.limits().pending_per_client;
+            let guard = match client.begin(&request.id, &leg, limit) {
+                Ok(guard) => guard,
+                Err(Refused::Closed) => return None,
+                Err(Refused::IdInUse) => {
+                    let text = format!("request id {} is in use by a request without an answer yet", request.id);
+                    return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
+                }
+                Err(Refused::Limit) => {
+                    let text = format!("more than {limit} requests at once (host.limits.pendingPerClient)");
+                    return Some(Err(ErrorObject::internal(text)));
+                }
+            };
+            tokio::select! {
+                biased;
+                outcome = router.serve(&client, request, &leg) => Some(outcome),
+                () = guard.cancelled() => None,
+            }
+        }
+    }
+
+    async fn serve(&self, client: &Arc<Client>, request: Request, leg: &Arc<Mailbox>) -> Outcome {
+        let params = request.params;
+        match &request.method {
+            Method::ToolsCall => self.call_tool(client, params, leg).await,
+            Method::Ping => Ok(Raw::empty_object()),
+            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList => {
+                self.list(client, &request.method, params.as_ref()).await
+            }
+            Method::PromptsGet => self.get_prompt(client, params, leg).await,
+            Method::ResourcesRead => self.read_resource(client, params, leg).await,
+            Method::Complete => self.complete(client, params, leg).await,
+            Method::ResourcesSubscribe => self.subscribe(client, params.as_ref(), leg).await,
+            Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
+            Method::SetLevel => self.set_level(client, params.as_ref()),
+            Method::Initialize => {
+                Err(ErrorObject::new(code::INVALID_REQUEST, "this session is initialized already; open a new one"))
+            }
+            other => Err(ErrorObject::method_not_found(other.as_str())),
+        }
+    }
+
+    /// Takes a notification of the client.
+    pub fn notify(&self, client: &Arc<Client>, notification: Notification) {
+        match notification.method {
+            Method::Cancelled => {
+                let id = notification.params.and_then(|params| params.member("requestId")?.read::<RequestId>().ok());
+                if let Some(id) = id {
+                    client.cancel(&id);
+                }
+            }
+            Method::RootsListChanged => {
+                for (_, upstream) in client.leases() {
+                    let declared = upstream.profile().has(Profile::ROOTS_CHANGED);
+                    if let (true, Some(connection)) = (declared, upstream.connection()) {
+                        connection.notify(Method::RootsListChanged, None);
+                    }
+                }
+            }
+            // The handshake of each lease is our own; servers' questions ask for no progress through us.
+            _ => {}
+        }
+    }
+
+    /// Takes the client's answer to a request that went out through a mailbox.
+    pub fn answer(&self, client: &Arc<Client>, response: Response) {
+        if let Some(id) = response.id {
+            client.answer(&id, response.outcome);
+        }
+    }
+
+    /// A mailbox for one request.
+    #[must_use]
+    pub fn leg(&self) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(self.limits().client_queue))
+    }
+
+    /// The limits of the config.
+    #[must_use]
+    pub fn limits(&self) -> &config::Limits {
+        &self.0.manager.settings().limits
+    }
+
+    /// All servers, in config order.
+    #[must_use]
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.0.manager.status()
+    }
+
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.0.manager
+    }
+
+    /// Ends the router's own tasks and every client.
+    pub(crate) async fn shutdown(&self) {
+        let clients: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+        for client in clients {
+            self.close(&client);
+        }
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// The lease of this server for this client.
+    fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, answer::Failure> {
+        use crate::manager::NoLease;
+        if let Some(upstream) = client.lease(server.id) {
+            return Ok(upstream);
+        }
+        let upstream = self.0.manager.lease(server, &client.who).map_err(|none| {
+            answer::Failure::no_lease(match none {
+                NoLease::Fixed(why) => format!("is not to be had: {why}"),
+                NoLease::Limit(limit) => format!("has {limit} connections in use already (host.limits.leasesPerServer)"),
+            })
+        })?;
+        client.keep_lease(server.id, upstream.clone());
+        self.apply_level(server, &upstream);
+        Ok(upstream)
+    }
+
+    fn initialize_result(&self, revision: ProtocolVersion) -> Raw {
+        let completions = if revision >= ProtocolVersion::V2025_03_26 { r#","completions":{}"# } else { "" };
+        let mut result = format!(
+            r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}}},"serverInfo":{}"#,
+            self.0.server_info
+        );
+        if let Some(instructions) = self.instructions() {
+            result += r#","instructions":"#;
+            result += Raw::from_value(&instructions).as_str();
+        }
+        result.push('}');
+        Raw::trusted(result.into())
+    }
+
+    /// The instructions of the servers that are connected, each under its alias.
+    fn instructions(&self) -> Option<String> {
+        let mut text = String::new();
+        for server in self.0.manager.servers().iter() {
+            let peers = server.upstreams().into_iter().filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let Some(own) = peers.filter_map(|peer| peer.instructions).last() else { continue };
+            if text.is_empty() {
+                text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
+            }
+            if text.len() + own.len() > INSTRUCTIONS {
+                continue;
+            }
+            text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Client>>> {
+        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

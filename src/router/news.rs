@@ -1,0 +1,136 @@
+//! What servers say on their own: to whom it goes, and when clients hear that lists have changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::call::{log, question};
+use super::client::Client;
+use super::Router;
+use crate::manager::{News, Server};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Raw};
+use crate::registry::Kind;
+use crate::upstream::{Ask, Connection, Relayed, Upstream};
+
+/// A question that belongs to no call waits that long for a stream to the client.
+const HOLD: Duration = Duration::from_secs(2);
+/// Changes of the catalog are told together.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// Hands on what servers say outside of calls, until the router stops.
+pub(super) async fn relay(router: Router, mut news: News) {
+    let stop = router.0.stop.clone();
+    while let Some(Some((lease, connection, what))) = stop.run_until_cancelled(news.recv()).await {
+        let Some(server) = router.manager().server_of(lease) else { continue };
+        let Some(upstream) = server.upstreams().into_iter().find(|upstream| upstream.id == lease) else { continue };
+        router.hear(&server, &upstream, &connection, what);
+    }
+}
+
+/// Tells clients that lists have changed, after they have, and only those that listed before.
+pub(super) async fn tell_changes(router: Router) {
+    let stop = router.0.stop.clone();
+    let mut generation = router.manager().generation();
+    while let Some(Ok(())) = stop.run_until_cancelled(generation.changed()).await {
+        if stop.run_until_cancelled(tokio::time::sleep(DEBOUNCE)).await.is_none() {
+            break;
+        }
+        generation.mark_unchanged();
+        let clients: Vec<Arc<Client>> = router.clients().values().cloned().collect();
+        for client in clients {
+            router.tell_change(&client);
+        }
+    }
+}
+
+impl Router {
+    fn tell_change(&self, client: &Arc<Client>) {
+        let Some(told) = client.told() else { return };
+        let catalog = self.catalog(client);
+        if Arc::ptr_eq(&told, &catalog) {
+            return;
+        }
+        client.tell(&catalog);
+        let differs = |kind| told.hash(kind) != catalog.hash(kind);
+        let changes = [
+            (differs(Kind::Tools), Method::ToolsListChanged),
+            (differs(Kind::Prompts), Method::PromptsListChanged),
+            (differs(Kind::Resources) || differs(Kind::ResourceTemplates), Method::ResourcesListChanged),
+        ];
+        for (_, method) in changes.into_iter().filter(|(changed, _)| *changed) {
+            client.mailbox().put(Message::Notification(Notification { method, params: None }));
+        }
+    }
+
+    fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {
+        let clients = self.clients_of(server, upstream);
+        match what {
+            Relayed::Updated(params) => {
+                let Some(raw) = params.text("uri") else { return };
+                let notice = Notification { method: Method::ResourceUpdated, params: Some(self.expose_uri(server, &raw, &params)) };
+                for client in clients.iter().filter(|client| client.watches(server.id, &raw)) {
+                    client.mailbox().put(Message::Notification(notice.clone()));
+                }
+            }
+            Relayed::Log(params) => {
+                for client in &clients {
+                    log(client, client.mailbox(), server, &params);
+                }
+            }
+            Relayed::ElicitationComplete(params) => {
+                if let [client] = &*clients {
+                    let notice = Notification { method: Method::ElicitationComplete, params: Some(params) };
+                    client.mailbox().put(Message::Notification(notice));
+                }
+            }
+            Relayed::Withdrawn(id) => {
+                for client in &clients {
+                    client.withdraw(connection, &id);
+                }
+            }
+            Relayed::Ask { ask, unclear: false } if clients.len() == 1 => {
+                self.hold(clients[0].clone(), server.clone(), upstream.clone(), ask);
+            }
+            Relayed::Ask { ask, .. } => refuse(ask),
+        }
+    }
+
+    /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
+    fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
+        if client.mailbox().has_reader() {
+            return question(&client, &server, &upstream, ask, None, None);
+        }
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
+            if matches!(came, Some(Ok(()))) {
+                return question(&client, &server, &upstream, ask, None, None);
+            }
+            match client.any_leg() {
+                Some(leg) => question(&client, &server, &upstream, ask, Some((0, &leg)), None),
+                None => refuse(ask),
+            }
+        });
+    }
+
+    fn clients_of(&self, server: &Server, upstream: &Upstream) -> Vec<Arc<Client>> {
+        let users = server.users(upstream.id).unwrap_or_default();
+        let clients = self.clients();
+        users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
+    }
+
+    fn expose_uri(&self, server: &Server, raw: &str, params: &Raw) -> Raw {
+        let uri = self.manager().expose_uri(server, raw);
+        params.with_member("uri", Raw::from_value(&*uri).as_bytes())
+    }
+}
+
+/// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).
+fn refuse(ask: Ask) {
+    tracing::info!("{} belongs to no call of one client: refused", ask.method);
+    let outcome = match ask.method {
+        Method::Elicit => Ok(Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))),
+        Method::CreateMessage => Err(ErrorObject::internal("no client request is in progress")),
+        _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
+    };
+    ask.answer(outcome);
+}

@@ -1,0 +1,270 @@
+//! A server behind a URL: Streamable HTTP of the revisions with a handshake (2025-03-26 to 2025-11-25).
+//!
+//! One POST a message, one GET stream, one DELETE. What is said on a stream is read by whoever holds it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode};
+
+use super::{Error, excerpt};
+use crate::config;
+use crate::dial::Dialer;
+use crate::protocol::sse::{Event, Events};
+use crate::protocol::{Frame, Message, ProtocolVersion};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const SESSION_ID_BYTES: usize = 1024;
+
+/// One session with a server behind a URL.
+#[derive(Debug)]
+pub(crate) struct Http {
+    client: reqwest::Client,
+    url: url::Url,
+    origin: String,
+    headers: HeaderMap,
+    session: ArcSwapOption<HeaderValue>,
+    version: ArcSwapOption<HeaderValue>,
+    cap: usize,
+}
+
+/// What a POST is answered with.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// 202: a notification or a response was taken.
+    Accepted,
+    /// One message.
+    Json(Bytes),
+    /// Messages until the answer is among them.
+    Stream(EventStream),
+}
+
+impl Http {
+    pub(crate) fn new(remote: &config::Remote, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
+        let origin = remote.url.origin().ascii_serialization();
+        let mut headers = HeaderMap::new();
+        for (name, value) in &remote.headers {
+            let bad = |what: &str| Error::Malformed(format!("header `{name}` in the config: its {what} is not legal in HTTP"));
+            let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("name"))?;
+            let mut value = HeaderValue::try_from(value.expose()).map_err(|_| bad("value"))?;
+            value.set_sensitive(true);
+            headers.append(header, value);
+        }
+        let client = dialer.client(&remote.url).map_err(|reason| Error::Unreachable { origin: origin.clone(), reason })?;
+        Ok(Self {
+            client,
+            url: remote.url.clone(),
+            origin,
+            headers,
+            session: ArcSwapOption::empty(),
+            version: ArcSwapOption::empty(),
+            cap,
+        })
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// When no answer of MCP came; [`Error::not_sent`] tells whether the message had left.
+    pub(crate) async fn post(&self, frame: Frame) -> Result<Reply, Error> {
+        let response = self
+            .request(Method::POST, BOTH)
+            .header(CONTENT_TYPE, JSON)
+            .body(frame.into_bytes())
+            .send()
+            .await
+            .map_err(|error| self.failed(&error))?;
+        if response.status() == StatusCode::ACCEPTED || response.status() == StatusCode::NO_CONTENT {
+            return Ok(Reply::Accepted);
+        }
+        if !response.status().is_success() {
+            return self.refused(response).await.map(Reply::Json);
+        }
+        if self.session.load().is_none() && self.version.load().is_none() {
+            // Only the answer to `initialize` comes before a version is agreed on.
+            self.learn_session(&response)?;
+        }
+        match kind(&response) {
+            Kind::Json => Ok(Reply::Json(self.body(response).await?)),
+            Kind::Events => Ok(Reply::Stream(EventStream::new(response, self.cap))),
+            Kind::Other(kind) if response.content_length() == Some(0) && kind.is_empty() => Ok(Reply::Accepted),
+            Kind::Other(kind) => Err(Error::Malformed(format!(
+                "{} answered with {}, not with JSON or an event stream; is this the URL of an MCP endpoint?",
+                self.origin,
+                if kind.is_empty() { "no content type" } else { &kind }
+            ))),
+        }
+    }
+
+    /// Opens the stream of messages that answer no request, or resumes a broken one.
+    pub(crate) async fn stream(&self, last_event: Option<&str>) -> Result<EventStream, Error> {
+        let mut request = self.request(Method::GET, EVENTS);
+        if let Some(id) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
+            request = request.header(LAST_EVENT, id);
+        }
+        let response = request.send().await.map_err(|error| self.failed(&error))?;
+        if !response.status().is_success() {
+            self.refused(response).await?;
+            return Err(Error::Malformed(format!("{} answered GET with an error", self.origin)));
+        }
+        match kind(&response) {
+            Kind::Events => Ok(EventStream::new(response, self.cap)),
+            Kind::Json | Kind::Other(_) => Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin))),
+        }
+    }
+
+    /// Ends the session, if there is one.
+    pub(crate) async fn delete(&self) {
+        if self.session.load().is_some() {
+            let _ = self.request(Method::DELETE, BOTH).send().await;
+        }
+    }
+
+    /// From now on every request names the revision that was agreed on.
+    pub(crate) fn agree(&self, version: ProtocolVersion) {
+        self.version.store(Some(Arc::new(HeaderValue::from_static(version.as_str()))));
+    }
+
+    fn request(&self, method: Method, accept: HeaderValue) -> reqwest::RequestBuilder {
+        let mut request = self.client.request(method, self.url.clone()).headers(self.headers.clone()).header(ACCEPT, accept);
+        if let Some(session) = &*self.session.load() {
+            request = request.header(SESSION, HeaderValue::clone(session));
+        }
+        if let Some(version) = &*self.version.load() {
+            request = request.header(VERSION, HeaderValue::clone(version));
+        }
+        request
+    }
+
+    fn learn_session(&self, response: &Response) -> Result<(), Error> {
+        let Some(id) = response.headers().get(SESSION) else { return Ok(()) };
+        let legal = !id.is_empty() && id.len() <= SESSION_ID_BYTES && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
+        if !legal {
+            return Err(Error::Malformed(format!("{} gave a session id that is not visible ASCII up to 1 KiB", self.origin)));
+        }
+        self.session.store(Some(Arc::new(id.clone())));
+        Ok(())
+    }
+
+    /// What a status other than 2xx means; the body where it is the answer all the same: some servers send a JSON-RPC error
+    /// with a 4xx.
+    async fn refused(&self, response: Response) -> Result<Bytes, Error> {
+        let status = response.status();
+        let origin = self.origin.clone();
+        if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
+            return Err(Error::Unauthorized { origin, status: status.as_u16() });
+        }
+        if status == StatusCode::NOT_FOUND && self.session.load().is_some() {
+            return Err(Error::SessionEnded);
+        }
+        if status.is_redirection() {
+            let target = response.headers().get("location").map_or_else(String::new, |to| excerpt(to.as_bytes(), 200));
+            return Err(Error::Malformed(format!("{origin} redirects to {target}; put the final URL into the config")));
+        }
+        let json = kind(&response) == Kind::Json && response.content_length().is_none_or(|length| length <= 64 * 1024);
+        let body = if json { self.body(response).await? } else { Bytes::new() };
+        if matches!(Message::parse(&body), Ok(Message::Response(answer)) if answer.id.is_some()) {
+            return Ok(body);
+        }
+        let body = Some(excerpt(&body, 200)).filter(|text| !text.is_empty());
+        Err(Error::Status { origin, status: status.as_u16(), body })
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Bytes, Error> {
+        let length = response.content_length().and_then(|length| usize::try_from(length).ok());
+        if length.is_some_and(|length| length > self.cap) {
+            return Err(Error::TooLarge(self.cap));
+        }
+        let first = response.chunk().await.map_err(|_| Error::Broken)?.unwrap_or_default();
+        if length == Some(first.len()) {
+            return Ok(first);
+        }
+        let mut whole = BytesMut::with_capacity(length.unwrap_or(first.len() * 2));
+        whole.extend_from_slice(&first);
+        while let Some(chunk) = response.chunk().await.map_err(|_| Error::Broken)? {
+            if whole.len() + chunk.len() > self.cap {
+                return Err(Error::TooLarge(self.cap));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn failed(&self, error: &reqwest::Error) -> Error {
+        if error.is_connect() {
+            let mut cause: &dyn std::error::Error = error;
+            while let Some(source) = cause.source() {
+                cause = source;
+            }
+            return Error::Unreachable { origin: self.origin.clone(), reason: cause.to_string() };
+        }
+        Error::Broken
+    }
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    Json,
+    Events,
+    Other(String),
+}
+
+fn kind(response: &Response) -> Kind {
+    let Some(value) = response.headers().get(CONTENT_TYPE) else { return Kind::Other(String::new()) };
+    let text = value.to_str().unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        Kind::Json
+    } else if essence.eq_ignore_ascii_case("text/event-stream") {
+        Kind::Events
+    } else {
+        Kind::Other(excerpt(essence.as_bytes(), 60))
+    }
+}
+
+/// Messages that come one by one over one response.
+#[derive(Debug)]
+pub(crate) struct EventStream {
+    response: Response,
+    events: Events,
+    /// The id of the last event: from here the stream can be resumed.
+    pub(crate) last_event: Option<String>,
+    /// How long the server wants us to wait before we come back, in milliseconds.
+    pub(crate) retry: Option<u64>,
+    cap: usize,
+}
+
+impl EventStream {
+    fn new(response: Response, cap: usize) -> Self {
+        Self { response, events: Events::new(cap), last_event: None, retry: None, cap }
+    }
+
+    /// The data of the next event that has any; `None` at the end.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            while let Some(event) = self.events.next().map_err(|_| Error::TooLarge(self.cap))? {
+                let Event { kind, data, id, retry } = event;
+                self.last_event = id.filter(|id| !id.is_empty()).or(self.last_event.take());
+                self.retry = retry.or(self.retry);
+                if !data.is_empty() && (kind.is_empty() || kind == "message") {
+                    return Ok(Some(data));
+                }
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.events.push(&chunk),
+                Ok(None) => return Ok(None),
+                Err(_) => return Err(Error::Broken),
+            }
+        }
+    }
+}

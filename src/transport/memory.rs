@@ -1,0 +1,38 @@
+//! A server in this process: messages cross by value, nothing is written or parsed.
+
+use tokio::sync::mpsc;
+
+use super::Error;
+use crate::protocol::Message;
+
+/// Messages that may wait in each direction.
+const QUEUE: usize = 1024;
+
+/// The host's writing end.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory(mpsc::Sender<Message>);
+
+/// One side's two ends.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// To the other side.
+    pub(crate) out: mpsc::Sender<Message>,
+    /// From the other side.
+    pub(crate) input: mpsc::Receiver<Message>,
+}
+
+impl Memory {
+    /// A wire between the host (this, and the receiver) and a server (the [`Wire`]).
+    pub(crate) fn pair() -> (Self, mpsc::Receiver<Message>, Wire) {
+        let (to_server, input) = mpsc::channel(QUEUE);
+        let (out, from_server) = mpsc::channel(QUEUE);
+        (Self(to_server), from_server, Wire { out, input })
+    }
+
+    pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
+        self.0.try_send(message).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Error::Overloaded(QUEUE),
+            mpsc::error::TrySendError::Closed(_) => Error::Closed,
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! Doors out: bytes to and from one server.
+//!
+//! In: frames to send. Out: [`Message`](crate::protocol::Message)s as they come, or why there are no more. **Invariant:** a
+//! transport knows no method and no session of ours; what belongs to what is decided one floor up. Start reading at
+//! `stdio.rs`.
+
+mod environment;
+mod http;
+mod memory;
+mod process;
+mod stdio;
+
+use std::sync::Arc;
+
+pub(crate) use http::{EventStream, Http, Reply};
+pub(crate) use memory::{Memory, Wire};
+pub(crate) use process::StderrTail;
+pub(crate) use stdio::{Pipe, PipeReader, spawn};
+
+/// Why a server cannot be reached, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The command could not be started.
+    #[error("cannot start `{command}`: {reason}")]
+    Spawn {
+        /// As in the config.
+        command: String,
+        /// What the system said, and what to do.
+        reason: String,
+    },
+    /// The process ended, or closed its standard output.
+    #[error("the process ended ({status}){}", tail(.stderr))]
+    Exited {
+        /// Exit code or signal.
+        status: String,
+        /// The last thing it wrote to standard error.
+        stderr: Option<String>,
+    },
+    /// No connection to the URL.
+    #[error("cannot reach {origin}: {reason}")]
+    Unreachable {
+        /// Scheme, host and port.
+        origin: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The server wants credentials that we do not have.
+    #[error("{origin} answered {status}: it wants credentials; put them into `headers` or `auth` of this server")]
+    Unauthorized {
+        /// Scheme, host and port.
+        origin: String,
+        /// 401 or 403.
+        status: u16,
+    },
+    /// The server ended the session (404 to a request that named it).
+    #[error("the server ended the session")]
+    SessionEnded,
+    /// An HTTP status that is no answer.
+    #[error("{origin} answered {status}{}", tail(.body))]
+    Status {
+        /// Scheme, host and port.
+        origin: String,
+        /// The status code.
+        status: u16,
+        /// The beginning of the body, escaped.
+        body: Option<String>,
+    },
+    /// What came is no answer of MCP.
+    #[error("{0}")]
+    Malformed(String),
+    /// A message over `limits.message`.
+    #[error("a message is larger than {0} bytes (host.limits.message)")]
+    TooLarge(usize),
+    /// The stream ended before the answer came.
+    #[error("the connection broke before the answer came")]
+    Broken,
+    /// The server does not read what we write.
+    #[error("the server does not read: its queue of {0} bytes is full (host.limits.serverQueue)")]
+    Overloaded(usize),
+    /// We closed it.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+fn tail(text: &Option<String>) -> String {
+    text.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
+}
+
+impl Error {
+    /// Whether zero bytes of the request reached the server, or it refused it before any work: it may be sent again.
+    #[must_use]
+    pub fn not_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::Spawn { .. }
+                | Self::Unreachable { .. }
+                | Self::Unauthorized { .. }
+                | Self::SessionEnded
+                | Self::Overloaded(_)
+        )
+    }
+}
+
+/// What every transport needs to know of its server.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of one message.
+    pub(crate) message: usize,
+    /// Bytes that may wait to be written.
+    pub(crate) queue: usize,
+}
+
+/// A label for logs.
+pub(crate) type Label = Arc<str>;
+
+/// Text from a server for a log or an error: escaped, one line, at most `limit` characters.
+pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(limit * 4)]);
+    let mut out = String::new();
+    for c in text.trim().chars().take(limit) {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}

@@ -1,0 +1,221 @@
+//! A child process with its whole group: how it starts, how its standard error is drained, how it ends.
+//!
+//! Not here: what is said over its pipes (`stdio.rs`). **Invariant:** dropping a [`Process`] leaves no member of its group
+//! alive.
+
+use std::collections::VecDeque;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::{Error, Label, environment, excerpt};
+use crate::config;
+
+/// The last lines that a child wrote to standard error.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StderrTail(Arc<Mutex<VecDeque<String>>>);
+
+const TAIL_LINES: usize = 20;
+const LINE: usize = 300;
+const LINES_PER_SECOND: u32 = 100;
+
+impl StderrTail {
+    /// The last line that says something.
+    pub(crate) fn last(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).back().cloned()
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == TAIL_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+/// A running child and its group.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    group: Group,
+}
+
+/// The ends of a child that the host holds.
+pub(super) struct Ends {
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+impl Process {
+    /// Starts the command in a process group of its own.
+    pub(super) fn start(settings: &config::Stdio) -> Result<(Self, Ends), Error> {
+        let failed = |reason: String| Error::Spawn { command: settings.command.clone(), reason };
+        if let Some(cwd) = settings.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Err(failed(format!("its `cwd` {} is no directory", cwd.display())));
+        }
+        let mut command = Command::new(&settings.command);
+        command.args(&settings.args).env_clear().envs(environment::inherited(&settings.forward_env));
+        command.envs(settings.env.iter().map(|(name, value)| (name, value.expose())));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        if let Some(cwd) = &settings.cwd {
+            command.current_dir(cwd);
+        }
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn().map_err(|error| {
+            failed(match error.kind() {
+                std::io::ErrorKind::NotFound => "no such command; install it, or give its full path".to_owned(),
+                std::io::ErrorKind::PermissionDenied => "it is not executable".to_owned(),
+                _ => error.to_string(),
+            })
+        })?;
+        let group = Group::of(&child);
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok((Self { child, group }, Ends { stdin, stdout, stderr })),
+            _ => Err(failed("it has no pipes".to_owned())),
+        }
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub(super) async fn wait(&mut self) -> Option<ExitStatus> {
+        self.child.wait().await.ok()
+    }
+
+    /// Ends the group: its standard input is closed by now; wait, terminate, wait, kill.
+    pub(super) async fn stop(mut self, close: Duration, terminate: Duration) {
+        if tokio::time::timeout(close, self.child.wait()).await.is_err() {
+            self.group.terminate();
+            let _ = tokio::time::timeout(terminate, self.child.wait()).await;
+        } else if self.group.is_alive() {
+            // The leader was a wrapper and left its children behind.
+            self.group.terminate();
+        }
+        let until = tokio::time::Instant::now() + terminate;
+        while self.group.is_alive() && tokio::time::Instant::now() < until {
+            // A group can only be asked, not waited for.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let _ = self.child.try_wait();
+        }
+        self.group.kill();
+        let _ = self.child.wait().await;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.group.kill();
+    }
+}
+
+/// Says how a process ended.
+pub(super) fn describe(status: Option<ExitStatus>) -> String {
+    match status {
+        None => "unknown status".to_owned(),
+        Some(status) => match status.code() {
+            Some(code) => format!("exit code {code}"),
+            None => signal(status),
+        },
+    }
+}
+
+#[cfg(unix)]
+fn signal(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.signal().map_or_else(|| "unknown status".to_owned(), |signal| format!("signal {signal}"))
+}
+
+#[cfg(not(unix))]
+fn signal(_: ExitStatus) -> String {
+    "unknown status".to_owned()
+}
+
+/// Reads standard error to its end, into the log and the tail. A child that is not read here would block.
+pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Label) {
+    let mut buffer = [0u8; 4096];
+    let mut line = Vec::new();
+    let mut second = (Instant::now(), 0u32);
+    loop {
+        let Ok(count @ 1..) = stderr.read(&mut buffer).await else { break };
+        for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE * 4 - line.len().min(LINE * 4);
+            line.extend_from_slice(&part[..part.len().min(room)]);
+            if part.ends_with(b"\n") {
+                tell(&mut line, &tail, &server, &mut second);
+            }
+        }
+    }
+    tell(&mut line, &tail, &server, &mut second);
+}
+
+fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: &Label, second: &mut (Instant, u32)) {
+    let text = excerpt(line, LINE);
+    line.clear();
+    if text.is_empty() {
+        return;
+    }
+    if second.0.elapsed() >= Duration::from_secs(1) {
+        *second = (Instant::now(), 0);
+    }
+    second.1 += 1;
+    if second.1 <= LINES_PER_SECOND {
+        tracing::info!(target: "mcp_host::stderr", server = &**server, "{text}");
+    }
+    tail.push(text);
+}
+
+/// A process group, by the pid of its leader.
+#[cfg(unix)]
+#[derive(Debug)]
+struct Group(Option<rustix::process::Pid>);
+
+#[cfg(unix)]
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.0.is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
+    }
+
+    fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Kills what is left, once: a group that is empty may be somebody else's the next moment.
+    fn kill(&mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        self.0 = None;
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(group) = self.0 {
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+}
+
+/// Elsewhere only the child itself is ended (`kill_on_drop`).
+#[cfg(not(unix))]
+#[derive(Debug)]
+struct Group;
+
+#[cfg(not(unix))]
+impl Group {
+    fn of(_: &Child) -> Self {
+        Self
+    }
+    fn is_alive(&self) -> bool {
+        false
+    }
+    fn terminate(&self) {}
+    fn kill(&mut self) {}
+}

@@ -1,0 +1,264 @@
+//! A server as a child process: one message a line on its standard input and output.
+//!
+//! Writes are queued and go out in batches by one task, so that no caller waits for a child that does not read; reading is
+//! the task of whoever holds the [`PipeReader`].
+
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::task::TaskTracker;
+
+use super::process::{self, Process, StderrTail};
+use super::{Error, Label, Limits, excerpt};
+use crate::config;
+use crate::protocol::lines::{Line, Lines};
+use crate::protocol::{Frame, Message};
+
+/// The writing end of a child.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipe {
+    queue: Arc<Queue>,
+    pid: Option<u32>,
+    tail: StderrTail,
+}
+
+/// The reading end of a child, and the child itself.
+#[derive(Debug)]
+pub(crate) struct PipeReader {
+    stdout: ChildStdout,
+    lines: Lines,
+    process: Process,
+    tail: StderrTail,
+    queue: Arc<Queue>,
+    noise: Noise,
+    server: Label,
+    cap: usize,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    news: Notify,
+    cap: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// A write that takes longer means that the child does not read any more.
+const STUCK: Duration = Duration::from_secs(30);
+/// After the child ended, what it wrote is read this long.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Starts the command. Its standard error goes to the log; writer and drain run on `tasks`.
+pub(crate) fn spawn(
+    settings: &config::Stdio,
+    limits: &Limits,
+    server: Label,
+    tail: StderrTail,
+    tasks: &TaskTracker,
+) -> Result<(Pipe, PipeReader), Error> {
+    let (process, ends) = Process::start(settings)?;
+    let queue = Arc::new(Queue { waiting: Mutex::default(), news: Notify::new(), cap: limits.queue });
+    tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
+    tasks.spawn(write(ends.stdin, queue.clone()));
+    let pipe = Pipe { queue: queue.clone(), pid: process.pid(), tail: tail.clone() };
+    let (lines, cap) = (Lines::new(limits.message), limits.message);
+    let noise = Noise::default();
+    Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, tail, queue, noise, server, cap }))
+}
+
+impl Pipe {
+    /// Queues a message. It never waits.
+    pub(crate) fn send(&self, frame: Frame) -> Result<(), Error> {
+        let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.closed {
+            return Err(Error::Closed);
+        }
+        let frame = frame.on_one_line();
+        if waiting.bytes > 0 && waiting.bytes + frame.len() > self.queue.cap {
+            return Err(Error::Overloaded(self.queue.cap));
+        }
+        waiting.bytes += frame.len() + 1;
+        waiting.pieces.extend(frame.pieces().into_iter().filter(|piece| !piece.is_empty()));
+        waiting.pieces.push(Bytes::from_static(b"\n"));
+        drop(waiting);
+        self.queue.news.notify_one();
+        Ok(())
+    }
+
+    /// Closes the standard input of the child once everything queued is written.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// The last line of standard error.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        self.tail.last()
+    }
+}
+
+impl Queue {
+    fn close(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.news.notify_one();
+    }
+
+    /// Everything that waits, or `None` once it is closed and empty.
+    async fn take(&self) -> Option<Vec<Bytes>> {
+        loop {
+            let news = self.news.notified();
+            {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                if !waiting.pieces.is_empty() {
+                    return Some(std::mem::take(&mut waiting.pieces));
+                }
+                if waiting.closed {
+                    return None;
+                }
+            }
+            news.await;
+        }
+    }
+
+    fn written(&self, bytes: usize) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.bytes = waiting.bytes.saturating_sub(bytes);
+    }
+}
+
+async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
+    while let Some(pieces) = queue.take().await {
+        let total = pieces.iter().map(Bytes::len).sum();
+        match tokio::time::timeout(STUCK, write_all(&mut stdin, pieces)).await {
+            Ok(Ok(())) => queue.written(total),
+            // The reader sees the end of the process; a child that only closed its input is ended by the next stop.
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    queue.close();
+}
+
+/// One system call for many messages; small ones are put together first.
+async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>) -> std::io::Result<()> {
+    const TOGETHER: usize = 64 * 1024;
+    if pieces.iter().map(Bytes::len).sum::<usize>() <= TOGETHER {
+        return stdin.write_all(&pieces.concat()).await;
+    }
+    let mut first = 0;
+    while first < pieces.len() {
+        let slices: Vec<IoSlice<'_>> = pieces[first..].iter().take(64).map(|piece| IoSlice::new(piece)).collect();
+        let mut written = stdin.write_vectored(&slices).await?;
+        if written == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        while first < pieces.len() && written >= pieces[first].len() {
+            written -= pieces[first].len();
+            first += 1;
+        }
+        if let Some(piece) = pieces.get_mut(first) {
+            let _ = piece.split_to(written);
+        }
+    }
+    Ok(())
+}
+
+impl PipeReader {
+    /// The next message. Noise between messages is told to the log and skipped.
+    ///
+    /// # Errors
+    /// When the process ended or closed its output, or said something too large to be a message.
+    pub(crate) async fn next(&mut self) -> Result<Message, Error> {
+        loop {
+            while let Some(line) = self.lines.next() {
+                match line {
+                    Line::Whole(line) => match Message::parse(&line) {
+                        Ok(message) => return Ok(message),
+                        Err(reason) => self.noise.tell(&self.server, &line, &reason.reason),
+                    },
+                    Line::TooLong(head) => {
+                        self.noise.tell(&self.server, &head, "a line over host.limits.message");
+                        return Err(Error::TooLarge(self.cap));
+                    }
+                }
+            }
+            let space = self.lines.space();
+            tokio::select! {
+                biased;
+                read = self.stdout.read_buf(space) => {
+                    if !matches!(read, Ok(1..)) {
+                        return Err(self.ended().await);
+                    }
+                }
+                status = self.process.wait() => {
+                    // A grandchild may hold the pipe open for ever.
+                    let space = self.lines.space();
+                    match tokio::time::timeout(LAST_WORDS, self.stdout.read_buf(space)).await {
+                        Ok(Ok(1..)) => {}
+                        _ => return Err(self.exited(status)),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ended(&mut self) -> Error {
+        let status = tokio::time::timeout(LAST_WORDS, self.process.wait()).await.ok().flatten();
+        self.exited(status)
+    }
+
+    fn exited(&self, status: Option<std::process::ExitStatus>) -> Error {
+        let status = match status {
+            None => "it closed its standard output".to_owned(),
+            status => process::describe(status),
+        };
+        Error::Exited { status, stderr: self.tail.last() }
+    }
+
+    /// Ends the process and its group; done when no member is alive.
+    pub(crate) async fn stop(self, close: Duration, terminate: Duration) {
+        self.queue.close();
+        // A child that writes its last words into a full pipe would never see the end of its input.
+        let Self { process, mut stdout, .. } = self;
+        let (gone, wait) = oneshot::channel::<()>();
+        let swallow = async {
+            let mut nothing = [0u8; 8192];
+            let reading = async { while matches!(stdout.read(&mut nothing).await, Ok(1..)) {} };
+            tokio::select! { () = reading => {}, _ = wait => {} }
+        };
+        let stop = async {
+            process.stop(close, terminate).await;
+            drop(gone);
+        };
+        tokio::join!(stop, swallow);
+    }
+}
+
+/// What a server prints between its messages: the first lines are told, the rest is counted (`hazards.md` H1).
+#[derive(Debug, Default)]
+struct Noise {
+    lines: u64,
+}
+
+impl Noise {
+    fn tell(&mut self, server: &Label, line: &[u8], reason: &str) {
+        self.lines += 1;
+        if self.lines <= 5 || self.lines.is_power_of_two() {
+            let text = excerpt(line, 200);
+            tracing::warn!(server = &**server, lines = self.lines, "not a message on standard output ({reason}): {text}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The reading side of a connection: a task for a pipe, a stream for HTTP, and the way of one request over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::exchange::Item;
+use crate::protocol::{Frame, Message};
+use crate::transport::{Error, EventStream, Http, PipeReader, Reply};
+
+/// A broken answer stream is resumed that often without a new event, then the call counts as lost.
+const RESUMES: u32 = 3;
+/// The GET stream is optional: after that many tries without a message the server is used without it.
+const TRIES: u32 = 10;
+const RETRY: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
+pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
+    match http.post(frame).await {
+        Ok(Reply::Json(body)) => match Message::parse(&body) {
+            Ok(message) => connection.receive(Some(id), message),
+            Err(reason) => lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
+        },
+        Ok(Reply::Stream(stream)) => follow(&connection, &http, id, stream).await,
+        Ok(Reply::Accepted) => {}
+        Err(error) => {
+            connection.failed(&error);
+            return lost(&connection, id, error);
+        }
+    }
+    lost(&connection, id, Error::Malformed("it answered a request without an answer".to_owned()));
+}
+
+/// Ends the request unless it has its answer already.
+fn lost(connection: &Connection, id: u64, error: Error) {
+    connection.finish(id, Item::Lost(error));
+}
+
+async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: EventStream) {
+    let mut failures = 0;
+    loop {
+        let ended = loop {
+            match stream.next().await {
+                Ok(Some(data)) => {
+                    failures = 0;
+                    take(connection, Some(id), &data);
+                    if !connection.waits(id) {
+                        return;
+                    }
+                }
+                Ok(None) => break Error::Broken,
+                Err(error) => break error,
+            }
+        };
+        let Some(last_event) = stream.last_event.take() else { return lost(connection, id, ended) };
+        let retry = stream.retry;
+        loop {
+            failures += 1;
+            if failures > RESUMES {
+                return lost(connection, id, Error::Broken);
+            }
+            tokio::time::sleep(pause(retry)).await;
+            match http.stream(Some(&last_event)).await {
+                Ok(resumed) => {
+                    stream = resumed;
+                    stream.last_event.get_or_insert_with(|| last_event.clone());
+                    stream.retry = retry;
+                    break;
+                }
+                Err(error @ Error::SessionEnded) => {
+                    connection.failed(&error);
+                    return lost(connection, id, Error::Broken);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn pause(retry: Option<u64>) -> Duration {
+    retry.map_or(RETRY, Duration::from_millis).clamp(RETRY, RETRY_MAX)
+}
+
+fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
+    match Message::parse(data) {
+        Ok(message) => connection.receive(origin, message),
+        Err(reason) => tracing::warn!("an event that is no message: {reason}"),
+    }
+}
+
+/// Holds the stream of messages that answer no request, for as long as the connection lives.
+pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>) {
+    let mut fruitless = 0;
+    let mut last_event: Option<String> = None;
+    let mut retry = None;
+    while fruitless < TRIES {
+        match http.stream(last_event.as_deref()).await {
+            Ok(mut stream) => {
+                loop {
+                    match stream.next().await {
+                        Ok(Some(data)) => {
+                            fruitless = 0;
+                            take(&connection, None, &data);
+                        }
+                        Ok(None) | Err(_) => break,
+                    }
+                }
+                last_event = stream.last_event.take().or(last_event);
+                retry = stream.retry.or(retry);
+            }
+            // The server offers no such stream.
+            Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => return,
+            Err(error @ (Error::SessionEnded | Error::Unreachable { .. } | Error::Unauthorized { .. })) => {
+                return connection.failed(&error);
+            }
+            Err(_) => {}
+        }
+        fruitless += 1;
+        tokio::time::sleep(pause(retry) * (1 << fruitless.min(6))).await;
+    }
+}
+
+/// Reads a child until it ends or the connection is stopped; then ends the child.
+pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, close: Duration, terminate: Duration) {
+    let stop = connection.stop_token().clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            next = reader.next() => match next {
+                Ok(message) => connection.receive(None, message),
+                Err(error) => {
+                    connection.lose(error);
+                    break;
+                }
+            }
+        }
+    }
+    connection.lose(Error::Closed);
+    reader.stop(close, terminate).await;
+}
+
+/// Reads a server in this process.
+pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<Message>) {
+    let stop = connection.stop_token().clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            next = messages.recv() => match next {
+                Some(message) => connection.receive(None, message),
+                None => break,
+            }
+        }
+    }
+    connection.lose(Error::Closed);
+}

@@ -1,0 +1,394 @@
+//! The task of one lease: inputs are gathered here, the machine of `state.rs` decides, this does what it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Connection, Parts, Wire};
+use super::state::{Action, Input, Policy, State};
+use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listing};
+use crate::protocol::{Method, Raw};
+use crate::registry::Offer;
+use crate::transport::{self, Error, Http, Memory};
+
+/// News of changed lists is gathered that long before they are asked for.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Two refreshes of one server's lists are that far apart.
+const BETWEEN: Duration = Duration::from_secs(2);
+
+/// What the task waits for beside its inputs.
+enum Work {
+    /// Handshake and first list.
+    Shake(BoxFuture<'static, Result<Offer, Error>>),
+    /// The lists again.
+    Refresh(BoxFuture<'static, Result<Offer, Error>>),
+    /// The end of the connection.
+    Close(BoxFuture<'static, ()>),
+}
+
+struct Life {
+    upstream: Arc<Upstream>,
+    world: World,
+    policy: Policy,
+    state: State,
+    connection: Option<Arc<Connection>>,
+    work: Option<Work>,
+    timer: Option<Instant>,
+    cause: Option<String>,
+    refreshed: Option<Instant>,
+    /// Everything that any connection of this lease ever started.
+    tasks: TaskTracker,
+}
+
+/// Runs until the lease is stopped and its last process is gone.
+pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
+    let settings = &upstream.settings;
+    let policy = Policy {
+        start_timeout: settings.start_timeout,
+        healthy: settings.limits.healthy,
+        restart: settings.restart.clone(),
+    };
+    let mut life = Life {
+        upstream: upstream.clone(),
+        world,
+        policy,
+        state: State::Idle,
+        connection: None,
+        work: None,
+        timer: None,
+        cause: None,
+        refreshed: None,
+        tasks: TaskTracker::new(),
+    };
+    loop {
+        let input = life.input().await;
+        if let Some(input) = input {
+            life.step(input);
+        }
+        if life.state == State::Disconnected && upstream.stop.is_cancelled() {
+            break;
+        }
+    }
+    life.tasks.close();
+    life.tasks.wait().await;
+}
+
+impl Life {
+    /// The next thing that happens; `None` for what the machine need not know.
+    async fn input(&mut self) -> Option<Input> {
+        let stopping = matches!(self.state, State::Disconnecting | State::Disconnected);
+        let timer = self.timer;
+        let connected = matches!(self.state, State::Connected { .. });
+        let idle = self.work.is_none();
+        let connection = self.connection.clone();
+        let due = async {
+            match timer {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let lost = async {
+            match &connection {
+                Some(connection) => connection.stop_token().cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = async {
+            match &connection {
+                Some(connection) if connected && idle => connection.changed().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.upstream.stop.cancelled(), if !stopping => Some(Input::Stop),
+            done = work(&mut self.work) => self.done(done),
+            () = lost, if !stopping => Some(self.lost(connection.as_ref().and_then(|connection| connection.lost()))),
+            () = due => {
+                self.timer = None;
+                if connected && connection.is_some_and(|connection| connection.has_answered()) {
+                    self.step(Input::Answered);
+                } else if self.state.name().is_starting() {
+                    self.cause = Some(format!("no answer within {:?} (startTimeout)", self.policy.start_timeout));
+                }
+                Some(Input::TimedOut)
+            }
+            _kinds = changed => {
+                self.refresh();
+                None
+            }
+            () = self.upstream.wake.notified() => Some(Input::Start),
+        }
+    }
+
+    fn done(&mut self, done: Done) -> Option<Input> {
+        self.work = None;
+        match done {
+            Done::Shaken(Ok(offer)) => {
+                self.publish_offer(offer, true);
+                Some(Input::Ready)
+            }
+            Done::Shaken(Err(error)) => Some(self.lost(Some(error))),
+            Done::Refreshed(Ok(offer)) => {
+                let degraded = offer.is_partial();
+                if !degraded {
+                    self.publish_offer(offer, false);
+                }
+                self.degraded(degraded);
+                None
+            }
+            Done::Refreshed(Err(error)) => {
+                tracing::warn!(server = &*self.upstream.settings.server, "its lists are not to be had, the last ones stay: {error}");
+                self.degraded(true);
+                None
+            }
+            Done::Closed => Some(Input::Closed),
+        }
+    }
+
+    fn lost(&mut self, error: Option<Error>) -> Input {
+        let input = match &error {
+            Some(Error::Unauthorized { .. }) => Input::Refused,
+            Some(Error::Spawn { .. }) => Input::Hopeless,
+            _ => Input::Lost,
+        };
+        self.cause = error.map(|error| error.to_string()).or(self.cause.take());
+        input
+    }
+
+    fn step(&mut self, input: Input) {
+        let before = self.state.name();
+        let mut todo = Vec::new();
+        let state = std::mem::replace(&mut self.state, State::Disconnected);
+        self.state = state.on(input, &self.policy, Instant::now().into_std(), backoff::chance(), &mut todo);
+        if matches!(input, Input::Ready) && self.state.name() == StateName::Connected {
+            self.connect();
+        }
+        self.publish(before);
+        for action in todo {
+            match action {
+                Action::SetTimer(at) => self.timer = Some(Instant::from_std(at)),
+                Action::ClearTimer => self.timer = None,
+                Action::Open => {
+                    let opened = self.open();
+                    self.step(opened);
+                }
+                Action::Shake => self.shake(),
+                Action::Abandon => self.abandon(),
+                Action::Close => self.close(),
+            }
+        }
+    }
+
+    fn open(&mut self) -> Input {
+        self.cause = None;
+        match connect(&self.upstream, &self.world, &self.tasks) {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                Input::Opened
+            }
+            Err(error) => self.lost(Some(error)),
+        }
+    }
+
+    fn shake(&mut self) {
+        let Some(connection) = self.connection.clone() else { return };
+        let settings = self.upstream.settings.clone();
+        self.work = Some(Work::Shake(Box::pin(async move {
+            listing::shake(&connection, settings.profile, &settings.client_info).await?;
+            if let Wire::Http(http) = connection.wire() {
+                let (stop, listen) = (connection.stop_token().clone(), drive::listen(connection.clone(), http.clone()));
+                connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
+            }
+            lists(&connection, &settings).await
+        })));
+    }
+
+    fn refresh(&mut self) {
+        let Some(connection) = self.connection.clone() else { return };
+        let settings = self.upstream.settings.clone();
+        let earliest = self.refreshed.map(|last| last + BETWEEN);
+        self.refreshed = Some(Instant::now().max(earliest.unwrap_or_else(Instant::now)));
+        self.work = Some(Work::Refresh(Box::pin(async move {
+            tokio::time::sleep(DEBOUNCE).await;
+            if let Some(earliest) = earliest {
+                tokio::time::sleep_until(earliest).await;
+            }
+            lists(&connection, &settings).await
+        })));
+    }
+
+    /// The lease is ready: calls may have the connection, and the server learns what clients want of it.
+    fn connect(&mut self) {
+        let Some(connection) = self.connection.clone() else { return };
+        let (level, uris) = {
+            let wanted = self.upstream.wanted();
+            (wanted.level, wanted.uris.keys().cloned().collect::<Vec<_>>())
+        };
+        set_level(&connection, level);
+        for uri in uris {
+            let params = Raw::empty_object().with_member("uri", Raw::from_value(&uri).as_bytes());
+            tell(&connection, Method::ResourcesSubscribe, params);
+        }
+        self.upstream.connection.store(Some(connection));
+    }
+
+    fn abandon(&mut self) {
+        self.work = None;
+        self.upstream.connection.store(None);
+        if let Some(connection) = self.connection.take() {
+            connection.lose(Error::Closed);
+        }
+    }
+
+    fn close(&mut self) {
+        self.upstream.connection.store(None);
+        let connection = self.connection.take();
+        let (tasks, limit) = (self.tasks.clone(), self.upstream.settings.limits.stop_close);
+        self.work = Some(Work::Close(Box::pin(async move {
+            if let Some(connection) = connection {
+                if let Wire::Http(http) = connection.wire() {
+                    let _ = tokio::time::timeout(limit, http.delete()).await;
+                }
+                connection.lose(Error::Closed);
+            }
+            tasks.close();
+            tasks.wait().await;
+        })));
+    }
+
+    fn publish_offer(&self, offer: Offer, first: bool) {
+        let same = self.upstream.offer.load().as_ref().is_some_and(|old| old.hash() == offer.hash());
+        if !same {
+            self.upstream.offer.store(Some(Arc::new(offer)));
+        }
+        if !same && !first {
+            self.world.generation.send_modify(|generation| *generation += 1);
+        }
+    }
+
+    fn degraded(&self, degraded: bool) {
+        self.upstream.status.send_if_modified(|status| std::mem::replace(&mut status.degraded, degraded) != degraded);
+    }
+
+    fn publish(&self, from: StateName) {
+        let to = self.state.name();
+        if from == to {
+            return;
+        }
+        let now = std::time::Instant::now();
+        let cause = self.cause.clone();
+        self.upstream.status.send_modify(|status: &mut Status| {
+            status.state = to;
+            status.since = now;
+            match to {
+                StateName::Connecting => {
+                    status.first_start.get_or_insert(now);
+                }
+                StateName::Connected => {
+                    status.ready_after = status.ready_after.or(status.first_start.map(|start| now - start));
+                    status.degraded = false;
+                }
+                StateName::Reconnecting => status.restarts += 1,
+                _ => {}
+            }
+            if cause.is_some() {
+                status.cause.clone_from(&cause);
+            }
+        });
+        let server = &*self.upstream.settings.server;
+        match (&cause, to) {
+            (Some(cause), StateName::Failed | StateName::Reconnecting | StateName::Unauthorized) => {
+                tracing::warn!(server, "{from} -> {to}: {cause}");
+            }
+            _ => tracing::info!(server, "{from} -> {to}"),
+        }
+        let change = Change { lease: self.upstream.id, from, to, cause, at: std::time::SystemTime::now() };
+        // The status is the truth; news of it may be lost when nobody reads.
+        let _ = self.world.changes.try_send(change);
+        self.world.generation.send_modify(|generation| *generation += 1);
+    }
+}
+
+enum Done {
+    Shaken(Result<Offer, Error>),
+    Refreshed(Result<Offer, Error>),
+    Closed,
+}
+
+async fn work(work: &mut Option<Work>) -> Done {
+    match work {
+        Some(Work::Shake(shake)) => Done::Shaken(shake.await),
+        Some(Work::Refresh(refresh)) => Done::Refreshed(refresh.await),
+        Some(Work::Close(close)) => {
+            close.await;
+            Done::Closed
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn lists(connection: &Arc<Connection>, settings: &Settings) -> Result<Offer, Error> {
+    let peer = connection.peer().ok_or(Error::Closed)?;
+    listing::list(connection, peer, &settings.caps, settings.limits.list_time).await
+}
+
+/// Opens the transport and starts its reader.
+fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Arc<Connection>, Error> {
+    let settings = &upstream.settings;
+    let limits = &settings.limits;
+    let parts = |wire| Parts {
+        server: settings.server.clone(),
+        wire,
+        relay: Relay { lease: upstream.id, sender: world.relay.clone() },
+        binding: upstream.binding.clone(),
+        opened_for: settings.opened_for,
+        pending_cap: limits.pending_per_server,
+        tasks: tasks.clone(),
+        stop: CancellationToken::new(),
+    };
+    match &settings.target {
+        Target::Stdio(stdio) => {
+            let sizes = transport::Limits { message: limits.message, queue: limits.server_queue };
+            let (pipe, reader) = transport::spawn(stdio, &sizes, settings.server.clone(), upstream.tail.clone(), tasks)?;
+            let connection = Connection::new(parts(Wire::Pipe(pipe)));
+            tasks.spawn(drive::read_pipe(connection.clone(), reader, limits.stop_close, limits.stop_term));
+            Ok(connection)
+        }
+        Target::Http(remote) => {
+            let http = Http::new(remote, &world.dialer, limits.message)?;
+            Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
+        }
+        Target::Memory(start) => {
+            let (memory, messages, wire) = Memory::pair();
+            start(wire, tasks);
+            let connection = Connection::new(parts(Wire::Memory(memory)));
+            tasks.spawn(drive::read_memory(connection.clone(), messages));
+            Ok(connection)
+        }
+    }
+}
+
+/// Sends a request whose answer changes nothing.
+pub(super) fn tell(connection: &Arc<Connection>, method: Method, params: Raw) {
+    let (task, stop) = (connection.clone(), connection.stop_token().clone());
+    connection.tasks().spawn(async move {
+        stop.run_until_cancelled(async {
+            if let Ok(Err(error)) = listing::ask(&task, &method, Some(&params)).await {
+                tracing::debug!("{method} was refused: {}", error.message);
+            }
+        })
+        .await
+    });
+}
+
+/// Tells the server how much to log, if it logs at all.
+pub(super) fn set_level(connection: &Arc<Connection>, level: Option<&'static str>) {
+    if let (Some(level), true) = (level, connection.peer().is_some_and(|peer| peer.offers.logging)) {
+        tell(connection, Method::SetLevel, Raw::trusted(format!(r#"{{"level":"{level}"}}"#).into()));
+    }
+}

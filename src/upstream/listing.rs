@@ -1,0 +1,95 @@
+//! The handshake and the lists of a server, asked over a connection that is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::exchange::Owner;
+use super::handshake::{self, Peer};
+use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
+use crate::registry::{Caps, Kind, Offer, OfferBuilder};
+use crate::transport::Error;
+
+/// Says hello. The connection knows its peer afterwards.
+pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
+    let mut version = ProtocolVersion::LATEST;
+    let peer = loop {
+        let params = handshake::params(version, profile, client_info);
+        match ask(connection, &Method::Initialize, Some(&params)).await? {
+            Ok(result) => break handshake::read(&result).map_err(Error::Malformed)?,
+            Err(error) => match handshake::mutual_version(&error).filter(|mutual| *mutual != version) {
+                Some(mutual) => version = mutual,
+                None => return Err(Error::Malformed(format!("it refused `initialize`: {} ({})", error.message, error.code))),
+            },
+        }
+    };
+    connection.shake_done(peer);
+    connection.notify(Method::Initialized, None);
+    Ok(())
+}
+
+/// All pages of all lists that the server offers, the lists side by side.
+pub(super) async fn list(connection: &Arc<Connection>, peer: &Peer, caps: &Caps, limit: Duration) -> Result<Offer, Error> {
+    let offers = peer.offers;
+    let builder = tokio::sync::Mutex::new(OfferBuilder::new(caps.clone()));
+    let one = |kind: Kind, wanted: bool| pages(connection, &builder, kind, wanted);
+    let all = async {
+        futures_util::try_join!(
+            one(Kind::Tools, offers.tools),
+            one(Kind::Prompts, offers.prompts),
+            one(Kind::Resources, offers.resources),
+            one(Kind::ResourceTemplates, offers.resources),
+        )
+    };
+    match tokio::time::timeout(limit, all).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Err(Error::Malformed(format!("its lists took longer than {limit:?} (host.limits.listTime)"))),
+    }
+    Ok(builder.into_inner().finish())
+}
+
+/// One list. A server that answers it with an error offers nothing of that kind, and its status says so.
+async fn pages(
+    connection: &Arc<Connection>,
+    builder: &tokio::sync::Mutex<OfferBuilder>,
+    kind: Kind,
+    wanted: bool,
+) -> Result<(), Error> {
+    if !wanted {
+        return Ok(());
+    }
+    let method = match kind {
+        Kind::Tools => Method::ToolsList,
+        Kind::Prompts => Method::PromptsList,
+        Kind::Resources => Method::ResourcesList,
+        Kind::ResourceTemplates => Method::ResourceTemplatesList,
+    };
+    let mut params = None;
+    loop {
+        let outcome = ask(connection, &method, params.as_ref()).await?;
+        let mut builder = builder.lock().await;
+        match outcome {
+            Ok(page) => match builder.page(kind, &page) {
+                Ok(None) => return Ok(()),
+                Ok(Some(cursor)) => params = Some(Raw::empty_object().with_member("cursor", Raw::from_value(&cursor).as_bytes())),
+                Err(problem) => {
+                    builder.fail(kind, &problem.to_string());
+                    return Ok(());
+                }
+            },
+            Err(error) => {
+                // Templates are rarely implemented by servers that declare resources.
+                if kind != Kind::ResourceTemplates || error.code != crate::protocol::code::METHOD_NOT_FOUND {
+                    builder.fail(kind, &format!("{method} answered {}: {}", error.code, error.message));
+                }
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A request of the host itself.
+pub(super) async fn ask(connection: &Arc<Connection>, method: &Method, params: Option<&Raw>) -> Result<Outcome, Error> {
+    connection.open(connection.next_id(), method, params, Owner::HOST).outcome().await
+}

@@ -1,0 +1,351 @@
+//! One lease of one server: its connection, its life, its lists.
+//!
+//! In: "somebody wants it", "nobody wants it any more". Out: a [`Connection`] to open exchanges on, a [`Status`] to watch,
+//! an offer of tools, prompts and resources, and what the server says that answers no request ([`Relayed`]).
+//! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then `life.rs`.
+
+mod backoff;
+mod connection;
+mod drive;
+mod exchange;
+mod handshake;
+mod life;
+mod listing;
+mod state;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use connection::Connection;
+pub(crate) use exchange::{Ask, Item, Owner};
+pub(crate) use handshake::Peer;
+pub use state::StateName;
+
+use crate::config;
+use crate::protocol::{Method, Profile, Raw};
+use crate::registry::{Caps, Offer};
+use crate::transport::{self, StderrTail};
+
+/// Starts a server that lives in this process; each lease gets one of its own.
+pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Sync>;
+
+/// Where a server is.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Stdio(config::Stdio),
+    Http(config::Remote),
+    Memory(Starter),
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.transport())
+    }
+}
+
+impl Target {
+    pub(crate) fn transport(&self) -> &'static str {
+        match self {
+            Self::Stdio(_) => "stdio",
+            Self::Http(_) => "http",
+            Self::Memory(_) => "memory",
+        }
+    }
+}
+
+/// What a lease is made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) server: Arc<str>,
+    pub(crate) target: Target,
+    pub(crate) profile: Profile,
+    pub(crate) opened_for: Owner,
+    pub(crate) client_info: Raw,
+    pub(crate) start_timeout: Duration,
+    pub(crate) restart: config::Restart,
+    pub(crate) limits: Arc<config::Limits>,
+    pub(crate) caps: Caps,
+}
+
+/// What all leases share.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) dialer: Arc<crate::dial::Dialer>,
+    pub(crate) relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
+    pub(crate) changes: mpsc::Sender<Change>,
+    /// Counts up with every change of a state or a list.
+    pub(crate) generation: watch::Sender<u64>,
+}
+
+/// One change of one lease's state.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) lease: u64,
+    pub(crate) from: StateName,
+    pub(crate) to: StateName,
+    pub(crate) cause: Option<String>,
+    pub(crate) at: SystemTime,
+}
+
+/// What a server says that belongs to no exchange.
+#[derive(Debug)]
+pub(crate) enum Relayed {
+    Updated(Raw),
+    Log(Raw),
+    ElicitationComplete(Raw),
+    /// A question; `unclear` when calls of several clients are under way.
+    Ask { ask: Ask, unclear: bool },
+    Withdrawn(crate::protocol::RequestId),
+}
+
+/// The way up for what a server says on its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Relay {
+    lease: u64,
+    sender: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
+}
+
+impl Relay {
+    fn try_send(&self, connection: &Arc<Connection>, what: Relayed) -> Result<(), mpsc::error::TrySendError<()>> {
+        self.sender.try_send((self.lease, connection.clone(), what)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => mpsc::error::TrySendError::Full(()),
+            mpsc::error::TrySendError::Closed(_) => mpsc::error::TrySendError::Closed(()),
+        })
+    }
+}
+
+/// What people and the manager see of a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    pub(crate) state: StateName,
+    pub(crate) since: Instant,
+    pub(crate) cause: Option<String>,
+    pub(crate) restarts: u32,
+    pub(crate) first_start: Option<Instant>,
+    pub(crate) ready_after: Option<Duration>,
+    /// The last list failed, an older one is served.
+    pub(crate) degraded: bool,
+}
+
+/// Why a lease has no connection to give.
+#[derive(Clone, Debug)]
+pub(crate) struct Unavailable {
+    pub(crate) state: StateName,
+    pub(crate) cause: Option<String>,
+}
+
+/// What clients want of a lease beyond calls; told to the server anew after each reconnect.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) level: Option<&'static str>,
+    pub(crate) uris: HashMap<String, usize>,
+}
+
+/// A handle of one lease.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) id: u64,
+    settings: Settings,
+    status: watch::Sender<Status>,
+    connection: ArcSwapOption<Connection>,
+    offer: ArcSwapOption<Offer>,
+    binding: Arc<OnceLock<Owner>>,
+    wanted: Mutex<Wanted>,
+    wake: Notify,
+    stop: CancellationToken,
+    tail: StderrTail,
+}
+
+/// A call to a server that is between two attempts waits that long for the next one.
+const RECONNECTING: Duration = Duration::from_secs(5);
+/// A server that was given up is tried again by a call at most that often.
+const GIVEN_UP: Duration = Duration::from_secs(300);
+
+impl Upstream {
+    /// Makes a lease and its task on `tasks`; it starts at once if `start`, else with the first use.
+    pub(crate) fn spawn(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
+        let state = StateName::Idle;
+        let status = Status {
+            state,
+            since: Instant::now(),
+            cause: None,
+            restarts: 0,
+            first_start: None,
+            ready_after: None,
+            degraded: false,
+        };
+        let upstream = Arc::new(Self {
+            id,
+            settings,
+            status: watch::Sender::new(status),
+            connection: ArcSwapOption::empty(),
+            offer: ArcSwapOption::empty(),
+            binding: Arc::default(),
+            wanted: Mutex::default(),
+            wake: Notify::new(),
+            stop: CancellationToken::new(),
+            tail: StderrTail::default(),
+        });
+        if start {
+            upstream.wake.notify_one();
+        }
+        tasks.spawn(life::live(upstream.clone(), world));
+        upstream
+    }
+
+    /// Starts it, if it waits for that.
+    pub(crate) fn start(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Ends it: its task closes the connection in good order.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    pub(crate) fn profile(&self) -> Profile {
+        self.settings.profile
+    }
+
+    /// The last line that the server wrote to standard error.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        self.tail.last()
+    }
+
+    /// The client that the server's questions go to, once it has asked one.
+    pub(crate) fn bound_to(&self) -> Option<Owner> {
+        self.binding.get().copied()
+    }
+
+    /// Binds it to a client before the first question (`sharing: "session"`).
+    pub(crate) fn bind(&self, owner: Owner) {
+        let _ = self.binding.set(owner);
+    }
+
+    /// What the server listed last.
+    pub(crate) fn offer(&self) -> Option<Arc<Offer>> {
+        self.offer.load_full()
+    }
+
+    /// The connection as it is now.
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.connection.load_full()
+    }
+
+    /// The connection once the server is connected; starts it if need be.
+    ///
+    /// # Errors
+    /// When it is not to be had: given up, stopped, or still not there when the wait for the next attempt is over.
+    pub(crate) async fn ready(&self) -> Result<Arc<Connection>, Unavailable> {
+        if let Some(connection) = &*self.connection.load() {
+            return Ok(connection.clone());
+        }
+        let mut status = self.status.subscribe();
+        let mut patience = None;
+        let mut woken = false;
+        loop {
+            let (state, since, cause) = {
+                let status = status.borrow_and_update();
+                (status.state, status.since, status.cause.clone())
+            };
+            if let Some(connection) = self.connection.load_full() {
+                return Ok(connection);
+            }
+            let worth = match state {
+                StateName::Idle => true,
+                StateName::Failed | StateName::Unauthorized => since.elapsed() > GIVEN_UP,
+                _ => false,
+            };
+            match state {
+                _ if worth && !woken => {
+                    woken = true;
+                    self.wake.notify_one();
+                }
+                StateName::Failed | StateName::Unauthorized | StateName::Disabled if !woken => {
+                    return Err(Unavailable { state, cause });
+                }
+                StateName::Disconnecting | StateName::Disconnected => return Err(Unavailable { state, cause }),
+                _ => {}
+            }
+            if state == StateName::Reconnecting && patience.is_none() {
+                patience = Some(tokio::time::Instant::now() + RECONNECTING);
+            }
+            let changed = async {
+                match patience {
+                    Some(until) => tokio::time::timeout_at(until, status.changed()).await.is_ok_and(|changed| changed.is_ok()),
+                    None => status.changed().await.is_ok(),
+                }
+            };
+            if !changed.await {
+                return Err(Unavailable { state, cause });
+            }
+            if woken && self.status.borrow().state == StateName::Failed {
+                let cause = self.status.borrow().cause.clone();
+                return Err(Unavailable { state: StateName::Failed, cause });
+            }
+        }
+    }
+
+    /// Sets how much the server is to log, for all who listen on this lease.
+    pub(crate) fn want_level(&self, level: Option<&'static str>) {
+        let changed = {
+            let mut wanted = self.wanted();
+            let changed = wanted.level != level;
+            wanted.level = level;
+            changed
+        };
+        if let (true, Some(connection)) = (changed, self.connection()) {
+            life::set_level(&connection, level);
+        }
+    }
+
+    /// Counts a subscriber of a resource in; true for the first one, which the server must be told.
+    pub(crate) fn want_uri(&self, uri: &str) -> bool {
+        let mut wanted = self.wanted();
+        let count = wanted.uris.entry(uri.to_owned()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// Counts a subscriber out; tells the server after the last one.
+    pub(crate) fn unwant_uri(&self, uri: &str) {
+        let last = {
+            let mut wanted = self.wanted();
+            match wanted.uris.get_mut(uri) {
+                Some(count) if *count > 1 => {
+                    *count -= 1;
+                    false
+                }
+                Some(_) => wanted.uris.remove(uri).is_some(),
+                None => false,
+            }
+        };
+        if let (true, Some(connection)) = (last, self.connection()) {
+            let params = Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes());
+            life::tell(&connection, Method::ResourcesUnsubscribe, params);
+        }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
