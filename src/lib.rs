@@ -1,1 +1,4 @@
 //! The crate.
+
+pub mod config;
+pub mod name;
