@@ -7,18 +7,11 @@ use super::secret::Secret;
 /// What a login of another client's is told: the server is used, and will say itself whether it minds.
 const NO_LOGIN: &str = "this build has no login, the server is used without one";
 
-/// Where other clients keep what they need for a login or to make headers.
-const FOREIGN: [&str; 9] = [
-    "oauth",
-    "oauthClient",
-    "oauth_resource",
-    "scopes",
-    "authProviderType",
-    "targetAudience",
-    "targetServiceAccount",
-    "headersHelper",
-    "http_headers_helper",
-];
+/// Where other clients keep what they need for a login.
+const FOREIGN: [&str; 7] =
+    ["oauth", "oauthClient", "oauth_resource", "scopes", "authProviderType", "targetAudience", "targetServiceAccount"];
+/// What other clients run to get headers.
+const HELPERS: [&str; 2] = ["headersHelper", "http_headers_helper"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -28,14 +21,23 @@ enum Kind {
     Bearer,
 }
 
-/// Notes the logins of other clients.
+/// Notes the logins of other clients, and what they would run for a header.
 pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) {
+    helpers(fields, report);
     for name in FOREIGN {
         if let Some(field) = fields.take(&[name], report) {
             // `"oauth": false` is how opencode says that there is nothing to do.
             if field.node.value != super::syntax::Value::Flag(false) {
                 report.note(field.at, &field.path, NO_LOGIN);
             }
+        }
+    }
+}
+
+fn helpers(fields: &mut Fields<'_>, report: &mut Report) {
+    for name in HELPERS {
+        if let Some(field) = fields.take(&[name], report) {
+            report.note(field.at, &field.path, "this build runs no program for headers, they are left out");
         }
     }
 }

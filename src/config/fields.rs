@@ -256,7 +256,7 @@ impl<'a> Field<'a> {
 }
 
 /// The known name that a key differs from only in writing or in a letter or two.
-fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| -> Vec<u8> {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
     };

@@ -157,6 +157,10 @@ impl<'a> Loader<'a> {
             }
         }
         self.report.enter(None);
+        if self.report.has_note(number, server::WRITTEN_SECRET) && others_may_read(file) {
+            let at = Place { file: number, ..Place::default() };
+            self.report.note(at, "", "other users can read this file with its secrets").help("chmod 600");
+        }
     }
 
     fn add_host(&mut self, host: &Node, scope: &Scope<'_>) {
@@ -204,10 +208,22 @@ impl<'a> Loader<'a> {
     fn finish(mut self, flags: &[(String, String)]) -> Result<Config, Error> {
         self.unique_aliases();
         let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
-        let Self { servers, files, report: Report { problems, notes, .. }, .. } = self;
+        let Self { servers, files, report, .. } = self;
+        let (problems, notes) = report.finish();
         if !problems.is_empty() {
             return Err(Error::Invalid { problems });
         }
         Ok(Config { servers, host, notes, files })
     }
+}
+
+#[cfg(unix)]
+fn others_may_read(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_may_read(_: &Path) -> bool {
+    false
 }

@@ -114,8 +114,8 @@ pub(super) struct Place {
 pub(super) struct Report {
     files: Vec<PathBuf>,
     server: Option<String>,
-    pub(super) problems: Vec<Problem>,
-    pub(super) notes: Vec<Note>,
+    problems: Vec<Problem>,
+    notes: Vec<Note>,
 }
 
 impl Report {
@@ -128,6 +128,11 @@ impl Report {
     /// The file with this number.
     pub(super) fn file(&self, file: usize) -> &Path {
         self.files.get(file).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// How many problems there are so far.
+    pub(super) fn problems(&self) -> usize {
+        self.problems.len()
     }
 
     /// Names the server that what follows is about.
@@ -156,9 +161,24 @@ impl Report {
         }
     }
 
+    /// Whether a file has a note of this text.
+    pub(super) fn has_note(&self, file: usize, message: &str) -> bool {
+        self.notes.iter().any(|note| note.message == message && note.file == self.file(file))
+    }
+
+    /// Everything collected, problems and notes, in the order of the files and their lines.
+    pub(super) fn finish(self) -> (Vec<Problem>, Vec<Note>) {
+        let Self { files, mut problems, mut notes, .. } = self;
+        let place = |problem: &Problem| (files.iter().position(|file| *file == problem.file), problem.line);
+        problems.sort_by_key(place);
+        notes.sort_by_key(place);
+        (problems, notes)
+    }
+
     /// `file:line` for a second place in a message.
     pub(super) fn place(&self, at: Place) -> String {
-        format!("{}:{}", self.file(at.file).display(), at.line)
+        let file = self.file(at.file).display();
+        if at.line > 0 { format!("{file}:{}", at.line) } else { file.to_string() }
     }
 
     /// The place of a server that was read earlier.

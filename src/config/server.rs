@@ -11,6 +11,9 @@ use super::transport::Reader;
 use super::vars::Vars;
 use super::{Server, Stdio, Transport, settings};
 
+/// What is noted of a secret that is not kept elsewhere.
+pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
+
 /// Reads an entry. Nothing comes of one that is wrong, which the report tells, and of one that is not a server.
 pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Server> {
     let node = flatten(entry.node);
@@ -19,7 +22,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     }
     let mut outcome = Outcome::default();
     let node = expand(&node, entry.flavor, scope, &mut outcome, report);
-    let before = report.problems.len();
+    let before = report.problems();
     let mut fields = Fields::open(&node, "", report)?;
     let mut reader =
         Reader { flavor: entry.flavor, scope: &scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
@@ -43,7 +46,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     if !outcome.missing.is_empty() && server.disabled.is_none() {
         server.unusable = Some(outcome.missing.join("; "));
     }
-    (report.problems.len() == before).then_some(server)
+    (report.problems() == before).then_some(server)
 }
 
 /// Whether an entry only turns a server on or off that another file has (opencode writes such).
@@ -121,7 +124,7 @@ fn expand(node: &Node, flavor: Flavor, scope: Scope<'_>, outcome: &mut Outcome, 
 fn written_secrets(written: &[(Place, String)], report: &mut Report) {
     if let Some((at, _)) = written.first() {
         let fields: Vec<_> = written.iter().map(|(_, field)| field.as_str()).collect();
-        let note = report.note(*at, &fields.join(", "), "a secret is written into the file");
+        let note = report.note(*at, &fields.join(", "), WRITTEN_SECRET);
         note.help("keep it in a variable: \"${env:NAME}\"");
     }
 }

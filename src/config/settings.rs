@@ -106,6 +106,11 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
 
 /// Names what nobody took.
 pub(super) fn finish(mut fields: Fields<'_>, report: &mut Report) {
+    for name in ["sandbox", "sandboxEnabled"] {
+        if let Some(field) = fields.take(&[name], report) {
+            report.note(field.at, &field.path, "this build has no sandbox, the server runs without one");
+        }
+    }
     fields.skip(&FOREIGN);
     fields.finish(&KEYS, report);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::expand::Dialect;
+use super::fields::nearest;
 use super::report::{Place, Report};
 use super::syntax::{Node, Value};
 
@@ -106,8 +107,13 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, report: &mut Report) -> Opti
         bare(root, file, &mut shape);
         roots.extend(shape.entries.iter().map(|entry| entry.name.as_str()));
         if shape.entries.is_empty() && shape.host.is_none() {
+            let meant =
+                members.iter().find_map(|member| nearest(&member.key, &["mcpServers", "servers", "mcp_servers"]));
             let problem = report.problem(root.at, "", "no servers in this file");
-            problem.help("put them under \"mcpServers\": { \"name\": { \"command\": … } or { \"url\": … } }");
+            problem.help(match meant {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "put them under `mcpServers`, each with its name and a `command` or `url`".to_owned(),
+            });
             return None;
         }
     }
@@ -233,7 +239,7 @@ fn exclude(root: &Node, shape: &mut Shape<'_>) {
 
 /// Says in one note which other settings the file has: most are another program's, and one may be a misspelt key.
 fn others(root: &Node, roots: &[&str], report: &mut Report) {
-    let ours = |key: &str| matches!(key, "host" | "inputs" | "$schema") || roots.contains(&key);
+    let ours = |key: &str| matches!(key, "host" | "inputs" | "mcp" | "$schema") || roots.contains(&key);
     let members = root.members().unwrap_or_default().iter();
     let others: Vec<_> = members.filter(|member| !ours(&member.key)).collect();
     let Some(first) = others.first() else { return };

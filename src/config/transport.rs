@@ -11,7 +11,7 @@ use super::{Remote, Stdio, Transport};
 use super::{auth, expand, vars};
 
 /// Keys that only a process has.
-const STDIO_KEYS: [&str; 13] = [
+const STDIO_KEYS: [&str; 12] = [
     "command",
     "cmd",
     "args",
@@ -24,7 +24,6 @@ const STDIO_KEYS: [&str; 13] = [
     "cwd",
     "working_directory",
     "bearer_token",
-    "sandboxEnabled",
 ];
 /// Keys that only a server with a URL has.
 const REMOTE_KEYS: [&str; 14] = [
@@ -230,6 +229,10 @@ impl Reader<'_> {
     }
 
     fn remote(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Remote> {
+        if self.flavor == Flavor::Goose {
+            // The variables of its headers, which are in by now.
+            fields.skip(&["envs", "env_keys"]);
+        }
         let insecure_http = fields.take(&["insecureHttp"], self.report).and_then(|field| field.flag(self.report));
         let insecure_http = insecure_http.unwrap_or(false);
         let url = fields.take(&["httpUrl", "url", "serverUrl", "uri"], self.report);
@@ -272,7 +275,8 @@ impl Reader<'_> {
         let url = match Url::parse(text) {
             Ok(url) => url,
             Err(error) => {
-                self.report.problem(field.at, &field.path, format!("not a URL: {error}"));
+                let problem = self.report.problem(field.at, &field.path, format!("not a URL: {error}"));
+                problem.help("write it whole, like \"https://example.com/mcp\"");
                 return None;
             }
         };
