@@ -109,6 +109,11 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A text for a message, unless a variable is in it.
+    pub(super) fn quote(&self, text: &str) -> String {
+        if self.node.origin == Origin::Literal { format!("{text:?}") } else { "the value of the variable".to_owned() }
+    }
+
     /// The text as written, or after its variables.
     pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
         let text = self.node.text();
@@ -189,9 +194,8 @@ impl<'a> Field<'a> {
         let message = match &self.node.value {
             Value::Text(text) => match read(text) {
                 Some(value) => return Some(value),
-                None if self.node.origin == Origin::Literal => format!("{text:?} is not a {what}"),
                 None if self.node.origin == Origin::Missing => return None,
-                None => format!("the value of the variable is not a {what}"),
+                None => format!("{} is not a {what}", self.quote(text)),
             },
             Value::Number(number) => format!("{number} has no unit"),
             _ => format!("expected a {what}, found {}", self.node.kind()),
@@ -219,7 +223,7 @@ impl<'a> Field<'a> {
         }
         if self.node.origin != Origin::Missing {
             let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-            let message = format!("{text:?} is not one of {}", names.join(", "));
+            let message = format!("{} is not one of {}", self.quote(text), names.join(", "));
             report.problem(self.at, &self.path, message);
         }
         None

@@ -209,9 +209,13 @@ fn rename(fields: &mut Fields<'_>, report: &mut Report) -> BTreeMap<String, Stri
     for (from, field) in entries {
         let Some(to) = field.text(report) else { continue };
         if to.is_empty() || !to.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
-            report.problem(field.at, &field.path, format!("{to:?} holds more than letters, digits, _ and -"));
+            report.problem(
+                field.at,
+                &field.path,
+                format!("{} holds more than letters, digits, _ and -", field.quote(to)),
+            );
         } else if names.values().any(|name| name == to) {
-            report.problem(field.at, &field.path, format!("two tools cannot both be {to:?}"));
+            report.problem(field.at, &field.path, format!("two tools cannot both be {}", field.quote(to)));
         }
         names.insert(from.to_owned(), to.to_owned());
     }

@@ -139,7 +139,7 @@ impl Reader<'_> {
             other @ ("ws" | "websocket" | "tcp" | "unix" | "pipe") => {
                 (format!("{other:?} is no transport of MCP and cannot be used"), KINDS)
             }
-            other => (format!("unknown transport {other:?}"), KINDS),
+            other => (format!("unknown transport {}", field.quote(other)), KINDS),
         };
         self.report.problem(field.at, &field.path, message).help(help);
         None
@@ -194,7 +194,8 @@ impl Reader<'_> {
             match std::fs::read_to_string(&path) {
                 Ok(text) => set_all(&mut stdio.env, vars::dotenv(&text)),
                 Err(error) => {
-                    let reason = format!("{}: {} cannot be read: {error}", file.path, path.display());
+                    let path = file.quote(&path.display().to_string());
+                    let reason = format!("{}: {path} cannot be read: {error}", file.path);
                     self.outcome.missing.push(reason);
                 }
             }
@@ -289,6 +290,9 @@ impl Reader<'_> {
                 (message, "use https, or accept it with \"insecureHttp\": true")
             }
             "http" | "https" => return Some(url),
+            _ if field.node.origin != Origin::Literal => {
+                ("the value of the variable is no http or https URL".to_owned(), "use an http or https URL")
+            }
             other => (format!("{other:?} is no transport of MCP and cannot be used"), "use an http or https URL"),
         };
         self.report.problem(field.at, &field.path, message).help(help);

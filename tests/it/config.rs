@@ -297,7 +297,7 @@ fn refused() {
       give one of them another name
     duplicate-server.json:4: server "files": given twice, first at duplicate-server.json:3
     empty.json: the file is empty
-    host-values.toml:5: host.listen: 0.0.0.0:8808 can be reached from other machines, and this build cannot tell who calls
+    host-values.toml:5: host.listen: "0.0.0.0:8808" can be reached from other machines, and this build cannot tell who calls
       listen on 127.0.0.1 or [::1]
     host-values.toml:6: host.startupWait: 3 has no unit
       write it with a unit: "500ms", "1.5s", "2m", "1h"

@@ -105,7 +105,8 @@ fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
     let text = field.text(report)?;
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let Ok(address) = numeric.as_deref().unwrap_or(text).parse::<SocketAddr>() else {
-        let problem = report.problem(field.at, &field.path, format!("{text:?} is not an address with a port"));
+        let problem =
+            report.problem(field.at, &field.path, format!("{} is not an address with a port", field.quote(text)));
         problem.help("write it like \"127.0.0.1:8808\"");
         return None;
     };
@@ -114,7 +115,8 @@ fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
         IpAddr::V6(ip) => ip.is_loopback(),
     };
     if !loopback {
-        let message = format!("{address} can be reached from other machines, and this build cannot tell who calls");
+        let message =
+            format!("{} can be reached from other machines, and this build cannot tell who calls", field.quote(text));
         report.problem(field.at, &field.path, message).help("listen on 127.0.0.1 or [::1]");
         return None;
     }
@@ -126,7 +128,7 @@ fn origins(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     for item in field.items(report) {
         let Some(text) = item.node.text() else { continue };
         if !Url::parse(text).is_ok_and(|url| url.origin().ascii_serialization() == text) {
-            let problem = report.problem(item.at, &item.path, format!("{text:?} is not an origin"));
+            let problem = report.problem(item.at, &item.path, format!("{} is not an origin", item.quote(text)));
             problem.help("write scheme, host and port alone: \"https://app.example.com\"");
         }
     }
