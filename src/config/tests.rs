@@ -258,6 +258,30 @@ fn unknown_keys_are_noted_once() {
 }
 
 #[test]
+fn shapes_by_the_table() {
+    for (text, syntax, expected) in [
+        (r#"{ "servers": { "a": { "command": "c" } } }"#, Syntax::Json, "a"),
+        (r#"{ "editor.fontSize": 12, "mcp": { "servers": { "a": { "command": "c" } } } }"#, Syntax::Json, "a"),
+        (
+            r#"{ "customizations": { "vscode": { "mcp": { "servers": { "a": { "url": "https://h" } } } } } }"#,
+            Syntax::Json,
+            "a",
+        ),
+        (r#"{ "amp.mcpServers": { "a": { "command": "c" } } }"#, Syntax::Json, "a"),
+        (r#"{ "command": "c" }"#, Syntax::Json, "mcp"),
+        (r#"{ "mcpServers": {}, "mcp": { "b": { "command": "c" } } }"#, Syntax::Json, ""),
+        (r#"{ "mcpServers": null }"#, Syntax::Json, ""),
+        ("\u{feff}{ /* none */ \"a\": { \"command\": \"c\", }, }", Syntax::Json, "a"),
+        ("[z]\ncommand = 'c'\n[a]\nmaxConcurrent = 1_000\nurl = 'https://h'", Syntax::Toml, "z a"),
+        ("z: &anchor\n  command: c\na: *anchor\n", Syntax::Yaml, "z a"),
+    ] {
+        let config = parse_str(text, syntax, "mcp.json", &Vars::default()).unwrap_or_else(|error| panic!("{error}"));
+        let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names.join(" "), expected, "{text}");
+    }
+}
+
+#[test]
 fn yaml_problems_have_lines() {
     let text = "mcpServers:\n  a:\n    command: c\n    sharing: all\n  b:\n    url: https://example.com\n    headers:\n      'X Y': z\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
