@@ -1,0 +1,305 @@
+//! Reading an object field by field: each field is taken once, judged, and what is left over is named.
+
+use std::time::Duration;
+
+use super::report::{Place, Report};
+use super::syntax::{Member, Node, Origin, Value};
+use super::units;
+
+/// The fields of one object that nobody has taken yet.
+pub(super) struct Fields<'a> {
+    path: String,
+    left: Vec<&'a Member>,
+}
+
+/// One field: its value, and where and under which path it stands.
+#[derive(Clone)]
+pub(super) struct Field<'a> {
+    pub(super) path: String,
+    pub(super) at: Place,
+    pub(super) node: &'a Node,
+}
+
+impl<'a> Fields<'a> {
+    /// Opens an object that stands under `path`. A key that comes twice is a problem: one of the two would be lost.
+    pub(super) fn open(node: &'a Node, path: &str, report: &mut Report) -> Option<Self> {
+        let Some(members) = node.members() else {
+            report.problem(node.at, path, format!("expected an object, found {}", node.kind()));
+            return None;
+        };
+        let fields = Self { path: path.to_owned(), left: members.iter().collect() };
+        for (index, member) in members.iter().enumerate() {
+            if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
+                let message = format!("given twice, first on line {}", first.at.line);
+                report.problem(member.at, &fields.path_of(&member.key), message);
+            }
+        }
+        Some(fields)
+    }
+
+    /// Takes the field that goes by one of these names, the first name first. `null` counts as not given.
+    pub(super) fn take(&mut self, names: &[&str], report: &mut Report) -> Option<Field<'a>> {
+        let mut found: Option<&Member> = None;
+        for name in names {
+            let Some(index) = self.left.iter().position(|member| member.key == *name) else { continue };
+            let member = self.left.remove(index);
+            self.left.retain(|other| other.key != *name);
+            match found {
+                _ if member.node.value == Value::Null => {}
+                None => found = Some(member),
+                Some(first) => {
+                    report.note(member.at, &self.path_of(name), format!("ignored, `{}` says the same", first.key));
+                }
+            }
+        }
+        found.map(|member| Field { path: self.path_of(&member.key), at: member.at, node: &member.node })
+    }
+
+    /// Looks at a field and leaves it.
+    pub(super) fn peek(&self, name: &str) -> Option<&'a Member> {
+        self.left.iter().find(|member| member.key == name && member.node.value != Value::Null).copied()
+    }
+
+    /// Takes fields that mean something to other programs only.
+    pub(super) fn skip(&mut self, names: &[&str]) {
+        self.left.retain(|member| !names.contains(&member.key.as_str()));
+    }
+
+    /// Refuses fields of ours that this build cannot honour.
+    pub(super) fn refuse(&mut self, names: &[&str], report: &mut Report) {
+        for name in names {
+            if let Some(field) = self.take(&[name], report) {
+                field.lacking(report);
+            }
+        }
+    }
+
+    /// Takes whatever is left.
+    pub(super) fn rest(&mut self) -> Vec<Field<'a>> {
+        let left = std::mem::take(&mut self.left);
+        left.into_iter()
+            .map(|member| Field { path: self.path_of(&member.key), at: member.at, node: &member.node })
+            .collect()
+    }
+
+    /// Notes what nobody took, with the name in `known` that was likely meant.
+    pub(super) fn finish(mut self, known: &[&str], report: &mut Report) {
+        for field in self.rest() {
+            let key = field.path.rsplit('.').next().unwrap_or_default();
+            let help = nearest(key, known).map(|name| format!("did you mean `{name}`?"));
+            report.unknown(field.at, &field.path, help);
+        }
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Refuses a key of ours whose feature is not there.
+    pub(super) fn lacking(&self, report: &mut Report) {
+        report.problem(self.at, &self.path, "this build does not have this feature").help("take the key out");
+    }
+
+    fn expected(&self, what: &str, report: &mut Report) {
+        if self.node.origin != Origin::Missing {
+            let found = self.node.kind();
+            report.problem(self.at, &self.path, format!("expected {what}, found {found}"));
+        }
+    }
+
+    /// A text for a message, unless a variable is in it.
+    pub(super) fn quote(&self, text: &str) -> String {
+        if self.node.origin == Origin::Literal { format!("{text:?}") } else { "the value of the variable".to_owned() }
+    }
+
+    /// The text as written, or after its variables.
+    pub(super) fn text(&self, report: &mut Report) -> Option<&'a str> {
+        let text = self.node.text();
+        if text.is_none() {
+            self.expected("a string", report);
+        }
+        text
+    }
+
+    /// Text, or a number or boolean as it is written: what other programs take for an environment variable.
+    pub(super) fn scalar(&self, report: &mut Report) -> Option<String> {
+        match &self.node.value {
+            Value::Text(text) | Value::Number(text) => Some(text.clone()),
+            Value::Flag(flag) => Some(flag.to_string()),
+            Value::Null | Value::List(_) | Value::Object(_) => {
+                self.expected("a string", report);
+                None
+            }
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&self, report: &mut Report) -> Option<bool> {
+        match self.node.value {
+            Value::Flag(flag) => Some(flag),
+            _ => {
+                self.expected("true or false", report);
+                None
+            }
+        }
+    }
+
+    /// A whole number, zero or more.
+    pub(super) fn count(&self, report: &mut Report) -> Option<usize> {
+        if let Value::Number(number) = &self.node.value {
+            match number.parse() {
+                Ok(count) => return Some(count),
+                Err(_) => report.problem(self.at, &self.path, format!("{number} is not a whole number")),
+            };
+            return None;
+        }
+        self.expected("a whole number", report);
+        None
+    }
+
+    /// A whole number, one or more.
+    pub(super) fn positive_count(&self, report: &mut Report) -> Option<usize> {
+        let count = self.count(report)?;
+        self.positive(count, report)
+    }
+
+    fn positive<T: Default + PartialEq>(&self, value: T, report: &mut Report) -> Option<T> {
+        if value == T::default() {
+            report.problem(self.at, &self.path, "must be more than zero");
+            return None;
+        }
+        Some(value)
+    }
+
+    /// A time with its unit.
+    pub(super) fn time(&self, report: &mut Report) -> Option<Duration> {
+        self.with_unit(units::time, "time", "write it with a unit: \"500ms\", \"1.5s\", \"2m\", \"1h\"", report)
+    }
+
+    /// A time with its unit, and not zero.
+    pub(super) fn positive_time(&self, report: &mut Report) -> Option<Duration> {
+        let time = self.time(report)?;
+        self.positive(time, report)
+    }
+
+    /// A size with its unit, and not zero.
+    pub(super) fn positive_size(&self, report: &mut Report) -> Option<usize> {
+        let size = self.with_unit(units::size, "size", "write it with a unit: \"64KiB\", \"16MiB\"", report)?;
+        self.positive(size, report)
+    }
+
+    fn with_unit<T>(&self, read: fn(&str) -> Option<T>, what: &str, help: &str, report: &mut Report) -> Option<T> {
+        let message = match &self.node.value {
+            Value::Text(text) => match read(text) {
+                Some(value) => return Some(value),
+                None if self.node.origin == Origin::Missing => return None,
+                None => format!("{} is not a {what}", self.quote(text)),
+            },
+            Value::Number(number) => format!("{number} has no unit"),
+            _ => format!("expected a {what}, found {}", self.node.kind()),
+        };
+        report.problem(self.at, &self.path, message).help(help);
+        None
+    }
+
+    /// A time as another client writes it: a number of its own unit, given in seconds. Ours is taken as well.
+    pub(super) fn foreign_time(&self, unit: f64, report: &mut Report) -> Option<Duration> {
+        let Value::Number(number) = &self.node.value else { return self.positive_time(report) };
+        let time = number.parse().ok().and_then(|number: f64| units::seconds_f64(number * unit));
+        if time.is_none_or(|time| time.is_zero()) {
+            report.problem(self.at, &self.path, format!("{number} is not a usable time"));
+            return None;
+        }
+        time
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)], report: &mut Report) -> Option<T> {
+        let text = self.text(report)?;
+        if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == text) {
+            return Some(*choice);
+        }
+        if self.node.origin != Origin::Missing {
+            let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+            let message = format!("{} is not one of {}", self.quote(text), names.join(", "));
+            report.problem(self.at, &self.path, message);
+        }
+        None
+    }
+
+    /// The items of a list, each as a field of its own.
+    pub(super) fn items(&self, report: &mut Report) -> Vec<Self> {
+        let Value::List(items) = &self.node.value else {
+            self.expected("a list", report);
+            return Vec::new();
+        };
+        let item =
+            |(index, node): (usize, &'a Node)| Field { path: format!("{}[{index}]", self.path), at: node.at, node };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, report: &mut Report) -> Vec<String> {
+        let items = self.items(report);
+        items.iter().filter_map(|item| item.text(report).map(str::to_owned)).collect()
+    }
+
+    /// The members of an object, each as a field of its own, under its key.
+    pub(super) fn entries(&self, report: &mut Report) -> Vec<(&'a str, Self)> {
+        let Some(mut fields) = self.fields(report) else { return Vec::new() };
+        let members = self.node.members().unwrap_or_default();
+        members.iter().map(|member| member.key.as_str()).zip(fields.rest()).collect()
+    }
+
+    /// The object in this field.
+    pub(super) fn fields(&self, report: &mut Report) -> Option<Fields<'a>> {
+        Fields::open(self.node, &self.path, report)
+    }
+}
+
+/// The known name that a key differs from only in writing or in a letter or two.
+pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    let plain = |text: &str| -> Vec<u8> {
+        text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
+    };
+    let key = plain(key);
+    let close = |name: &&str| {
+        let name = plain(name);
+        distance(&key, &name) <= if name.len() > 5 { 2 } else { 1 }
+    };
+    known.iter().copied().find(|name| key.len() > 2 && close(name))
+}
+
+/// Levenshtein's distance, bounded by the length of a key.
+fn distance(left: &[u8], right: &[u8]) -> usize {
+    if left.len().abs_diff(right.len()) > 2 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, a) in left.iter().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in right.iter().enumerate() {
+            let cost = corner + usize::from(a != b);
+            corner = row[j + 1];
+            row[j + 1] = cost.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_name() {
+        let known = ["callTimeout", "start", "startTimeout", "env"];
+        assert_eq!(nearest("call_timeout", &known), Some("callTimeout"));
+        assert_eq!(nearest("calTimeuot", &known), None);
+        assert_eq!(nearest("calTimeout", &known), Some("callTimeout"));
+        assert_eq!(nearest("starts", &known), Some("start"));
+        assert_eq!(nearest("x", &known), None);
+    }
+}

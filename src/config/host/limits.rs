@@ -1,0 +1,119 @@
+//! How much, how many, how long at most: `host.limits`.
+
+use std::time::Duration;
+
+use super::super::fields::Fields;
+use super::super::report::Report;
+use super::layers::camel_case;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Limits of ours that belong to the login, which this build does not have.
+const LACKING: [&str; 4] = ["oauthDocument", "oauthToken", "oauthRequest", "login"];
+
+/// Declares the limits: field, what reads it, default. The key is the name of the field in camel case.
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $field:ident: $read:ident -> $kind:ty = $default:expr,)+) => {
+        /// Limits that hold for the whole host. Sizes are in bytes.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $field: $kind,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        impl Limits {
+            /// Takes what is given over the defaults.
+            pub(super) fn fill(&mut self, mut fields: Fields<'_>, report: &mut Report) {
+                let keys = [$(camel_case(stringify!($field)),)+];
+                let mut keys = keys.iter().map(String::as_str);
+                let known: Vec<&str> = keys.clone().collect();
+                $(
+                    let field = keys.next().and_then(|key| fields.take(&[key], report));
+                    if let Some(value) = field.and_then(|field| field.$read(report)) {
+                        self.$field = value;
+                    }
+                )+
+                fields.refuse(&LACKING, report);
+                fields.finish(&known, report);
+            }
+        }
+    };
+}
+
+limits! {
+    /// One message: a line of stdio, an SSE event, a JSON body.
+    message: positive_size -> usize = 16 * MIB,
+    /// The body of one request to our endpoint.
+    body: positive_size -> usize = 4 * MIB,
+    /// Nesting of JSON.
+    depth: positive_count -> usize = 128,
+    /// Tools of one server.
+    tools: positive_count -> usize = 1000,
+    /// The definitions of one server in all.
+    definitions: positive_size -> usize = 8 * MIB,
+    /// Requests that wait for one server.
+    pending_per_server: positive_count -> usize = 1024,
+    /// Requests of one client that wait.
+    pending_per_client: positive_count -> usize = 1024,
+    /// Requests that wait in all.
+    pending: positive_count -> usize = 16384,
+    /// What waits to be written to one server.
+    server_queue: positive_size -> usize = 4 * MIB,
+    /// What waits to be written to one client.
+    client_queue: positive_size -> usize = 4 * MIB,
+    /// What waits to be written to all clients.
+    client_queues: positive_size -> usize = 256 * MIB,
+    /// Sessions of one principal.
+    sessions_per_principal: positive_count -> usize = 64,
+    /// Sessions in all.
+    sessions: positive_count -> usize = 1024,
+    /// How long a session may be idle.
+    session_idle: positive_time -> Duration = seconds(15 * 60),
+    /// Headers of one HTTP message.
+    headers: positive_count -> usize = 100,
+    /// The headers of one HTTP message in all.
+    header_bytes: positive_size -> usize = 64 * KIB,
+    /// How long all pages of one server's lists may take.
+    list_time: positive_time -> Duration = seconds(30),
+    /// Pages of one list.
+    list_pages: positive_count -> usize = 100,
+    /// How long a process may take to end once its stdin is closed.
+    stop_close: time -> Duration = seconds(2),
+    /// How long it may take to end once it is told to.
+    stop_term: time -> Duration = seconds(3),
+    /// How long calls may take to end at a shutdown.
+    drain: time -> Duration = seconds(10),
+    /// Connections to one server.
+    leases_per_server: positive_count -> usize = 64,
+    /// Connections to all servers.
+    leases: positive_count -> usize = 512,
+    /// Calls of one principal that wait for a person.
+    parked_per_principal: positive_count -> usize = 64,
+    /// Calls that wait for a person in all.
+    parked: positive_count -> usize = 1024,
+    /// Connections of clients.
+    connections: positive_count -> usize = 2048,
+    /// How long a person may take to answer.
+    answer: positive_time -> Duration = seconds(10 * 60),
+    /// How long a server must live before its retries start anew.
+    healthy: positive_time -> Duration = seconds(60),
+    /// The `WWW-Authenticate` of a server.
+    oauth_challenge: positive_size -> usize = 8 * KIB,
+    /// Redirects that are followed, within one origin.
+    redirects: count -> usize = 3,
+    /// How long the list of a lost server is still shown.
+    stale_max: positive_time -> Duration = seconds(10 * 60),
+    /// How long a list of a legacy server that tells of changes is taken for fresh.
+    legacy_list_ttl: time -> Duration = seconds(30),
+}

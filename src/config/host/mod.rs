@@ -1,0 +1,189 @@
+//! The settings of the host itself: `host` of our files, `MCP_HOST_*`, and what was given at the command line.
+
+mod layers;
+mod limits;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use url::Url;
+
+use self::layers::Layers;
+pub use self::limits::Limits;
+use super::fields::{Field, Fields};
+use super::report::Report;
+use super::syntax::Node;
+use super::vars::Vars;
+use crate::name::{Naming, Resources};
+
+/// The keys under `host`.
+const KEYS: [&str; 12] = [
+    "allowedHosts",
+    "allowedOrigins",
+    "approval",
+    "auth",
+    "insecureHttp",
+    "limits",
+    "listen",
+    "naming",
+    "secrets",
+    "startupWait",
+    "tls",
+    "validate",
+];
+
+/// The settings of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Where the endpoint listens: loopback only.
+    pub listen: SocketAddr,
+    /// How long a first list waits for servers that are still starting.
+    pub startup_wait: Duration,
+    /// Values of `Host` that are answered beside our own on loopback.
+    pub allowed_hosts: Vec<String>,
+    /// Values of `Origin` that are answered beside our own on loopback.
+    pub allowed_origins: Vec<String>,
+    /// How names are made.
+    pub naming: Naming,
+    /// How much, how many, how long at most.
+    pub limits: Limits,
+}
+
+impl Default for HostSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
+            startup_wait: Duration::from_secs(3),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            naming: Naming::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Reads the settings: later files over earlier ones, the environment over files, flags over all.
+pub(super) fn read(files: Vec<Node>, vars: &Vars, flags: &[(String, String)], report: &mut Report) -> HostSettings {
+    let mut layers = Layers::default();
+    for file in files {
+        layers.add_file(file);
+    }
+    layers.add_environment(vars, report);
+    layers.add_flags(flags, report);
+    let mut settings = HostSettings::default();
+    if let Some(node) = layers.merge(report) {
+        fill(&mut settings, &node, report);
+    }
+    settings
+}
+
+fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
+    let Some(mut fields) = Fields::open(node, "host", report) else { return };
+    if let Some(listen) = fields.take(&["listen"], report).and_then(|field| listen(&field, report)) {
+        settings.listen = listen;
+    }
+    if let Some(wait) = fields.take(&["startupWait"], report).and_then(|field| field.time(report)) {
+        settings.startup_wait = wait;
+    }
+    if let Some(field) = fields.take(&["allowedHosts"], report) {
+        settings.allowed_hosts = field.texts(report);
+    }
+    if let Some(field) = fields.take(&["allowedOrigins"], report) {
+        settings.allowed_origins = origins(&field, report);
+    }
+    if let Some(fields) = fields.take(&["naming"], report).and_then(|field| field.fields(report)) {
+        naming(&mut settings.naming, fields, report);
+    }
+    if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
+        settings.limits.fill(fields, report);
+    }
+    lacking(&mut fields, report);
+    fields.finish(&KEYS, report);
+}
+
+fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
+    let text = field.text(report)?;
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let Ok(address) = numeric.as_deref().unwrap_or(text).parse::<SocketAddr>() else {
+        let problem =
+            report.problem(field.at, &field.path, format!("{} is not an address with a port", field.quote(text)));
+        problem.help("write it like \"127.0.0.1:8808\"");
+        return None;
+    };
+    let loopback = match address.ip() {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback(),
+    };
+    if !loopback {
+        let message =
+            format!("{} can be reached from other machines, and this build cannot tell who calls", field.quote(text));
+        report.problem(field.at, &field.path, message).help("listen on 127.0.0.1 or [::1]");
+        return None;
+    }
+    Some(address)
+}
+
+/// Origins are compared as text, so one with a path would never match.
+fn origins(field: &Field<'_>, report: &mut Report) -> Vec<String> {
+    for item in field.items(report) {
+        let Some(text) = item.node.text() else { continue };
+        if !Url::parse(text).is_ok_and(|url| url.origin().ascii_serialization() == text) {
+            let problem = report.problem(item.at, &item.path, format!("{} is not an origin", item.quote(text)));
+            problem.help("write scheme, host and port alone: \"https://app.example.com\"");
+        }
+    }
+    field.texts(report)
+}
+
+fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
+    if let Some(field) = fields.take(&["separator"], report)
+        && let Some(text) = field.text(report)
+    {
+        if (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
+            naming.separator = text.to_owned();
+        } else {
+            report.problem(field.at, &field.path, "expected one to four of letters, digits, _ and -");
+        }
+    }
+    if let Some(field) = fields.take(&["maxLength"], report) {
+        match field.count(report) {
+            Some(length @ 40..=128) => naming.max_length = length,
+            Some(length) => {
+                report.problem(field.at, &field.path, format!("{length} is not between 40 and 128"));
+            }
+            None => {}
+        }
+    }
+    if let Some(field) = fields.take(&["resources"], report) {
+        let choices = [("prefix", Resources::Prefix), ("passthrough", Resources::Passthrough)];
+        naming.resources = field.choice(&choices, report).unwrap_or_default();
+    }
+    fields.finish(&["separator", "maxLength", "resources"], report);
+}
+
+/// Refuses what this build cannot do. Ignoring it would leave open what the user believes closed.
+fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
+    fields.refuse(&["tls", "secrets", "sanitizeResults"], report);
+    for (name, only) in [("validate", "definitions"), ("approval", "off")] {
+        let Some(field) = fields.take(&[name], report) else { continue };
+        if field.text(report).is_some_and(|text| text != only) {
+            let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
+            problem.help(format!("write \"{only}\", or take the key out"));
+        }
+    }
+    if let Some(field) = fields.take(&["insecureHttp"], report)
+        && field.flag(report) == Some(true)
+    {
+        field.lacking(report);
+    }
+    if let Some(field) = fields.take(&["auth"], report) {
+        let Some(mut auth) = field.fields(report) else { return };
+        match auth.take(&["type"], report).and_then(|kind| kind.text(report)) {
+            Some("none") => auth.finish(&["type"], report),
+            _ => {
+                let problem = report.problem(field.at, &field.path, "this build knows the type \"none\" only");
+                problem.help("take the key out, and listen on loopback");
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What the user wants: the servers and the host's own settings, read from the config files of many MCP clients.
+//!
+//! In: files, and a snapshot of the environment. Out: one checked [`Config`], or every problem of every file at once.
+//! The way of a file: `syntax` makes a tree with places, `shape` finds the servers in it and tells whose rules
+//! they follow, `expand` puts variables in, `server`, `transport`, `settings` and `host` judge field by field.
+//!
+//! **Invariant:** nothing here starts, connects or writes anything, and no value of a variable reaches a message.
+//! Start with [`load()`].
+
+mod auth;
+mod expand;
+mod fields;
+mod host;
+mod load;
+mod report;
+mod secret;
+mod server;
+mod settings;
+mod shape;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod units;
+mod vars;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+pub use self::host::{HostSettings, Limits};
+pub use self::load::{LoadRequest, load, parse_str};
+pub use self::report::{Error, Note, Problem};
+pub use self::secret::Secret;
+pub use self::syntax::Syntax;
+pub use self::vars::Vars;
+use crate::name::{self, ServerName};
+
+/// A checked config.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The servers, in the order of the files.
+    pub servers: Vec<Server>,
+    /// The settings of the host itself.
+    pub host: HostSettings,
+    /// What is worth telling the user once.
+    pub notes: Vec<Note>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The name in the config.
+    pub name: String,
+    /// The name everywhere else.
+    pub alias: ServerName,
+    /// Where the entry stands.
+    pub source: Source,
+    /// How the server is reached.
+    pub transport: Transport,
+    /// Whether clients may share one connection to it.
+    pub sharing: Sharing,
+    /// When it is started.
+    pub start: Start,
+    /// Whether the host is not ready without it.
+    pub required: bool,
+    /// Which era of the protocol is spoken with it.
+    pub era: Era,
+    /// How long a start may take, up to the end of the handshake.
+    pub start_timeout: Duration,
+    /// How long a call may be silent; progress starts it anew.
+    pub call_timeout: Duration,
+    /// How long a call may take in all.
+    pub max_call_time: Duration,
+    /// How many calls may run at once; above it they wait, first come first served. 0: any number.
+    pub max_concurrent: usize,
+    /// How long a call may wait for its turn.
+    pub queue_timeout: Duration,
+    /// Tools that may be sent again when a connection was lost.
+    pub repeatable: Vec<String>,
+    /// Whether the server's own word is taken for which of its tools may be sent again.
+    pub trust_annotations: bool,
+    /// What happens when it is lost.
+    pub restart: Restart,
+    /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
+    pub include_tools: Vec<String>,
+    /// Globs over tool names; a tool that matches one is withheld, whatever includes it.
+    pub exclude_tools: Vec<String>,
+    /// Tools that get another name: theirs to ours, without the prefix.
+    pub rename: BTreeMap<String, String>,
+    /// What it is told when it asks for roots.
+    pub roots: Roots,
+    /// Whether its names get the alias in front.
+    pub prefix: Prefix,
+    /// What the user wrote about it.
+    pub description: Option<String>,
+    /// Why it is not to be started, when the config says so.
+    pub disabled: Option<String>,
+    /// Why it cannot be started as configured, in one line: a variable that is not set, a file that is not there.
+    /// Such a server is `failed` from the beginning; the others are not concerned.
+    pub unusable: Option<String>,
+}
+
+impl Server {
+    /// A server with the defaults for everything but its name and how it is reached.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no alias can be made of `name`.
+    pub fn new(name: &str, transport: Transport) -> Result<Self, name::Error> {
+        Ok(Self {
+            name: name.to_owned(),
+            alias: ServerName::from_config(name)?,
+            source: Source::default(),
+            transport,
+            sharing: Sharing::default(),
+            start: Start::default(),
+            required: false,
+            era: Era::default(),
+            start_timeout: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(60),
+            max_call_time: Duration::from_secs(3600),
+            max_concurrent: 0,
+            queue_timeout: Duration::from_secs(30),
+            repeatable: Vec::new(),
+            trust_annotations: false,
+            restart: Restart::default(),
+            include_tools: vec!["*".to_owned()],
+            exclude_tools: Vec::new(),
+            rename: BTreeMap::new(),
+            roots: Roots::default(),
+            prefix: Prefix::default(),
+            description: None,
+            disabled: None,
+            unusable: None,
+        })
+    }
+
+    /// Whether the other entry means the same server run in the same way; the place in the file does not count.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let Self { source, .. } = other;
+        Self { source: source.clone(), ..self.clone() } == *other
+    }
+}
+
+/// A place in a config file; empty for a server that was not read from one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Source {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from one, where it is known.
+    pub line: Option<usize>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// A child process that speaks over its stdin and stdout.
+    Stdio(Stdio),
+    /// Streamable HTTP.
+    Http(Remote),
+    /// HTTP with SSE, as of revision 2024-11-05.
+    Sse(Remote),
+    /// Streamable HTTP first, HTTP with SSE when the server does not know it.
+    Auto(Remote),
+}
+
+/// A process to start. `Debug` shows neither arguments nor values.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Stdio {
+    /// The program.
+    pub command: String,
+    /// Its arguments, one each; no shell reads them.
+    pub args: Vec<String>,
+    /// Variables that it gets.
+    pub env: Vec<(String, Secret)>,
+    /// Variables that it gets as we have them, if we have them.
+    pub forward_env: Vec<String>,
+    /// Where it runs; our own directory otherwise.
+    pub cwd: Option<PathBuf>,
+}
+
+impl fmt::Debug for Stdio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys come as arguments too, and a server that is logged must not tell them.
+        let args = format_args!("[{} arguments]", self.args.len());
+        let Self { command, args: _, env, forward_env, cwd } = self;
+        f.debug_struct("Stdio")
+            .field("command", command)
+            .field("args", &args)
+            .field("env", env)
+            .field("forward_env", forward_env)
+            .field("cwd", cwd)
+            .finish()
+    }
+}
+
+/// A server behind a URL. `Debug` shows no more of the URL than its origin.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// The endpoint: `http` or `https`, without user and password.
+    pub url: Url,
+    /// Headers of every request.
+    pub headers: Vec<(String, Secret)>,
+    /// Whether plain HTTP may leave this machine.
+    pub insecure_http: bool,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Some services put the key into the path.
+        let origin = self.url.origin().ascii_serialization();
+        let Self { url: _, headers, insecure_http } = self;
+        f.debug_struct("Remote")
+            .field("url", &format_args!("{origin}/…"))
+            .field("headers", headers)
+            .field("insecure_http", insecure_http)
+            .finish()
+    }
+}
+
+/// Whether clients may share one connection to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// As far as it is safe for this server.
+    #[default]
+    Auto,
+    /// One for each client.
+    Session,
+    /// One for all.
+    Host,
+}
+
+/// When a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// With the host.
+    #[default]
+    Eager,
+    /// When somebody needs it.
+    Lazy,
+}
+
+/// Which era of the protocol is spoken with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Era {
+    /// What the server offers.
+    #[default]
+    Auto,
+    /// Sessions, opened by `initialize`.
+    Legacy,
+}
+
+/// What happens when a server is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restart {
+    /// How many attempts in a row may fail before it is given up.
+    pub max_retries: usize,
+    /// The wait before the first attempt; it doubles from then on.
+    pub min_delay: Duration,
+    /// The longest wait.
+    pub max_delay: Duration,
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self { max_retries: 10, min_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) }
+    }
+}
+
+/// What a server is told when it asks for roots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Roots {
+    /// Those of the client that it works for.
+    #[default]
+    Client,
+    /// There are none.
+    None,
+    /// These URIs.
+    Fixed(Vec<String>),
+}
+
+/// Whether the names of a server get its alias in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prefix {
+    /// All of them.
+    #[default]
+    Always,
+    /// None; what another server has already is dropped.
+    Never,
+    /// Those that another server has already.
+    Auto,
+}

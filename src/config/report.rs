@@ -1,0 +1,207 @@
+//! What is wrong with a config, and where: all of it at once.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::Source;
+
+/// One thing that is wrong, or worth knowing, and where it stands.
+///
+/// Displays as `file:line: server "name": field: message`, on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The file, or the environment variable or flag that took its place.
+    pub file: PathBuf,
+    /// The line, counted from one, where it is known.
+    pub line: Option<usize>,
+    /// The column in characters, counted from one, where it is known.
+    pub column: Option<usize>,
+    /// The server by its name in the config.
+    pub server: Option<String>,
+    /// The field, as a path inside the server's entry or below the root.
+    pub field: Option<String>,
+    /// What is wrong. Never holds the value of a variable or a secret.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// Something that does not stop the host; it looks like a [`Problem`].
+pub type Note = Problem;
+
+impl Problem {
+    /// Adds what to do.
+    pub(super) fn help(&mut self, help: impl Into<String>) {
+        self.help = Some(help.into());
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        f.write_str(": ")?;
+        if let Some(server) = &self.server {
+            write!(f, "server {server:?}: ")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Why there is no config.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No file was named, and none is where one is looked for.
+    #[error("no config found; looked for {}", list(places))]
+    NotFound {
+        /// Where a file was looked for, in order.
+        places: Vec<PathBuf>,
+    },
+    /// The config cannot be used; every problem of every file, in the order of the files.
+    #[error("{}", lines(problems))]
+    Invalid {
+        /// What is wrong, at least one.
+        problems: Vec<Problem>,
+    },
+}
+
+impl Error {
+    /// Everything that is wrong; empty when there was no file to judge.
+    pub fn problems(&self) -> &[Problem] {
+        match self {
+            Self::NotFound { .. } => &[],
+            Self::Invalid { problems } => problems,
+        }
+    }
+
+    /// What to do, where one piece of advice fits the whole.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::NotFound { .. } => Some("name a file with --config FILE; the one of another MCP client will do"),
+            Self::Invalid { .. } => None,
+        }
+    }
+}
+
+fn list(places: &[PathBuf]) -> String {
+    if places.is_empty() {
+        return "nothing, because this user has no home directory".to_owned();
+    }
+    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// A place in one of the files of a [`Report`]. Line 0: not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Place {
+    pub(super) file: usize,
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// Collects problems and notes while files are read.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    files: Vec<PathBuf>,
+    server: Option<String>,
+    problems: Vec<Problem>,
+    notes: Vec<Note>,
+}
+
+impl Report {
+    /// Gives a file its number; [`Place::file`] refers to it.
+    pub(super) fn add_file(&mut self, file: &Path) -> usize {
+        self.files.push(file.to_owned());
+        self.files.len() - 1
+    }
+
+    /// The file with this number.
+    pub(super) fn file(&self, file: usize) -> &Path {
+        self.files.get(file).map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// How many problems there are so far.
+    pub(super) fn problems(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// Names the server that what follows is about.
+    pub(super) fn enter(&mut self, server: Option<&str>) {
+        self.server = server.map(str::to_owned);
+    }
+
+    /// Records what makes the config unusable.
+    pub(super) fn problem(&mut self, at: Place, field: &str, message: impl Into<String>) -> &mut Problem {
+        let problem = self.make(at, field, message.into());
+        push(&mut self.problems, problem)
+    }
+
+    /// Records what is worth knowing.
+    pub(super) fn note(&mut self, at: Place, field: &str, message: impl Into<String>) -> &mut Note {
+        let note = self.make(at, field, message.into());
+        push(&mut self.notes, note)
+    }
+
+    /// Records a key that has no meaning here, unless this file already had it.
+    pub(super) fn unknown(&mut self, at: Place, field: &str, help: Option<String>) {
+        let file = self.file(at.file);
+        let known = |note: &&Note| note.file == file && note.field.as_deref() == Some(field);
+        if !self.notes.iter().any(|note| known(&note)) {
+            self.note(at, field, "unknown key, ignored").help = help;
+        }
+    }
+
+    /// Whether a file has a note of this text.
+    pub(super) fn has_note(&self, file: usize, message: &str) -> bool {
+        self.notes.iter().any(|note| note.message == message && note.file == self.file(file))
+    }
+
+    /// Everything collected, problems and notes, in the order of the files and their lines.
+    pub(super) fn finish(self) -> (Vec<Problem>, Vec<Note>) {
+        let Self { files, mut problems, mut notes, .. } = self;
+        let place = |problem: &Problem| (files.iter().position(|file| *file == problem.file), problem.line);
+        problems.sort_by_key(place);
+        notes.sort_by_key(place);
+        (problems, notes)
+    }
+
+    /// `file:line` for a second place in a message.
+    pub(super) fn place(&self, at: Place) -> String {
+        let file = self.file(at.file).display();
+        if at.line > 0 { format!("{file}:{}", at.line) } else { file.to_string() }
+    }
+
+    /// The place of a server that was read earlier.
+    pub(super) fn place_of(&self, source: &Source) -> Place {
+        let file = self.files.iter().position(|file| *file == source.file).unwrap_or_default();
+        Place { file, line: source.line.unwrap_or_default(), column: 0 }
+    }
+
+    fn make(&self, at: Place, field: &str, message: String) -> Problem {
+        let known = |number: usize| (number > 0).then_some(number);
+        Problem {
+            file: self.file(at.file).to_owned(),
+            line: known(at.line),
+            column: known(at.column),
+            server: self.server.clone(),
+            field: (!field.is_empty()).then(|| field.to_owned()),
+            message,
+            help: None,
+        }
+    }
+}
+
+fn push(list: &mut Vec<Problem>, problem: Problem) -> &mut Problem {
+    list.push(problem);
+    list.last_mut().expect("something was pushed")
+}

@@ -1,0 +1,130 @@
+//! One entry of a file, judged: a [`Server`], or what is wrong with it.
+
+use std::borrow::Cow;
+
+use super::expand::{Dialect, Outcome, Scope};
+use super::fields::Fields;
+use super::report::{Place, Report};
+use super::shape::{Entry, Flavor};
+use super::syntax::{Member, Node, Value};
+use super::transport::Reader;
+use super::vars::Vars;
+use super::{Server, Stdio, Transport, settings};
+
+/// What is noted of a secret that is not kept elsewhere.
+pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
+
+/// Reads an entry. Nothing comes of one that is wrong, which the report tells, and of one that is not a server.
+pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Server> {
+    let node = flatten(entry.node);
+    if is_foreign(entry, &node, report) {
+        return None;
+    }
+    let mut outcome = Outcome::default();
+    let node = expand(&node, entry.flavor, scope, &mut outcome, report);
+    let before = report.problems();
+    let mut fields = Fields::open(&node, "", report)?;
+    let mut reader =
+        Reader { flavor: entry.flavor, scope: &scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
+    let transport = reader.read(&mut fields, entry.at);
+    let written = reader.written_secrets;
+    written_secrets(&written, report);
+    // An entry without a transport is refused all the same; the rest of it is still judged.
+    let transport = transport.unwrap_or_else(|| Transport::Stdio(Stdio::default()));
+    let mut server = match Server::new(&entry.name, transport) {
+        Ok(server) => server,
+        Err(error) => {
+            report.problem(entry.at, "", error.to_string());
+            return None;
+        }
+    };
+    server.source.file = report.file(entry.at.file).to_owned();
+    server.source.line = (entry.at.line > 0).then_some(entry.at.line);
+    server.disabled = entry.disabled.clone();
+    settings::fill(&mut server, &mut fields, entry.flavor, report);
+    settings::finish(fields, report);
+    if !outcome.missing.is_empty() && server.disabled.is_none() {
+        server.unusable = Some(outcome.missing.join("; "));
+    }
+    (report.problems() == before).then_some(server)
+}
+
+/// Whether an entry only turns a server on or off that another file has (opencode writes such).
+pub(super) fn switch(node: &Node) -> Option<bool> {
+    match node.members()? {
+        [Member { key, node: Node { value: Value::Flag(flag), .. }, .. }] if key == "enabled" => Some(*flag),
+        [Member { key, node: Node { value: Value::Flag(flag), .. }, .. }] if key == "disabled" => Some(!flag),
+        _ => None,
+    }
+}
+
+/// Lifts what some clients keep one level deeper: Cline's `transport`, Goose's `config`, Zed's old `command`.
+fn flatten(node: &Node) -> Cow<'_, Node> {
+    let nested = |member: &&Member| {
+        matches!(member.key.as_str(), "transport" | "config" | "command") && member.node.members().is_some()
+    };
+    let Some(members) = node.members().filter(|members| members.iter().any(|member| nested(&member))) else {
+        return Cow::Borrowed(node);
+    };
+    let mut flat = Vec::new();
+    for member in members {
+        match member.node.members().filter(|_| nested(&member)) {
+            Some(inner) => flat.extend(inner.iter().cloned().map(|mut inner| {
+                if member.key == "command" && inner.key == "path" {
+                    inner.key = "command".to_owned();
+                }
+                inner
+            })),
+            None => flat.push(member.clone()),
+        }
+    }
+    Cow::Owned(Node::new(node.at, Value::Object(flat)))
+}
+
+/// What a client brings along itself and nobody else can start. It is noted and left out.
+fn is_foreign(entry: &Entry<'_>, node: &Node, report: &mut Report) -> bool {
+    let kind = node.get("type").and_then(Node::text);
+    let inside = match entry.flavor {
+        Flavor::Goose => matches!(kind, Some("builtin" | "platform" | "frontend" | "inline_python")),
+        Flavor::Zed => node.get("command").is_none() && node.get("url").is_none(),
+        _ => false,
+    };
+    if inside {
+        report.note(entry.at, "", "part of another program, not a server that can be started; left out");
+    }
+    inside
+}
+
+fn expand(node: &Node, flavor: Flavor, scope: Scope<'_>, outcome: &mut Outcome, report: &mut Report) -> Node {
+    let Some(members) = node.members().filter(|_| flavor == Flavor::Goose) else {
+        return scope.expand(node, "", outcome, report);
+    };
+    // Goose has variables in headers only, and they mean what the entry itself lists.
+    let mut vars: Vec<(String, String)> = Vec::new();
+    for key in node.get("env_keys").into_iter().filter_map(|keys| match &keys.value {
+        Value::List(items) => Some(items.iter().filter_map(Node::text)),
+        _ => None,
+    }) {
+        vars.extend(key.filter_map(|key| Some((key.to_owned(), scope.vars.get(key)?.to_owned()))));
+    }
+    for member in node.get("envs").and_then(Node::members).unwrap_or_default() {
+        vars.extend(member.node.text().map(|text| (member.key.clone(), text.to_owned())));
+    }
+    let vars = Vars::from_iter(vars);
+    let expanded = members.iter().map(|member| {
+        let scope = match member.key.as_str() {
+            "headers" => Scope { vars: &vars, dialect: Dialect::Shell, ..scope },
+            _ => scope,
+        };
+        Member { node: scope.expand(&member.node, &member.key, outcome, report), ..member.clone() }
+    });
+    Node::new(node.at, Value::Object(expanded.collect()))
+}
+
+fn written_secrets(written: &[(Place, String)], report: &mut Report) {
+    if let Some((at, _)) = written.first() {
+        let fields: Vec<_> = written.iter().map(|(_, field)| field.as_str()).collect();
+        let note = report.note(*at, &fields.join(", "), WRITTEN_SECRET);
+        note.help("keep it in a variable: \"${env:NAME}\"");
+    }
+}

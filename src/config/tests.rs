@@ -1,0 +1,411 @@
+//! Tests of what several files, variables and layers come to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &str, vars: &[(&str, &str)]) -> Result<Config, Error> {
+    parse_str(text, Syntax::Json, "mcp.json", &Vars::from_iter(vars.iter().copied()))
+}
+
+fn good(text: &str, vars: &[(&str, &str)]) -> Config {
+    parse(text, vars).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The lines of the report on a bad text.
+fn bad(text: &str, syntax: Syntax) -> String {
+    parse_str(text, syntax, "mcp", &Vars::default()).unwrap_err().to_string()
+}
+
+/// A server with one argument, and what that argument becomes.
+fn argument(text: &str, vars: &[(&str, &str)]) -> Result<String, String> {
+    let config = good(&format!("{{ \"s\": {{ \"command\": \"c\", \"args\": [{text:?}] }} }}"), vars);
+    let Transport::Stdio(stdio) = &config.servers[0].transport else { panic!("not stdio") };
+    config.servers[0].unusable.clone().map_or(Ok(stdio.args[0].clone()), Err)
+}
+
+#[test]
+fn variables_by_the_table() {
+    let vars = [("A", "a"), ("EMPTY", ""), ("NESTED", "${A}"), ("MCP_HOST_INPUT_MY_ID", "i")];
+    for (text, expected) in [
+        ("x", "x"),
+        ("${A}", "a"),
+        ("<${A}${A}>", "<aa>"),
+        ("${env:A}", "a"),
+        ("${B:-b}", "b"),
+        ("${B:-}", ""),
+        ("${env:B:-b}", "b"),
+        ("${EMPTY:-e}", "e"),
+        ("${EMPTY}", ""),
+        ("${input:my-id}", "i"),
+        ("${NESTED}", "${A}"),
+        ("$A %A% {env:A} $$", "$A %A% {env:A} $$"),
+        ("${what is this}", "${what is this}"),
+        ("${B:-${A}}", "${B:-${A}}"),
+        ("${A", "${A"),
+        ("${}", "${}"),
+        ("${1}", "${1}"),
+    ] {
+        assert_eq!(argument(text, &vars).as_deref(), Ok(expected), "{text}");
+    }
+    for (text, expected) in [
+        ("${B}", "the variable B is not set; set it before the host starts"),
+        ("${env:B}", "the variable B is not set; set it before the host starts"),
+        ("${input:x.y}", "the input \"x.y\" has no value; set MCP_HOST_INPUT_X_Y"),
+        ("${keyring:k}", "this build has no keyring to take \"k\" from; use ${env:NAME} or ${file:PATH}"),
+        ("${cmd: ls}", "${cmd:…} would run a command, which a config may not; use ${env:NAME}"),
+        ("${config:a.b}", "only an editor knows its setting \"a.b\"; use ${env:NAME}"),
+        ("${workspaceFolder}", "there is no open workspace for ${workspaceFolder}; write the path"),
+    ] {
+        assert_eq!(argument(text, &vars), Err(format!("args[0]: {expected}")), "{text}");
+    }
+}
+
+#[test]
+fn the_workspace_is_told_by_the_place_of_the_file() {
+    let text = r#"{ "s": { "command": "${workspaceFolder}/x", "args": ["${workspaceFolderBasename}"] } }"#;
+    for file in ["/src/shop/.vscode/mcp.json", "/src/shop/.mcp.json"] {
+        let config = parse_str(text, Syntax::Json, file, &Vars::default()).unwrap();
+        let Transport::Stdio(stdio) = &config.servers[0].transport else { panic!("not stdio") };
+        assert_eq!((stdio.command.as_str(), stdio.args[0].as_str()), ("/src/shop/x", "shop"));
+    }
+}
+
+#[test]
+fn a_missing_variable_concerns_one_server() {
+    let text = r#"{ "mcpServers": {
+        "url": { "url": "${A_URL}", "headers": { "Authorization": "Bearer ${B_TOKEN}" } },
+        "off": { "command": "${C}", "disabled": true },
+        "file": { "command": "c", "envFile": "not-there.env" },
+        "fine": { "command": "c" } } }"#;
+    let config = good(text, &[]);
+    let why: Vec<_> = config.servers.iter().map(|server| server.unusable.as_deref()).collect();
+    let url = "url: the variable A_URL is not set; set it before the host starts; \
+               headers.Authorization: the variable B_TOKEN is not set; set it before the host starts";
+    assert_eq!(why[0], Some(url));
+    assert_eq!(why[1], None);
+    assert!(why[2].is_some_and(|why| why.starts_with("envFile: \"not-there.env\" cannot be read: ")));
+    assert_eq!(why[3], None);
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let text = r#"{ "mcpServers": {
+        "a": { "command": "c", "args": ["--key", "${KEY}"], "env": { "K": "${KEY}" } },
+        "b": { "url": "https://example.com/${KEY}?k=${KEY}", "headers": { "X": "${KEY}" } },
+        "c": { "url": "https://example.com", "auth": { "type": "basic", "username": "u", "password": "${KEY}" } } } }"#;
+    let config = good(text, &[("KEY", "planted")]);
+    assert!(!format!("{config:?}").contains("planted"));
+    let text = r#"{ "a": { "url": "${KEY}", "type": "${KEY}", "callTimeout": "${KEY}", "sharing": "${KEY}" },
+                    "b": { "url": "https://example.com", "headers": { "X": "${KEY}" }, "rename": { "t": "${KEY}" } },
+                    "host": { "listen": "${KEY}" } }"#;
+    let error = parse(text, &[("KEY", "planted\n")]).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("planted"), "{error}");
+}
+
+#[test]
+fn the_environment_stands_over_files_and_flags_over_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let one = file(
+        "one.toml",
+        "[host]\nlisten = '127.0.0.1:1'\nallowedHosts = ['a', 'b']\n[host.naming]\nmaxLength = 50\nseparator = '_'",
+    );
+    let two = file(
+        "two.json",
+        r#"{ "host": { "startupWait": "1s", "allowedHosts": ["c"], "naming": { "maxLength": 60 } } }"#,
+    );
+    let vars = [
+        ("MCP_HOST_NAMING__MAX_LENGTH", "70"),
+        ("MCP_HOST_STARTUP_WAIT", "2s"),
+        ("MCP_HOST_ALLOWED_ORIGINS", "[\"https://a.example\"]"),
+        ("MCP_HOST_LIMITS__LEASES", "7"),
+        ("MCP_HOST_CONFIG", "not looked at"),
+        ("MCP_HOST_INPUT_X", "no setting"),
+        ("MCP_HOST_SECRET_KEY", "no setting"),
+        ("MCP_HOST_NO_SUCH", "1"),
+    ];
+    let vars = Vars::from_iter(vars);
+    let flags = vec![("listen".to_owned(), "127.0.0.1:2".to_owned())];
+    let config = load(&LoadRequest { files: vec![one, two], vars, flags, ..LoadRequest::default() }).unwrap();
+    let expected = HostSettings {
+        listen: "127.0.0.1:2".parse().unwrap(),
+        startup_wait: Duration::from_secs(2),
+        allowed_hosts: vec!["c".to_owned()],
+        allowed_origins: vec!["https://a.example".to_owned()],
+        naming: name::Naming { max_length: 70, separator: "_".to_owned(), ..name::Naming::default() },
+        limits: Limits { leases: 7, ..Limits::default() },
+    };
+    assert_eq!(config.host, expected);
+    let notes: Vec<_> = config.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes, ["environment variable MCP_HOST_NO_SUCH: host.noSuch: unknown key, ignored"]);
+}
+
+#[test]
+fn a_bad_setting_is_found_in_its_layer() {
+    let vars = Vars::from_iter([
+        ("MCP_HOST_NAMING__MAX_LENGTH", "7"),
+        ("MCP_HOST_LISTEN", "[::]:80"),
+        ("MCP_HOST_AUTH__TYPE", "oauth"),
+    ]);
+    let error = parse_str("{ \"host\": {\n \"startupWait\": 1 } }", Syntax::Json, "f.json", &vars).unwrap_err();
+    insta::assert_snapshot!(error, @r#"
+    f.json:2: host.startupWait: 1 has no unit
+    environment variable MCP_HOST_AUTH__TYPE: host.auth: this build knows the type "none" only
+    environment variable MCP_HOST_LISTEN: host.listen: "[::]:80" can be reached from other machines, and this build cannot tell who calls
+    environment variable MCP_HOST_NAMING__MAX_LENGTH: host.naming.maxLength: 7 is not between 40 and 128
+    "#);
+}
+
+#[test]
+fn files_are_found_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let settings = home.join(".config/mcp-host");
+    fs::create_dir_all(&settings).unwrap();
+    let write =
+        |path: &Path, name: &str| fs::write(path, format!("{{ \"{name}\": {{ \"command\": \"c\" }} }}")).unwrap();
+    let mut request = LoadRequest { config_home: Some(home.join(".config")), ..LoadRequest::default() };
+    let name = |request: &LoadRequest| load(request).map(|config| config.servers[0].name.clone());
+
+    let Err(Error::NotFound { places }) = name(&request) else { panic!("there is nothing") };
+    assert_eq!(places[..2], [settings.join("config.json"), settings.join("config.toml")]);
+    fs::write(settings.join("config.toml"), "[mcpServers.toml]\ncommand = 'c'").unwrap();
+    assert_eq!(name(&request).as_deref(), Ok("toml"));
+    write(&settings.join("config.json"), "json");
+    assert_eq!(name(&request).as_deref(), Ok("json"));
+    write(&home.join("named.json"), "variable");
+    request.vars = Vars::from_iter([("MCP_HOST_CONFIG", home.join("named.json").to_string_lossy())]);
+    assert_eq!(name(&request).as_deref(), Ok("variable"));
+    write(&home.join("flag.json"), "flag");
+    assert_eq!(name(&request.clone().file(home.join("flag.json"))).as_deref(), Ok("flag"));
+
+    let missing = home.join("missing.json");
+    let error = load(&request.file(&missing)).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{}: cannot be read: ", missing.display())), "{error}");
+}
+
+#[test]
+fn a_later_file_replaces_whole_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        (
+            "1.json",
+            r#"{ "a": { "command": "one", "env": { "K": "1" } }, "b": { "command": "b" }, "c": { "command": "c" } }"#,
+        ),
+        (
+            "2.json",
+            r#"{ "mcp": { "a": { "command": ["two"] }, "b": { "enabled": false }, "d": { "type": "local", "command": ["d"] } } }"#,
+        ),
+    ];
+    let write = |(name, text): (&str, &str)| -> PathBuf {
+        fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name)
+    };
+    let config = load(&LoadRequest { files: files.map(write).to_vec(), ..LoadRequest::default() }).unwrap();
+    let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    let expected = Transport::Stdio(Stdio { command: "two".to_owned(), ..Stdio::default() });
+    assert_eq!(config.servers[0].transport, expected);
+    assert_eq!(config.servers[1].disabled.as_deref(), Some("disabled in the config"));
+    assert_eq!(config.files.len(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_readable_file_with_secrets_is_noted() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    fs::write(&file, r#"{ "a": { "command": "c", "env": { "API_KEY": "0123456789" } } }"#).unwrap();
+    for (mode, expected) in [(0o644, 2), (0o600, 1)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let config = load(&LoadRequest::default().file(&file)).unwrap();
+        assert_eq!(config.notes.len(), expected, "{:?}", config.notes);
+    }
+}
+
+#[test]
+fn same_as_knows_no_places() {
+    let one = good(r#"{ "a": { "command": "c" } }"#, &[]);
+    let two = good("{\n\"a\": { \"command\": \"c\", \"callTimeout\": \"60s\" } }", &[]);
+    let three = good(r#"{ "a": { "command": "c", "callTimeout": "61s" } }"#, &[]);
+    assert!(one.servers[0].same_as(&two.servers[0]));
+    assert!(!one.servers[0].same_as(&three.servers[0]));
+}
+
+#[test]
+fn unknown_keys_are_noted_once() {
+    let text = r#"{ "mcpServers": {
+        "a": { "command": "c", "call_timeout": "1s", "frobnicate": 1 },
+        "b": { "command": "c", "frobnicate": 2, "restart": { "maxRetrys": 1 }, "timeout": 60 } } }"#;
+    let notes = good(text, &[]).notes;
+    let notes: Vec<_> = notes.iter().map(|note| format!("{note} ({})", note.help.as_deref().unwrap_or("-"))).collect();
+    insta::assert_snapshot!(notes.join("\n"), @r#"
+    mcp.json:2: server "a": call_timeout: unknown key, ignored (did you mean `callTimeout`?)
+    mcp.json:2: server "a": frobnicate: unknown key, ignored (-)
+    mcp.json:3: server "b": restart.maxRetrys: unknown key, ignored (did you mean `maxRetries`?)
+    mcp.json:3: server "b": timeout: 60 ms; were seconds meant? (-)
+    "#);
+}
+
+#[test]
+fn shapes_by_the_table() {
+    for (text, syntax, expected) in [
+        (r#"{ "servers": { "a": { "command": "c" } } }"#, Syntax::Json, "a"),
+        (r#"{ "editor.fontSize": 12, "mcp": { "servers": { "a": { "command": "c" } } } }"#, Syntax::Json, "a"),
+        (
+            r#"{ "customizations": { "vscode": { "mcp": { "servers": { "a": { "url": "https://h" } } } } } }"#,
+            Syntax::Json,
+            "a",
+        ),
+        (r#"{ "amp.mcpServers": { "a": { "command": "c" } } }"#, Syntax::Json, "a"),
+        (r#"{ "command": "c" }"#, Syntax::Json, "mcp"),
+        (r#"{ "mcpServers": {}, "mcp": { "b": { "command": "c" } } }"#, Syntax::Json, ""),
+        (r#"{ "mcpServers": null }"#, Syntax::Json, ""),
+        ("\u{feff}{ /* none */ \"a\": { \"command\": \"c\", }, }", Syntax::Json, "a"),
+        ("[z]\ncommand = 'c'\n[a]\nmaxConcurrent = 1_000\nurl = 'https://h'", Syntax::Toml, "z a"),
+        ("z: &anchor\n  command: c\na: *anchor\n", Syntax::Yaml, "z a"),
+    ] {
+        let config = parse_str(text, syntax, "mcp.json", &Vars::default()).unwrap_or_else(|error| panic!("{error}"));
+        let names: Vec<_> = config.servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names.join(" "), expected, "{text}");
+    }
+}
+
+#[test]
+fn yaml_problems_have_lines() {
+    let text = "mcpServers:\n  a:\n    command: c\n    sharing: all\n  b:\n    url: https://example.com\n    headers:\n      'X Y': z\n";
+    insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
+    mcp:4: server "a": sharing: "all" is not one of auto, session, host
+    mcp:8: server "b": headers.X Y: "X Y" is no name for a header
+    "#);
+    let text = "mcpServers:\n- name: a\n  command: c\n- name: b\n  command: d\n  required: 1\n-\n  command: e\n";
+    insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
+    mcp:6: server "b": required: expected true or false, found a number
+    mcp:7: mcpServers[2].name: a server in a list needs a name
+    "#);
+    let twice = bad("mcpServers:\n  a: { command: c }\n  a: { command: d }\n", Syntax::Yaml);
+    assert!(twice.contains("duplicate entry"), "{twice}");
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    for depth in [200, 10_000] {
+        let json = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(&json, &[]).is_err());
+        assert!(parse_str(&json, Syntax::Yaml, "f", &Vars::default()).is_err());
+        assert!(parse_str(&format!("a = {json}"), Syntax::Toml, "f", &Vars::default()).is_err());
+    }
+}
+
+/// Text that is near enough to a config for the readers to get far.
+fn near_config() -> impl Strategy<Value = String> {
+    let token = prop_oneof![
+        Just("{"),
+        Just("}"),
+        Just("["),
+        Just("]"),
+        Just(":"),
+        Just(","),
+        Just("\n"),
+        Just("  "),
+        Just("- "),
+        Just("="),
+        Just("\"mcpServers\""),
+        Just("\"a\""),
+        Just("\"command\""),
+        Just("\"url\""),
+        Just("\"host\""),
+        Just("\"naming\""),
+        Just("\"${A}\""),
+        Just("\"${{é\""),
+        Just("mcpServers"),
+        Just("servers"),
+        Just("a"),
+        Just("null"),
+        Just("-1e999"),
+        Just("\"1.5s\""),
+        Just("\"timeout\""),
+        Just("true"),
+        Just("'"),
+        Just("é"),
+        Just("#"),
+        Just("\u{feff}"),
+        Just("\t"),
+    ];
+    proptest::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let keys = prop_oneof![
+        Just("mcpServers"),
+        Just("servers"),
+        Just("mcp"),
+        Just("extensions"),
+        Just("host"),
+        Just("command"),
+        Just("args"),
+        Just("env"),
+        Just("url"),
+        Just("headers"),
+        Just("auth"),
+        Just("type"),
+        Just("timeout"),
+        Just("restart"),
+        Just("roots"),
+        Just("transport"),
+        Just("inputs"),
+        Just("naming"),
+        Just("limits"),
+        Just("limits"),
+        Just("listen"),
+        Just("name"),
+    ];
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<f64>().prop_map(Into::into),
+        "\\PC{0,8}".prop_map(Into::into),
+        prop_oneof![Just("stdio"), Just("http"), Just("https://h/"), Just("${A:-b}"), Just("5s"), Just("oauth")]
+            .prop_map(Into::into),
+    ];
+    leaf.prop_recursive(5, 64, 8, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+            proptest::collection::hash_map(keys.clone().prop_map(str::to_owned), inner, 0..8)
+                .prop_map(|map| map.into_iter().collect::<serde_json::Map<_, _>>().into()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in prop_oneof![any::<String>(), near_config()]) {
+        for syntax in [Syntax::Json, Syntax::Toml, Syntax::Yaml] {
+            drop(parse_str(&text, syntax, "f", &Vars::default()));
+        }
+    }
+
+    #[test]
+    fn no_tree_panics(tree in any_json()) {
+        drop(parse(&tree.to_string(), &[]));
+        drop(parse_str(&serde_yaml_ng::to_string(&tree).unwrap(), Syntax::Yaml, "f", &Vars::default()));
+    }
+
+    /// H91: a file that is cut anywhere is refused whole, unless what is left is blank.
+    #[test]
+    fn a_cut_file_is_refused(at in 0usize..400) {
+        let text = fs::read_to_string("tests/fixtures/config/cursor.json").unwrap();
+        let cut = &text[..at.min(text.trim_end().len() - 1)];
+        prop_assert!(parse(cut, &[]).is_err());
+    }
+}

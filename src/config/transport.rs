@@ -1,0 +1,379 @@
+//! How a server is reached: `command` or `url`, under the names that the clients have for them.
+
+use url::{Host, Url};
+
+use super::fields::{Field, Fields};
+use super::report::{Place, Report};
+use super::secret::Secret;
+use super::shape::Flavor;
+use super::syntax::{Origin, Value};
+use super::{Remote, Stdio, Transport};
+use super::{auth, expand, vars};
+
+/// Keys that only a process has.
+const STDIO_KEYS: [&str; 12] = [
+    "command",
+    "cmd",
+    "args",
+    "env",
+    "envs",
+    "environment",
+    "env_vars",
+    "env_keys",
+    "envFile",
+    "cwd",
+    "working_directory",
+    "bearer_token",
+];
+/// Keys that only a server with a URL has.
+const REMOTE_KEYS: [&str; 14] = [
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "uri",
+    "headers",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "requestOptions",
+    "apiKey",
+    "auth",
+    "insecureHttp",
+    "oauth",
+    "http_headers_helper",
+];
+
+const KINDS: &str = "use \"stdio\", \"http\" or \"sse\", or leave it out";
+
+/// What a URL stands for while a variable in it has no value; nothing ever connects to it.
+const PLACEHOLDER: &str = "https://unresolved.invalid/";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Stdio,
+    Http,
+    Sse,
+    Auto,
+}
+
+/// What reading a transport needs to know beside the fields, and what it finds out.
+pub(super) struct Reader<'a> {
+    pub(super) flavor: Flavor,
+    pub(super) scope: &'a expand::Scope<'a>,
+    pub(super) outcome: &'a mut expand::Outcome,
+    pub(super) report: &'a mut Report,
+    /// Fields where a secret is written out.
+    pub(super) written_secrets: Vec<(Place, String)>,
+}
+
+impl Reader<'_> {
+    /// Reads the transport of an entry that stands at `at`.
+    pub(super) fn read(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Transport> {
+        let kind = self.kind(fields, at)?;
+        let transport = match kind {
+            Kind::Stdio => self.stdio(fields, at).map(Transport::Stdio),
+            Kind::Http => self.remote(fields, at).map(Transport::Http),
+            Kind::Sse => self.remote(fields, at).map(Transport::Sse),
+            Kind::Auto => self.remote(fields, at).map(Transport::Auto),
+        };
+        let (others, message) = match kind {
+            Kind::Stdio => (&REMOTE_KEYS[..], "only a server with a url has this"),
+            _ => (&STDIO_KEYS[..], "only a server with a command has this"),
+        };
+        for name in others {
+            let Some(field) = fields.take(&[name], self.report) else { continue };
+            // Codex refuses these, so nobody has such a file that works.
+            if self.flavor == Flavor::Codex {
+                self.report.problem(field.at, &field.path, message);
+            } else {
+                self.report.note(field.at, &field.path, format!("{message}, ignored"));
+            }
+        }
+        transport
+    }
+
+    /// Explicit type first, then by what there is.
+    fn kind(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Kind> {
+        if let Some(field) = fields.peek("tcp") {
+            self.report.problem(field.at, "tcp", "a WebSocket server cannot be used").help("MCP has no such transport");
+            return None;
+        }
+        if let Some(field) = fields.take(&["type", "transport", "transportType"], self.report) {
+            return self.named_kind(&field);
+        }
+        let command = ["command", "cmd"].into_iter().find_map(|name| fields.peek(name));
+        let url = ["httpUrl", "url", "serverUrl", "uri"].into_iter().find_map(|name| fields.peek(name));
+        match (command, url) {
+            (Some(command), Some(url)) => {
+                let message =
+                    format!("`{}` (line {}) and `{}` (line {})", command.key, command.at.line, url.key, url.at.line);
+                let problem = self.report.problem(url.at, &url.key, format!("both {message} are given"));
+                problem.help("keep one, or say which is meant with \"type\"");
+                None
+            }
+            (Some(_), None) => Some(Kind::Stdio),
+            (None, Some(url)) => Some(match self.flavor {
+                Flavor::Codex | Flavor::Zed | Flavor::Goose => Kind::Http,
+                Flavor::Gemini if url.key == "httpUrl" => Kind::Http,
+                Flavor::Cline => {
+                    self.report.note(url.at, &url.key, "taken for an SSE server, as Cline does without a type");
+                    Kind::Sse
+                }
+                _ => Kind::Auto,
+            }),
+            (None, None) => {
+                let problem = self.report.problem(at, "", "neither `command` nor `url` is given");
+                problem.help("give `command`, a program to start, or `url`, an endpoint to connect to");
+                None
+            }
+        }
+    }
+
+    fn named_kind(&mut self, field: &Field<'_>) -> Option<Kind> {
+        let (message, help) = match field.text(self.report)? {
+            "stdio" | "local" => return Some(Kind::Stdio),
+            "http" | "streamable-http" | "streamableHttp" | "streamable_http" => return Some(Kind::Http),
+            "sse" => return Some(Kind::Sse),
+            "remote" | "auto" => return Some(Kind::Auto),
+            _ if field.node.origin == Origin::Missing => return None,
+            other @ ("ws" | "websocket" | "tcp" | "unix" | "pipe") => {
+                (format!("{other:?} is no transport of MCP and cannot be used"), KINDS)
+            }
+            other => (format!("unknown transport {}", field.quote(other)), KINDS),
+        };
+        self.report.problem(field.at, &field.path, message).help(help);
+        None
+    }
+
+    fn stdio(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Stdio> {
+        let mut stdio = Stdio::default();
+        let Some(command) = fields.take(&["command", "cmd"], self.report) else {
+            self.report.problem(at, "command", "is missing");
+            return None;
+        };
+        // opencode writes program and arguments as one list.
+        let mut words = match &command.node.value {
+            Value::List(_) => command.items(self.report),
+            _ => vec![command.clone()],
+        };
+        if let Some(args) = fields.take(&["args"], self.report) {
+            words.extend(args.items(self.report));
+        }
+        let alone = words.len() == 1;
+        let mut words = words.iter().filter_map(|word| Some((word, word.scalar(self.report)?))).collect::<Vec<_>>();
+        for (word, text) in &words {
+            if text.contains('\0') {
+                self.report.problem(word.at, &word.path, "holds a NUL character");
+            }
+        }
+        if words.is_empty() || words[0].1.trim().is_empty() {
+            self.report.problem(command.at, &command.path, "is empty");
+            return None;
+        }
+        stdio.command = words.remove(0).1;
+        stdio.args = words.into_iter().map(|(_, text)| text).collect();
+        if alone && stdio.command.contains(' ') && !stdio.command.contains(['/', '\\']) {
+            let message = "is one program name with a space in it; arguments go into `args`";
+            self.report.note(command.at, &command.path, message);
+        }
+        if stdio.args.iter().any(|arg| arg == "mcp-remote" || arg.starts_with("mcp-remote@")) {
+            let message = "mcp-remote is not needed here; give its URL as `url`";
+            self.report.note(command.at, &command.path, message);
+        }
+        let cwd = fields.take(&["cwd", "working_directory"], self.report);
+        stdio.cwd = cwd.and_then(|field| field.text(self.report)).map(|path| self.scope.path(path));
+        self.environment(fields, &mut stdio);
+        Some(stdio)
+    }
+
+    fn environment(&mut self, fields: &mut Fields<'_>, stdio: &mut Stdio) {
+        if let Some(file) = fields.take(&["envFile"], self.report)
+            && let Some(path) = file.text(self.report).filter(|_| file.node.origin != Origin::Missing)
+        {
+            let path = self.scope.path(path);
+            match std::fs::read_to_string(&path) {
+                Ok(text) => set_all(&mut stdio.env, vars::dotenv(&text)),
+                Err(error) => {
+                    let path = file.quote(&path.display().to_string());
+                    let reason = format!("{}: {path} cannot be read: {error}", file.path);
+                    self.outcome.missing.push(reason);
+                }
+            }
+        }
+        let env = fields.take(&["env", "envs", "environment"], self.report);
+        for (name, field) in env.map(|field| field.entries(self.report)).unwrap_or_default() {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                self.report.problem(field.at, &field.path, "is no name for a variable");
+            } else if field.node.value == Value::Null {
+                // VS Code means "not set" and every other program "as it is"; a child gets nothing unasked anyway.
+                if self.flavor != Flavor::VsCode {
+                    stdio.forward_env.push(name.to_owned());
+                }
+            } else if let Some(value) = field.scalar(self.report) {
+                if value.contains('\0') {
+                    self.report.problem(field.at, &field.path, "holds a NUL character");
+                }
+                self.watch(&field, name, &value);
+                set_all(&mut stdio.env, [(name.to_owned(), value)]);
+            }
+        }
+        for field in [&["env_vars"], &["env_keys"]]
+            .into_iter()
+            .filter_map(|names| fields.take(names, self.report))
+            .collect::<Vec<_>>()
+        {
+            for item in field.items(self.report) {
+                let name = item.node.get("name").and_then(|name| name.text()).or_else(|| item.text(self.report));
+                stdio.forward_env.extend(name.map(str::to_owned));
+            }
+        }
+    }
+
+    fn remote(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Remote> {
+        if self.flavor == Flavor::Goose {
+            // The variables of its headers, which are in by now.
+            fields.skip(&["envs", "env_keys"]);
+        }
+        let insecure_http = fields.take(&["insecureHttp"], self.report).and_then(|field| field.flag(self.report));
+        let insecure_http = insecure_http.unwrap_or(false);
+        let url = fields.take(&["httpUrl", "url", "serverUrl", "uri"], self.report);
+        if url.is_none() {
+            self.report.problem(at, "url", "is missing");
+        }
+        let url = url.and_then(|field| self.url(&field, insecure_http));
+        let mut headers = Vec::new();
+        if let Some(field) = fields.take(&["headers", "http_headers"], self.report) {
+            self.headers(&field, &mut headers);
+        }
+        if let Some(mut options) = fields.take(&["requestOptions"], self.report).and_then(|f| f.fields(self.report)) {
+            if let Some(field) = options.take(&["headers"], self.report) {
+                self.headers(&field, &mut headers);
+            }
+            options.finish(&["headers"], self.report);
+        }
+        self.codex_headers(fields, &mut headers);
+        if self.flavor == Flavor::Continue
+            && let Some(field) = fields.take(&["apiKey"], self.report)
+        {
+            let key = field.text(self.report).unwrap_or_default();
+            self.watch(&field, "apiKey", key);
+            self.header(&field, "Authorization", format!("Bearer {key}"), &mut headers);
+        }
+        if let Some(field) = fields.take(&["auth"], self.report)
+            && let Some((name, value)) = auth::header(&field, self.report)
+        {
+            self.header(&field, &name, value.expose().to_owned(), &mut headers);
+        }
+        auth::foreign(fields, self.report);
+        Some(Remote { url: url?, headers, insecure_http })
+    }
+
+    fn url(&mut self, field: &Field<'_>, insecure_http: bool) -> Option<Url> {
+        let text = field.text(self.report)?;
+        if field.node.origin == Origin::Missing {
+            return Some(Url::parse(PLACEHOLDER).expect("the placeholder is a URL"));
+        }
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(error) => {
+                let problem = self.report.problem(field.at, &field.path, format!("not a URL: {error}"));
+                problem.help("write it whole, like \"https://example.com/mcp\"");
+                return None;
+            }
+        };
+        let (message, help) = match url.scheme() {
+            "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
+                ("user and password do not belong into the URL".to_owned(), "use \"auth\": { \"type\": \"basic\", … }")
+            }
+            "http" if !is_loopback(&url) && !insecure_http => {
+                let message = "plain http beyond this machine can be read and changed on the way".to_owned();
+                (message, "use https, or accept it with \"insecureHttp\": true")
+            }
+            "http" | "https" => return Some(url),
+            _ if field.node.origin != Origin::Literal => {
+                ("the value of the variable is no http or https URL".to_owned(), "use an http or https URL")
+            }
+            other => (format!("{other:?} is no transport of MCP and cannot be used"), "use an http or https URL"),
+        };
+        self.report.problem(field.at, &field.path, message).help(help);
+        None
+    }
+
+    fn headers(&mut self, field: &Field<'_>, headers: &mut Vec<(String, Secret)>) {
+        for (name, field) in field.entries(self.report) {
+            if field.node.value != Value::Null
+                && let Some(value) = field.scalar(self.report)
+            {
+                self.watch(&field, name, &value);
+                self.header(&field, name, value, headers);
+            }
+        }
+    }
+
+    /// Codex names the variables that hold header values.
+    fn codex_headers(&mut self, fields: &mut Fields<'_>, headers: &mut Vec<(String, Secret)>) {
+        if let Some(field) = fields.take(&["bearer_token"], self.report) {
+            let problem = self.report.problem(field.at, &field.path, "a token may not be written here");
+            problem.help("name its variable in bearer_token_env_var");
+        }
+        if let Some(field) = fields.take(&["bearer_token_env_var"], self.report)
+            && let Some(token) = self.variable(&field)
+        {
+            self.header(&field, "Authorization", format!("Bearer {token}"), headers);
+        }
+        let named = fields.take(&["env_http_headers"], self.report);
+        for (name, field) in named.map(|field| field.entries(self.report)).unwrap_or_default() {
+            if let Some(value) = self.variable(&field) {
+                self.header(&field, name, value, headers);
+            }
+        }
+    }
+
+    fn variable(&mut self, field: &Field<'_>) -> Option<String> {
+        let name = field.text(self.report)?;
+        let value = self.scope.vars.get(name);
+        if value.is_none() {
+            let reason = format!("{}: the variable {name} is not set; set it before the host starts", field.path);
+            self.outcome.missing.push(reason);
+        }
+        value.map(str::to_owned)
+    }
+
+    fn header(&mut self, field: &Field<'_>, name: &str, value: String, headers: &mut Vec<(String, Secret)>) {
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(token) {
+            self.report.problem(field.at, &field.path, format!("{name:?} is no name for a header"));
+        } else if value.chars().any(|c| c.is_control() && c != '\t') {
+            self.report.problem(field.at, &field.path, "the value holds a line break or control character");
+        } else if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            self.report.problem(field.at, &field.path, format!("the header {name} is given twice"));
+        } else {
+            headers.push((name.to_owned(), Secret::new(value)));
+        }
+    }
+
+    /// Remembers a field that looks like a secret written out.
+    fn watch(&mut self, field: &Field<'_>, name: &str, value: &str) {
+        let name = name.to_ascii_uppercase();
+        let telling = ["TOKEN", "SECRET", "PASSWORD", "APIKEY", "API_KEY", "API-KEY", "AUTHORIZATION"];
+        if field.node.origin == Origin::Literal && value.len() >= 8 && telling.iter().any(|part| name.contains(part)) {
+            self.written_secrets.push((field.at, field.path.clone()));
+        }
+    }
+}
+
+fn set_all(env: &mut Vec<(String, Secret)>, values: impl IntoIterator<Item = (String, String)>) {
+    for (name, value) in values {
+        env.retain(|(known, _)| *known != name);
+        env.push((name, Secret::new(value)));
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}

@@ -1,0 +1,374 @@
+//! Configs: one file of each client as its users have it, ours, and those that must be refused.
+
+use std::path::PathBuf;
+
+use mcp_host::config::{Config, Error, HostSettings, LoadRequest, Problem, Remote, Server, Transport, Vars, load};
+
+/// Loads a file of this repository with these variables and a home.
+fn read(file: &str, vars: &[(&str, &str)]) -> Result<Config, Error> {
+    let vars = Vars::from_iter(vars.iter().copied());
+    let home = Some(PathBuf::from("/home/ada"));
+    load(&LoadRequest { files: vec![file.into()], vars, home, ..LoadRequest::default() })
+}
+
+/// What a client's file comes to: a server a line, below it what is not as by default, and the notes.
+fn fixture(name: &str, vars: &[(&str, &str)]) -> String {
+    let folder = "tests/fixtures/config/";
+    let config = read(&format!("{folder}{name}"), vars).unwrap_or_else(|error| panic!("{error}"));
+    let servers = config.servers.iter().map(describe);
+    // Whether others may read the files of a checkout is none of its doing.
+    let notes = config.notes.iter().filter(|note| !note.message.starts_with("other users"));
+    let notes = notes.map(|note| format!("note {}\n", note.to_string().replace(folder, "")));
+    servers.chain(notes).collect()
+}
+
+fn describe(server: &Server) -> String {
+    let transport = match &server.transport {
+        Transport::Stdio(stdio) => {
+            let env = stdio.env.iter().map(|(name, value)| format!(" {name}={}", value.expose()));
+            let forward = stdio.forward_env.iter().map(|name| format!(" {name}=*"));
+            let cwd = stdio.cwd.iter().map(|cwd| format!(" in {}", cwd.display()));
+            let rest: String = env.chain(forward).chain(cwd).collect();
+            format!("stdio {} {:?}{rest}", stdio.command, stdio.args)
+        }
+        Transport::Http(remote) => describe_remote("http", remote),
+        Transport::Sse(remote) => describe_remote("sse", remote),
+        Transport::Auto(remote) => describe_remote("auto", remote),
+        other => format!("{other:?}"),
+    };
+    let line = server.source.line.unwrap_or_default();
+    let plain = Server::new(&server.name, server.transport.clone()).expect("it has a name");
+    let settings = |server: &Server| {
+        [
+            ("start", format!("{:?}", server.start)),
+            ("required", server.required.to_string()),
+            ("start timeout", format!("{:?}", server.start_timeout)),
+            ("call timeout", format!("{:?}", server.call_timeout)),
+            ("retries", server.restart.max_retries.to_string()),
+            ("include", format!("{:?}", server.include_tools)),
+            ("exclude", format!("{:?}", server.exclude_tools)),
+            ("about", server.description.clone().unwrap_or_default()),
+            ("disabled:", server.disabled.clone().unwrap_or_default()),
+            ("unusable:", server.unusable.clone().unwrap_or_default()),
+        ]
+    };
+    let differing = settings(server).into_iter().zip(settings(&plain)).filter(|(ours, plain)| ours != plain);
+    let differing: String = differing.map(|((name, value), _)| format!("  {name} {value}\n")).collect();
+    format!("{} (line {line}): {transport}\n{differing}", server.alias)
+}
+
+fn describe_remote(kind: &str, remote: &Remote) -> String {
+    let headers = remote.headers.iter().map(|(name, value)| format!(" {name}: {}", value.expose()));
+    format!("{kind} {}{}", remote.url, headers.collect::<String>())
+}
+
+#[test]
+fn claude_desktop() {
+    insta::assert_snapshot!(fixture("claude-desktop.json", &[]), @r#"
+    filesystem (line 3): stdio npx ["-y", "@modelcontextprotocol/server-filesystem", "/Users/ada/Desktop", "/Users/ada/Downloads"]
+    github (line 7): stdio docker ["run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"] GITHUB_PERSONAL_ACCESS_TOKEN=ghp_0123456789abcdef
+    linear (line 12): stdio npx ["-y", "mcp-remote", "https://mcp.linear.app/sse"]
+    note claude-desktop.json:10: server "github": env.GITHUB_PERSONAL_ACCESS_TOKEN: a secret is written into the file
+    note claude-desktop.json:13: server "linear": command: mcp-remote is not needed here; give its URL as `url`
+    note claude-desktop.json:17: not about servers, ignored: `globalShortcut`
+    "#);
+}
+
+#[test]
+fn claude_code() {
+    insta::assert_snapshot!(fixture("claude-code.json", &[("SENTRY_TOKEN", "s3cret")]), @r#"
+    sentry (line 11): http https://mcp.sentry.dev/mcp Authorization: Bearer s3cret
+      call timeout 120s
+    notion (line 17): sse https://mcp.notion.com/sse
+    db (line 23): stdio uvx ["mcp-server-postgres", "--dsn", "${DATABASE_URL}"] PGOPTIONS=-c statement_timeout=5s
+      unusable: args[2]: the variable DATABASE_URL is not set; set it before the host starts
+    note claude-code.json:2: not about servers, ignored: `numStartups`, `tipsHistory`, `projects`
+    note claude-code.json:20: server "notion": oauth: this build has no login, the server is used without one
+    note claude-code.json:21: server "notion": headersHelper: this build runs no program for headers, they are left out
+    "#);
+}
+
+#[test]
+fn cursor() {
+    insta::assert_snapshot!(fixture("cursor.json", &[("PLAYWRIGHT_KEY", "pk"), ("FIGMA_TEAM", "core")]), @r#"
+    playwright (line 3): stdio npx ["@playwright/mcp@latest", "--output-dir", "/home/ada/shots"] PLAYWRIGHT_BROWSERS_PATH=/opt/browsers API_KEY=pk
+    figma (line 10): auto http://127.0.0.1:3845/mcp X-Team: core
+    slack (line 14): auto https://mcp.slack.com/mcp
+    note cursor.json:16: server "slack": auth: this build has no login, the server is used without one
+    "#);
+}
+
+#[test]
+fn vs_code() {
+    insta::assert_snapshot!(fixture("vscode.json", &[("MCP_HOST_INPUT_REGION", "eu")]), @r#"
+    perplexity (line 8): stdio npx ["-y", "server-perplexity-ask"] PERPLEXITY_API_KEY=${input:perplexity-key} RETRIES=3 in /srv/perplexity
+      unusable: env.PERPLEXITY_API_KEY: the input "perplexity-key" (Perplexity API key) has no value; set MCP_HOST_INPUT_PERPLEXITY_KEY
+    github (line 17): http https://api.githubcopilot.com/mcp/
+    regional (line 18): auto https://eu.example.com/mcp
+    note vscode.json:15: server "perplexity": sandboxEnabled: this build has no sandbox, the server runs without one
+    "#);
+}
+
+#[test]
+fn gemini_cli() {
+    insta::assert_snapshot!(fixture("gemini.json", &[("TOOLS_PORT", "9000"), ("DB_URL", "postgres://db"), ("TOOLS_KEY", "k")]), @r#"
+    python (line 5): stdio python ["-m", "tools.server", "--port", "9000"] DATABASE_URL=postgres://db API_KEY=k in tests/fixtures/config/./mcp_tools/python
+      call timeout 15s
+      include ["read", "run_shell"]
+      exclude ["drop"]
+    http (line 15): http https://tools.example.com/mcp X-Plan: free
+      call timeout 600s
+    auto (line 16): auto https://tools.example.com/auto
+    typed (line 17): sse https://tools.example.com/sse
+    legacy (line 18): stdio old-server []
+      about Kept for reference
+      disabled: named in mcp.excluded of the config
+    note gemini.json:2: not about servers, ignored: `selectedAuthType`
+    note gemini.json:16: server "auto": oauth: this build has no login, the server is used without one
+    note gemini.json:17: server "typed": authProviderType: this build has no login, the server is used without one
+    "#);
+}
+
+#[test]
+fn codex() {
+    insta::assert_snapshot!(fixture("codex.toml", &[("FIGMA_OAUTH_TOKEN", "fo"), ("FIGMA_TEAM", "core")]), @r#"
+    docs (line 5): stdio npx ["-y", "docs-mcp", "${NOT_A_VARIABLE}"] LOG_LEVEL=warn LOCAL_TOKEN=* REMOTE_TOKEN=*
+      start timeout 20.5s
+      call timeout 45s
+      include ["search", "summarize"]
+      exclude ["slow-tool"]
+    figma (line 21): http https://mcp.figma.com/mcp X-Figma-Region: us-east-1 Authorization: Bearer fo X-Team: core
+      required true
+    off (line 29): stdio off-server []
+      disabled: disabled in the config
+    note codex.toml:1: not about servers, ignored: `model`, `approval_policy`, `mcp_oauth_credentials_store`
+    note codex.toml:7: server "docs": args[2]: this kind of file has no variables, left as it is
+    note codex.toml:26: server "figma": scopes: this build has no login, the server is used without one
+    "#);
+}
+
+#[test]
+fn windsurf() {
+    insta::assert_snapshot!(fixture("windsurf.json", &[("WINDSURF_KEY", "wk")]), @r#"
+    remote-http-mcp (line 3): auto https://windsurf.example.com/mcp API_KEY: Bearer wk
+      exclude ["delete_repository"]
+    brave-search (line 8): stdio npx ["-y", "@modelcontextprotocol/server-brave-search"] BRAVE_API_KEY=brave-key-from-a-file
+      disabled: disabled in the config
+    "#);
+}
+
+#[test]
+fn zed() {
+    insta::assert_snapshot!(fixture("zed.json", &[]), @r#"
+    local (line 6): stdio node ["/opt/server.js", "--stdio"]
+      call timeout 90s
+    nested (line 12): stdio some-command ["arg-1", "arg-2"] LEVEL=1
+    remote (line 16): http https://zed.example.com/mcp X-Team: core
+    off (line 18): stdio off []
+      disabled: disabled in the config
+    note zed.json:3: not about servers, ignored: `theme`, `vim_mode`
+    note zed.json:16: server "remote": oauth: this build has no login, the server is used without one
+    note zed.json:17: server "mcp-server-github": part of another program, not a server that can be started; left out
+    "#);
+}
+
+#[test]
+fn cline() {
+    insta::assert_snapshot!(fixture("cline_mcp_settings.json", &[("CLINE_ENV", "test")]), @r#"
+    local (line 3): stdio node ["/path/to/server.js"]
+    legacy (line 11): sse https://cline.example.com/sse X-Env: test
+      call timeout 30s
+    modern (line 12): http https://cline.example.com/mcp
+    nested (line 13): http https://cline.example.com/nested
+      call timeout 5s
+    old-name (line 14): http https://cline.example.com/old
+    note cline_mcp_settings.json:11: server "legacy": url: taken for an SSE server, as Cline does without a type
+    note cline_mcp_settings.json:12: server "modern": oauthClient: this build has no login, the server is used without one
+    "#);
+}
+
+#[test]
+fn roo() {
+    insta::assert_snapshot!(fixture("roo.json", &[("ROO_TOKEN", "rt")]), @r#"
+    files (line 3): stdio npx ["-y", "@modelcontextprotocol/server-filesystem", "/workspace"]
+      call timeout 300s
+    cloud (line 10): http https://roo.example.com/mcp Authorization: Bearer rt
+      exclude ["write"]
+      disabled: disabled in the config
+    note roo.json:7: server "files": watchPaths: unknown key, ignored
+    "#);
+}
+
+#[test]
+fn goose() {
+    insta::assert_snapshot!(fixture("goose.yaml", &[("REMOTE_TOKEN", "rt"), ("REGION", "not this")]), @r#"
+    github (line 10): stdio npx ["-y", "@modelcontextprotocol/server-github", "${NOT_A_VARIABLE}"] LOG_LEVEL=info GITHUB_TOKEN=*
+      call timeout 300s
+      about GitHub
+    remote (line 26): http https://goose.example.com/mcp Authorization: Bearer rt X-Region: eu
+      call timeout 120s
+      disabled: disabled in the config
+    nested (line 39): stdio uvx ["mcp-server-fetch"]
+    note goose.yaml:1: not about servers, ignored: `GOOSE_PROVIDER`, `GOOSE_MODEL`
+    note goose.yaml:4: server "developer": part of another program, not a server that can be started; left out
+    note goose.yaml:18: server "github": args[2]: this kind of file has no variables, left as it is
+    "#);
+}
+
+#[test]
+fn opencode() {
+    insta::assert_snapshot!(fixture("opencode.jsonc", &[("OPENCODE_TOKEN", "ot")]), @r#"
+    everything (line 6): stdio npx ["-y", "@modelcontextprotocol/server-everything"] TOKEN=ot HOME_TEXT=${HOME}
+      start timeout 10s
+    context7 (line 13): auto https://mcp.context7.com/mcp CONTEXT7_API_KEY: brave-key-from-a-file
+    note opencode.jsonc:3: not about servers, ignored: `model`
+    note opencode.jsonc:19: server "inherited": turns a server on or off that no earlier file has, ignored
+    "#);
+}
+
+#[test]
+fn continue_() {
+    insta::assert_snapshot!(fixture("continue.yaml", &[("SQLITE_KEY", "sk"), ("MCP_HOST_INPUT_DOCS_KEY", "dk")]), @r#"
+    sqlite-mcp (line 8): stdio npx ["-y", "mcp-sqlite", "/data/test.db"] KEY=sk
+      start timeout 20s
+    docs (line 17): http https://continue.example.com/mcp X-Client: continue Authorization: Bearer dk
+    either (line 25): auto https://continue.example.com/either
+    note continue.yaml:1: not about servers, ignored: `name`, `version`, `schema`, `models`
+    "#);
+}
+
+#[test]
+fn seed() {
+    insta::assert_snapshot!(fixture("seed.json", &[("GOPHER_ROOT", "/g"), ("SEED_KEY", "sk"), ("SEED_PASSWORD", "open sesame")]), @r#"
+    local (line 3): stdio gopher-mcp ["--root", "/g"] GOPHER_TOKEN=${GOPHER_TOKEN}
+      call timeout 30s
+      retries 3
+      about Gopher and Gemini as tools
+      unusable: env.GOPHER_TOKEN: the variable GOPHER_TOKEN is not set; set it before the host starts
+    keyed (line 13): http https://seed.example.com/mcp X-API-Key: sk
+    basic (line 18): sse https://seed.example.com/sse Authorization: Basic YWRhOm9wZW4gc2VzYW1l
+      retries 0
+    bearer (line 24): http https://seed.example.com/bearer Authorization: Bearer sk
+    "#);
+}
+
+#[test]
+fn bare_map() {
+    insta::assert_snapshot!(fixture("bare.json", &[]), @r#"
+    fetch (line 2): stdio uvx ["mcp-server-fetch"]
+    search (line 3): auto https://bare.example.com/mcp
+    "#);
+}
+
+/// Every file in `config/invalid`, with all that is wrong with it.
+#[test]
+fn refused() {
+    let entries = std::fs::read_dir("config/invalid").expect("the folder is there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    files.sort();
+    let refuse = |file: &PathBuf| match read(&file.to_string_lossy(), &[]) {
+        Ok(_) => panic!("{} was taken", file.display()),
+        Err(error) => error.problems().iter().map(line).collect::<String>(),
+    };
+    let text: String = files.iter().map(refuse).collect();
+    insta::assert_snapshot!(text.replace("config/invalid/", ""), @r#"
+    bad-duration.toml:3: server "slow": callTimeout: 30 has no unit
+      write it with a unit: "500ms", "1.5s", "2m", "1h"
+    bad-duration.toml:4: server "slow": startTimeout: "soon" is not a time
+      write it with a unit: "500ms", "1.5s", "2m", "1h"
+    bad-duration.toml:5: server "slow": maxCallTime: must be more than zero
+    bad-duration.toml:7: server "slow": restart: maxDelay is shorter than minDelay
+    bad-url.toml:2: server "relative": url: not a URL: relative URL without a base
+      write it whole, like "https://example.com/mcp"
+    bad-url.toml:5: server "plain": url: plain http beyond this machine can be read and changed on the way
+      use https, or accept it with "insecureHttp": true
+    bad-url.toml:8: server "login": url: user and password do not belong into the URL
+      use "auth": { "type": "basic", … }
+    bad-url.toml:11: server "file": url: "file" is no transport of MCP and cannot be used
+      use an http or https URL
+    bad-url.toml:15: server "header": headers.X Team: "X Team" is no name for a header
+    bad-url.toml:15: server "header": headers.X-Line: the value holds a line break or control character
+    both-command-and-url.json:6: server "two-ways": url: both `command` (line 4) and `url` (line 6) are given
+      keep one, or say which is meant with "type"
+    codex-mixed-transport.toml:3: server "mixed": args: only a server with a command has this
+    codex-mixed-transport.toml:4: server "mixed": bearer_token: a token may not be written here
+      name its variable in bearer_token_env_var
+    duplicate-alias.toml:4: server "my-files": both this and "My Files" at duplicate-alias.toml:1 become the alias "my-files"
+      give one of them another name
+    duplicate-server.json:4: server "files": given twice, first at duplicate-server.json:3
+    empty.json: the file is empty
+    host-values.toml:5: host.listen: "0.0.0.0:8808" can be reached from other machines, and this build cannot tell who calls
+      listen on 127.0.0.1 or [::1]
+    host-values.toml:6: host.startupWait: 3 has no unit
+      write it with a unit: "500ms", "1.5s", "2m", "1h"
+    host-values.toml:7: host.allowedOrigins[0]: "https://example.com/app" is not an origin
+      write scheme, host and port alone: "https://app.example.com"
+    host-values.toml:10: host.naming.maxLength: 20 is not between 40 and 128
+    host-values.toml:11: host.naming.separator: expected one to four of letters, digits, _ and -
+    host-values.toml:14: host.limits.message: 1024 has no unit
+      write it with a unit: "64KiB", "16MiB"
+    host-values.toml:15: host.limits.pending: must be more than zero
+    lacking-host-features.toml:5: host.insecureHttp: this build does not have this feature
+      take the key out
+    lacking-host-features.toml:6: host.tls: this build does not have this feature
+      take the key out
+    lacking-host-features.toml:7: host.secrets: this build does not have this feature
+      take the key out
+    lacking-host-features.toml:8: host.validate: this build knows "definitions" only
+      write "definitions", or take the key out
+    lacking-host-features.toml:9: host.approval: this build knows "off" only
+      write "off", or take the key out
+    lacking-host-features.toml:10: host.auth: this build knows the type "none" only
+      take the key out, and listen on loopback
+    lacking-host-features.toml:13: host.limits.login: this build does not have this feature
+      take the key out
+    lacking-server-features.toml:3: server "login": auth.type: "oauth" is not possible, this build does not have this feature
+      use "bearer" with token, "api-key" with apiKey, or "basic" with username and password
+    lacking-server-features.toml:4: server "login": tls: this build does not have this feature
+      take the key out
+    lacking-server-features.toml:8: server "modern": era: "modern" is not possible, this build does not have this feature
+      use "auto" or "legacy"
+    lacking-server-features.toml:9: server "modern": sanitizeResults: this build does not have this feature
+      take the key out
+    no-servers.json:1: no servers in this file
+      did you mean `mcpServers`?
+    not-json.json:3: not valid JSON: Expected comma
+    not-toml.toml:2: not valid TOML: invalid float, expected `nan`
+    not-toml.toml:3: not valid TOML: unclosed array, expected `]`
+    not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
+    unknown-transport.toml:2: server "radio": type: unknown transport "carrier-pigeon"
+      use "stdio", "http" or "sse", or leave it out
+    unknown-transport.toml:6: server "socket": transport: "ws" is no transport of MCP and cannot be used
+      use "stdio", "http" or "sse", or leave it out
+    wrong-types.json:5: server "files": args: expected a list, found a string
+    wrong-types.json:6: server "files": env: expected an object, found a list
+    wrong-types.json:7: server "files": required: expected true or false, found a string
+    wrong-types.json:8: server "files": maxConcurrent: -1 is not a whole number
+    wrong-types.json:9: server "files": sharing: "everyone" is not one of auto, session, host
+    wrong-types.json:10: server "files": roots[0]: a root is a file:// URI
+    wrong-types.json:12: server "nothing": neither `command` nor `url` is given
+      give `command`, a program to start, or `url`, an endpoint to connect to
+    wrong-types.json:13: server "text": expected an object, found a string
+    "#);
+}
+
+fn line(problem: &Problem) -> String {
+    let help = problem.help.as_ref().map(|help| format!("  {help}\n"));
+    format!("{problem}\n{}", help.unwrap_or_default())
+}
+
+/// The commented file shows the defaults, so nothing of it may differ, and nothing of it may be unknown.
+#[test]
+fn ours() {
+    let config = read("config/mcp-host.toml", &[("HOME", "/home/ada"), ("GITHUB_TOKEN", "t")]).expect("it is good");
+    assert_eq!(config.notes, []);
+    assert_eq!(config.host, HostSettings::default());
+    for server in &config.servers {
+        let mut plain = Server::new(&server.name, server.transport.clone()).expect("it has a name");
+        plain.source = server.source.clone();
+        plain.description = server.description.clone();
+        assert_eq!(*server, plain);
+    }
+    let minimal = read("config/minimal.toml", &[("HOME", "/home/ada")]).expect("it is good");
+    insta::assert_snapshot!(describe(&minimal.servers[0]), @r#"files (line 3): stdio npx ["-y", "@modelcontextprotocol/server-filesystem", "/home/ada"]"#);
+}
