@@ -1,2 +1,4 @@
 //! The crate.
+pub mod exposed;
+pub mod name;
 pub mod protocol;
