@@ -2,3 +2,4 @@
 pub mod exposed;
 pub mod name;
 pub mod protocol;
+pub mod registry;
