@@ -9,7 +9,7 @@ mod id;
 pub(crate) mod lines;
 mod message;
 mod method;
-mod raw;
+pub(crate) mod raw;
 pub(crate) mod sse;
 mod version;
 

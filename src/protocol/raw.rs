@@ -120,6 +120,11 @@ impl Raw {
         edits.apply()
     }
 
+    /// The member of this object with that name, borrowed for a walk.
+    pub(crate) fn value_of(&self, name: &str) -> Option<&RawValue> {
+        find(&self.0, name)
+    }
+
     /// The value, borrowed for a walk.
     pub(crate) fn as_value(&self) -> &RawValue {
         serde_json::from_slice(&self.0).unwrap_or(RawValue::NULL)

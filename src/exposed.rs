@@ -1,0 +1,246 @@
+//! The names and URIs that clients see for what servers offer.
+//!
+//! An exposed name is a function of alias and raw name alone, so that nothing is ever renamed because something else came
+//! or went. Names go back by a table (the catalog), never by splitting; prefixed URIs go back without one.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::name::ServerName;
+
+/// How exposed names are made (`host.naming`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// Stands between alias and name.
+    pub separator: String,
+    /// No exposed tool or prompt name is longer; from 40 to 128.
+    pub max_length: usize,
+    /// How resource URIs are told apart.
+    pub resources: UriMode,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        // 46: what the clients with the least room leave, once they have put their own prefix in front.
+        Self { separator: "__".to_owned(), max_length: 46, resources: UriMode::Prefix }
+    }
+}
+
+/// How the URIs of resources are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UriMode {
+    /// With the alias of their server in the scheme.
+    #[default]
+    Prefix,
+    /// As they are.
+    Passthrough,
+}
+
+/// What the names made from an altered raw name end with: `_` and 8 hexadecimal digits.
+const SUFFIX: usize = 9;
+
+/// First parts of schemes that hold a `+` (`git+ssh:`): an alias must not look like one, and a URI that begins with one is
+/// looked up before it is taken for a prefixed one.
+pub(crate) const SCHEME_HEADS: [&str; 20] = [
+    "bzr",
+    "coap",
+    "coaps",
+    "docker",
+    "file",
+    "git",
+    "hg",
+    "http",
+    "https",
+    "jar",
+    "mongodb",
+    "mssql",
+    "mysql",
+    "oracle",
+    "postgresql",
+    "redis",
+    "sqlite",
+    "svn",
+    "unix",
+    "web",
+];
+
+/// The exposed name of a tool or prompt: `<alias><separator><raw>`, altered where it would not fit.
+#[must_use]
+pub fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
+    let mut head = format!("{alias}{}", naming.separator);
+    // Only a separator of odd length can leave no room; the bound holds all the same.
+    head.truncate(floor_boundary(&head, naming.max_length.saturating_sub(SUFFIX)));
+    fitted(head, alias, raw, naming.max_length)
+}
+
+/// The exposed name without a prefix: the raw name, altered where it would not fit.
+#[must_use]
+pub fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
+    fitted(String::new(), alias, raw, naming.max_length)
+}
+
+/// `head` and `raw` within `max` bytes. Every altered raw name is marked with a hash of (alias, raw name), no other is.
+fn fitted(head: String, alias: &ServerName, raw: &str, max: usize) -> String {
+    let room = max.saturating_sub(head.len());
+    let mut name = head;
+    if !raw.is_empty() && raw.len() <= room && raw.bytes().all(is_allowed) {
+        name.push_str(raw);
+        return name;
+    }
+    let kept = raw.chars().take(room.saturating_sub(SUFFIX));
+    name.extend(kept.map(|char| if char.is_ascii() && is_allowed(char as u8) { char } else { '_' }));
+    let hash = Sha256::new().chain_update(alias.as_str()).chain_update([0]).chain_update(raw).finalize();
+    name.push('_');
+    for byte in hash.iter().take(4) {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+fn is_allowed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+fn floor_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The exposed form of a URI or URI template: `<alias>+<uri>`; `ui://<alias>--…` for a user interface, which must keep its
+/// scheme; as it is what clients fetch themselves (`http`, `https`) or that holds its content (`data`).
+#[must_use]
+pub fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'a, str> {
+    if mode == UriMode::Passthrough {
+        return Cow::Borrowed(raw);
+    }
+    let scheme = scheme(raw).unwrap_or_default();
+    if ["http", "https", "data"].iter().any(|plain| scheme.eq_ignore_ascii_case(plain)) {
+        Cow::Borrowed(raw)
+    } else if let Some((head, rest)) = interface(raw) {
+        Cow::Owned(format!("{head}{alias}--{rest}"))
+    } else {
+        Cow::Owned(format!("{alias}+{raw}"))
+    }
+}
+
+/// Takes an exposed URI apart into what stands where the alias should, and the raw URI. Whether it is an alias, the caller
+/// must know.
+#[must_use]
+pub fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
+    if let Some((head, rest)) = interface(exposed) {
+        let (alias, rest) = rest.split_once("--")?;
+        return Some((alias, Cow::Owned(format!("{head}{rest}"))));
+    }
+    let (alias, raw) = exposed.split_once('+')?;
+    let is_alias = alias.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    (is_alias && !alias.is_empty()).then_some((alias, Cow::Borrowed(raw)))
+}
+
+/// A `ui:` URI, cut where the alias goes.
+fn interface(uri: &str) -> Option<(&str, &str)> {
+    let scheme = scheme(uri).filter(|scheme| scheme.eq_ignore_ascii_case("ui"))?;
+    let after = &uri[scheme.len() + 1..];
+    let at = uri.len() - after.strip_prefix("//").unwrap_or(after).len();
+    Some(uri.split_at(at))
+}
+
+fn scheme(uri: &str) -> Option<&str> {
+    let (scheme, _) = uri.split_once(':')?;
+    let mut bytes = scheme.bytes();
+    let starts = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    (starts && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))).then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn alias(text: &str) -> ServerName {
+        ServerName::from_config(text)
+    }
+
+    #[test]
+    fn names_that_fit_are_not_altered() {
+        let naming = Naming::default();
+        assert_eq!(exposed_name(&alias("gh"), "create_issue", &naming), "gh__create_issue");
+        assert_eq!(exposed_name(&alias("gh"), &"x".repeat(42), &naming), format!("gh__{}", "x".repeat(42)));
+        assert_eq!(bare_name(&alias("gh"), "a-b", &naming), "a-b");
+    }
+
+    #[test]
+    fn h87_odd_names_are_altered_and_marked() {
+        let naming = Naming::default();
+        for raw in ["a.b", "a b", "", "écho", "есho", &"x".repeat(43), &"x".repeat(5000), "a\0b"] {
+            let name = exposed_name(&alias("gh"), raw, &naming);
+            assert!(name.starts_with("gh__") && name.len() <= 46, "{name}");
+            let mark = &name[name.len() - SUFFIX..];
+            assert!(mark.starts_with('_') && mark[1..].bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
+        }
+        // SHA-256 of `gh NUL a.b`, so that the scheme cannot change unseen.
+        assert_eq!(exposed_name(&alias("gh"), "a.b", &naming), "gh__a_b_506b5e9b");
+    }
+
+    #[test]
+    fn uris_by_scheme() {
+        let cases = [
+            ("file:///a", "gh+file:///a"),
+            ("git+ssh://h/r", "gh+git+ssh://h/r"),
+            ("file:///{+path}", "gh+file:///{+path}"),
+            ("{scheme}://x", "gh+{scheme}://x"),
+            ("ui://x/y", "ui://gh--x/y"),
+            ("ui://-x", "ui://gh---x"),
+            ("https://e.com/a+b", "https://e.com/a+b"),
+            ("HTTP://e.com", "HTTP://e.com"),
+            ("data:text/plain,x", "data:text/plain,x"),
+        ];
+        for (raw, exposed) in cases {
+            assert_eq!(exposed_uri(&alias("gh"), raw, UriMode::Prefix), exposed);
+            assert_eq!(exposed_uri(&alias("gh"), raw, UriMode::Passthrough), raw);
+            if raw != exposed {
+                assert_eq!(raw_uri(exposed), Some(("gh", Cow::Borrowed(raw))));
+            }
+        }
+        assert_eq!(raw_uri("https://e.com/a+b"), None);
+    }
+
+    fn aliases() -> impl Strategy<Value = String> {
+        "[a-z]([a-z0-9]|-[a-z0-9]){0,11}"
+    }
+
+    proptest! {
+        #[test]
+        fn names_keep_their_bounds(alias in aliases(), raw in "\\PC{0,80}", max in 40usize..=128, separator in "[-_]{1,4}") {
+            let naming = Naming { separator, max_length: max, resources: UriMode::Prefix };
+            let alias = ServerName::from_config(&alias);
+            for name in [exposed_name(&alias, &raw, &naming), bare_name(&alias, &raw, &naming)] {
+                prop_assert!(!name.is_empty() && name.len() <= max && name.bytes().all(is_allowed), "{}", name);
+            }
+            prop_assert_eq!(exposed_name(&alias, &raw, &naming), exposed_name(&alias, &raw, &naming));
+        }
+
+        #[test]
+        fn no_two_names_become_one(pairs in proptest::collection::hash_set((aliases(), "[a._ é-]{1,50}"), 1..60)) {
+            let naming = Naming::default();
+            let mut seen = HashMap::new();
+            for (alias, raw) in pairs {
+                let name = exposed_name(&ServerName::from_config(&alias), &raw, &naming);
+                let other = seen.insert(name.clone(), (alias.clone(), raw.clone()));
+                prop_assert!(other.is_none(), "{} is {:?} and {:?}", name, other, (alias, raw));
+            }
+        }
+
+        #[test]
+        fn uris_round_trip(alias in aliases(), raw in "([a-z][a-z+.-]{0,8}|ui|UI|file|git\\+ssh):(//)?\\PC{0,30}") {
+            let name = ServerName::from_config(&alias);
+            let exposed = exposed_uri(&name, &raw, UriMode::Prefix);
+            if exposed != raw {
+                prop_assert_eq!(raw_uri(&exposed), Some((&*alias, Cow::Borrowed(&*raw))));
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One definition of a list: checked, mended, and marked where the catalog will write other names into it.
+//!
+//! One bad entry makes some clients refuse the whole list, so a definition leaves here as they all take it, or not at all.
+//! What is fine keeps every byte. `schema.rs` looks into the schemas of tools.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::header::{self, ParamHeader, ParamHeaders};
+use super::{Caps, Kind, schema, text};
+use crate::protocol::raw::{array, member, string};
+use crate::protocol::{Raw, object};
+
+/// A definition that may be shown.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// What the server calls it.
+    pub(super) name: String,
+    /// The definition, mended.
+    pub(super) json: Raw,
+    /// What was mended.
+    pub(super) mends: Vec<Cow<'static, str>>,
+    /// Where in `json` the name stands.
+    pub(super) name_at: Range<u32>,
+    /// Where in `json` links to user interfaces stand, in order.
+    pub(super) links: Vec<(Range<u32>, String)>,
+    /// Arguments that want an HTTP header each.
+    pub(super) headers: Vec<ParamHeader>,
+}
+
+/// Why a definition is left out, and its name where it could be read.
+pub(super) type Dropped = (Option<String>, Cow<'static, str>);
+
+/// What a member must be, by its first byte.
+#[derive(Clone, Copy)]
+enum Shape {
+    Text,
+    Object,
+    Array,
+    Number,
+    Bool,
+}
+
+impl Shape {
+    fn fits(self, value: &RawValue) -> bool {
+        let first = value.get().as_bytes().first().copied().unwrap_or_default();
+        match self {
+            Self::Text => first == b'"',
+            Self::Object => first == b'{',
+            Self::Array => first == b'[',
+            Self::Number => first == b'-' || first.is_ascii_digit(),
+            Self::Bool => matches!(first, b't' | b'f'),
+        }
+    }
+}
+
+type Table = [(&'static str, Shape)];
+
+const TITLE: (&str, Shape) = ("title", Shape::Text);
+const DESCRIPTION: (&str, Shape) = ("description", Shape::Text);
+const MIME_TYPE: (&str, Shape) = ("mimeType", Shape::Text);
+const ANNOTATIONS: (&str, Shape) = ("annotations", Shape::Object);
+const ICONS: (&str, Shape) = ("icons", Shape::Array);
+const META: (&str, Shape) = ("_meta", Shape::Object);
+
+/// The optional members that clients know, by kind.
+const fn optional(kind: Kind) -> &'static Table {
+    match kind {
+        Kind::Tools => &[
+            TITLE,
+            DESCRIPTION,
+            ANNOTATIONS,
+            ICONS,
+            META,
+            ("outputSchema", Shape::Object),
+            ("execution", Shape::Object),
+        ],
+        Kind::Prompts => &[TITLE, DESCRIPTION, ICONS, META, ("arguments", Shape::Array)],
+        Kind::Resources => &[TITLE, DESCRIPTION, MIME_TYPE, ANNOTATIONS, ICONS, META, ("size", Shape::Number)],
+        Kind::ResourceTemplates => &[TITLE, DESCRIPTION, MIME_TYPE, ANNOTATIONS, ICONS, META],
+    }
+}
+
+const TOOL_ANNOTATIONS: &Table = &[
+    TITLE,
+    ("readOnlyHint", Shape::Bool),
+    ("destructiveHint", Shape::Bool),
+    ("idempotentHint", Shape::Bool),
+    ("openWorldHint", Shape::Bool),
+];
+const RESOURCE_ANNOTATIONS: &Table =
+    &[("audience", Shape::Array), ("priority", Shape::Number), ("lastModified", Shape::Text)];
+const ARGUMENT: &Table = &[TITLE, DESCRIPTION, ("required", Shape::Bool)];
+
+/// A member to write anew, or to leave out.
+struct Patch {
+    member: &'static str,
+    value: Option<Vec<u8>>,
+    why: Cow<'static, str>,
+}
+
+/// Checks the definition `value`, a part of `page`.
+pub(super) fn check(
+    kind: Kind,
+    value: &RawValue,
+    page: &Bytes,
+    caps: &Caps,
+    rule: ParamHeaders,
+) -> Result<Checked, Dropped> {
+    let clean;
+    let Some(mut members) = object(value) else { return Err((None, "is no object".into())) };
+    let Some(name) = find(&members, kind.key()).and_then(string).filter(|name| !name.is_empty()) else {
+        return Err((None, format!("has no `{}`", kind.key()).into()));
+    };
+    let name = name.into_owned();
+    let scan = text::scan(value.get().as_bytes());
+    if let Some(reason) = too_much(value, scan.depth, caps) {
+        return Err((Some(name), reason));
+    }
+    let mut mends = Vec::new();
+    let mut json = Raw::part(page, value);
+    if scan.hidden {
+        clean = Raw::trusted(text::stripped(value.get().as_bytes()).into());
+        mends.push("control or invisible characters taken out".into());
+        members = object(clean.as_value()).unwrap_or_default();
+        json = clean.clone();
+    }
+    let patches = match patches(kind, &name, &members) {
+        Ok(patches) => patches,
+        Err(reason) => return Err((Some(name), reason)),
+    };
+    let mut has_links = find(&members, "_meta").is_some();
+    let mut name_at = spot(&json, find(&members, kind.key()));
+    for patch in patches {
+        json = match &patch.value {
+            Some(value) => json.with_member(patch.member, value),
+            None => json.without_member(patch.member),
+        };
+        has_links &= patch.member != "_meta";
+        mends.push(patch.why);
+        name_at = None;
+    }
+    let mut headers = Vec::new();
+    if kind == Kind::Tools && header::is_in(&json) {
+        (json, headers) = header::take(&json, rule).map_err(|reason| (Some(name.clone()), reason.into()))?;
+        name_at = None;
+    }
+    let Some(name_at) = name_at.or_else(|| spot(&json, json.value_of(kind.key()))) else {
+        return Err((Some(name), "cannot be read back".into()));
+    };
+    let links = if has_links { links(&json) } else { Vec::new() };
+    Ok(Checked { name, json, mends, name_at, links, headers })
+}
+
+fn find<'a>(members: &[(Cow<'a, str>, &'a RawValue)], name: &str) -> Option<&'a RawValue> {
+    members.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
+}
+
+fn too_much(value: &RawValue, depth: usize, caps: &Caps) -> Option<Cow<'static, str>> {
+    let length = value.get().len();
+    if length > caps.definition {
+        Some(format!("is {length} bytes long, more than {}", caps.definition).into())
+    } else if depth > caps.depth {
+        Some(format!("nests {depth} deep, more than {}", caps.depth).into())
+    } else {
+        None
+    }
+}
+
+fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<Vec<Patch>, Cow<'static, str>> {
+    // Readers differ in which of two they take: the second name could be one that we never gave.
+    if let Some(twice) = twice(members) {
+        return Err(format!("has two members {}", super::quoted(twice)).into());
+    }
+    let mut patches = Vec::new();
+    for &(member, shape) in optional(kind) {
+        let Some(value) = find(members, member) else { continue };
+        if !shape.fits(value) {
+            let is = if value.get() == "null" { "null" } else { "of another type" };
+            patches.push(Patch { member, value: None, why: format!("`{member}` is {is}: left out").into() });
+        } else if let Some((value, why)) = inner(kind, member, value) {
+            patches.push(Patch { member, value, why: why.into() });
+        }
+    }
+    match kind {
+        Kind::Tools => {
+            if let Some((value, why)) = schema::input(find(members, "inputSchema"))? {
+                patches.push(Patch { member: "inputSchema", value: Some(value), why: why.into() });
+            }
+        }
+        Kind::Prompts => {}
+        Kind::Resources | Kind::ResourceTemplates => {
+            if kind == Kind::Resources {
+                uri(name)?;
+            } else if name.chars().any(char::is_control) {
+                return Err("its `uriTemplate` holds control characters".into());
+            }
+            if !find(members, "name").is_some_and(|name| Shape::Text.fits(name)) {
+                let value = Some(Raw::from_value(name).as_bytes().to_vec());
+                patches.push(Patch { member: "name", value, why: "`name` is missing: the URI stands in".into() });
+            }
+        }
+    }
+    Ok(patches)
+}
+
+/// Official clients refuse a list in which one URI is none.
+fn uri(uri: &str) -> Result<(), Cow<'static, str>> {
+    if uri.chars().any(char::is_control) {
+        return Err("its `uri` holds control characters".into());
+    }
+    url::Url::parse(uri).map_err(|error| format!("its `uri` is no URI: {error}"))?;
+    Ok(())
+}
+
+pub(super) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
+    let repeated = |index: usize, key: &str| members[..index].iter().any(|(earlier, _)| earlier == key);
+    members.iter().enumerate().find(|(index, (key, _))| repeated(*index, key)).map(|(_, (key, _))| &**key)
+}
+
+/// What is to be done inside a member of the right shape: a new value, or none.
+fn inner(kind: Kind, member: &str, value: &RawValue) -> Option<(Option<Vec<u8>>, &'static str)> {
+    match member {
+        "annotations" => {
+            let table = if kind == Kind::Tools { TOOL_ANNOTATIONS } else { RESOURCE_ANNOTATIONS };
+            let clean = fitted(value, table)?;
+            Some((Some(clean), "members of `annotations` are null or of another type: left out"))
+        }
+        "icons" => {
+            let is_icon = |icon: &&RawValue| self::member(icon, "src").is_some_and(|src| Shape::Text.fits(src));
+            let fine = array(value).is_some_and(|icons| icons.iter().all(|icon| is_icon(icon)));
+            (!fine).then_some((None, "`icons` holds what is no icon: left out"))
+        }
+        "outputSchema" => {
+            // Every client of a revision with a handshake wants an object here.
+            let is_object = string(self::member(value, "type")?).is_some_and(|of| of == "object");
+            (!is_object).then_some((None, "`outputSchema` is not for an object: left out"))
+        }
+        "arguments" => arguments(value).map(|clean| (Some(clean), "`arguments` holds what is no argument: mended")),
+        _ => None,
+    }
+}
+
+fn arguments(value: &RawValue) -> Option<Vec<u8>> {
+    let items = array(value)?;
+    let mut changed = false;
+    let mut kept: Vec<Cow<'_, [u8]>> = Vec::with_capacity(items.len());
+    for item in items {
+        if !member(item, "name").is_some_and(|name| Shape::Text.fits(name)) {
+            changed = true;
+            continue;
+        }
+        let clean = fitted(item, ARGUMENT);
+        changed |= clean.is_some();
+        kept.push(clean.map_or(Cow::Borrowed(item.get().as_bytes()), Cow::Owned));
+    }
+    changed.then(|| [b"[", &*kept.join(&b","[..]), b"]"].concat())
+}
+
+/// The object without the members that are not as the table says; `None` if all are.
+fn fitted(value: &RawValue, table: &Table) -> Option<Vec<u8>> {
+    let members = object(value)?;
+    let is_bad = |key: &str, value: &RawValue| table.iter().any(|(name, shape)| *name == key && !shape.fits(value));
+    let bad: Vec<&str> = members.iter().filter(|(key, value)| is_bad(key, value)).map(|(key, _)| &**key).collect();
+    if bad.is_empty() {
+        return None;
+    }
+    let mut clean = Raw::trusted(Bytes::copy_from_slice(value.get().as_bytes()));
+    for key in bad {
+        clean = clean.without_member(key);
+    }
+    Some(clean.as_bytes().to_vec())
+}
+
+/// Links to user interfaces: `_meta.ui.resourceUri`, and its older flat form.
+fn links(json: &Raw) -> Vec<(Range<u32>, String)> {
+    if memchr::memmem::find(json.as_bytes(), b"esourceUri").is_none() {
+        return Vec::new();
+    }
+    let mut found: Vec<_> = json.value_of("_meta").map(super::rewrite::links).unwrap_or_default();
+    found.sort_by_key(|value| value.get().as_ptr());
+    let link = |value: &RawValue| Some((spot(json, Some(value))?, string(value)?.into_owned()));
+    found.into_iter().filter_map(link).collect()
+}
+
+/// Where in `json` the value stands, which borrows from it.
+fn spot(json: &Raw, value: Option<&RawValue>) -> Option<Range<u32>> {
+    let value = value?.get();
+    let start = (value.as_ptr() as usize).checked_sub(json.as_bytes().as_ptr() as usize)?;
+    if start + value.len() > json.as_bytes().len() {
+        return None;
+    }
+    Some(u32::try_from(start).ok()?..u32::try_from(start + value.len()).ok()?)
+}

@@ -1,0 +1,115 @@
+//! `x-mcp-header` in input schemas: which arguments a server wants repeated in HTTP headers.
+//!
+//! The annotation is between us and the server: it never goes downstream. Not here: the headers themselves.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::protocol::raw::{array, string, text};
+use crate::protocol::{Edits, Raw, object};
+
+const ANNOTATION: &str = "x-mcp-header";
+
+/// What annotations mean for a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParamHeaders {
+    /// Nothing: stdio, and every revision with a handshake.
+    #[default]
+    Ignore,
+    /// Headers are sent, and a tool with a bad annotation must be left out.
+    Mirror,
+}
+
+/// An argument to repeat in a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamHeader {
+    /// Where it stands in the arguments: property names from the root.
+    pub path: Box<[String]>,
+    /// The last part of the header's name.
+    pub header: String,
+}
+
+/// Whether a look inside is worth it.
+pub(super) fn is_in(definition: &Raw) -> bool {
+    memchr::memmem::find(definition.as_bytes(), ANNOTATION.as_bytes()).is_some()
+}
+
+/// The definition without annotations, and what they said.
+///
+/// # Errors
+/// Why one of them is bad, where that matters.
+pub(super) fn take(definition: &Raw, rule: ParamHeaders) -> Result<(Raw, Vec<ParamHeader>), &'static str> {
+    let Some(schema) = definition.value_of("inputSchema") else { return Ok((definition.clone(), Vec::new())) };
+    let mut walk = Walk { edits: Edits::new(definition), headers: Vec::new(), bad: None };
+    walk.schema(schema, Some(&mut Vec::new()));
+    let Walk { edits, headers, bad } = walk;
+    match (rule, bad) {
+        (ParamHeaders::Mirror, Some(reason)) => Err(reason),
+        (ParamHeaders::Mirror, None) => Ok((edits.apply(), headers)),
+        (ParamHeaders::Ignore, _) => Ok((edits.apply(), Vec::new())),
+    }
+}
+
+struct Walk<'a> {
+    edits: Edits<'a>,
+    headers: Vec<ParamHeader>,
+    bad: Option<&'static str>,
+}
+
+impl<'a> Walk<'a> {
+    /// `path`: the properties that lead here; `None` where other keywords do. The depth of a definition is bounded.
+    fn schema(&mut self, schema: &'a RawValue, mut path: Option<&mut Vec<String>>) {
+        for (key, value) in object(schema).unwrap_or_default() {
+            match &*key {
+                ANNOTATION => {
+                    self.edits.remove(schema, ANNOTATION);
+                    self.note(schema, value, path.as_deref());
+                }
+                "properties" => self.map(value, path.as_deref_mut()),
+                "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => self.map(value, None),
+                // Values, not schemas.
+                "enum" | "const" | "default" | "examples" | "required" => {}
+                _ if value.get().starts_with('{') => self.schema(value, None),
+                _ => array(value).unwrap_or_default().into_iter().for_each(|schema| self.schema(schema, None)),
+            }
+        }
+    }
+
+    /// Schemas by name.
+    fn map(&mut self, schemas: &'a RawValue, mut path: Option<&mut Vec<String>>) {
+        for (name, schema) in object(schemas).unwrap_or_default() {
+            if let Some(path) = path.as_deref_mut() {
+                path.push(Cow::into_owned(name));
+                self.schema(schema, Some(path));
+                path.pop();
+            } else {
+                self.schema(schema, None);
+            }
+        }
+    }
+
+    fn note(&mut self, schema: &RawValue, value: &RawValue, path: Option<&Vec<String>>) {
+        let header = string(value).filter(|header| !header.is_empty() && header.bytes().all(is_token));
+        let kind = text(schema, "type");
+        // `number` is not in the prose but in the official tests.
+        let is_scalar = matches!(kind.as_deref(), Some("string" | "integer" | "boolean" | "number"));
+        let reason = match (header, path.filter(|path| !path.is_empty())) {
+            (None, _) => "has an `x-mcp-header` that is no header name",
+            (_, None) => "has an `x-mcp-header` on what is no property",
+            _ if !is_scalar => "has an `x-mcp-header` on what is no string, integer or boolean",
+            (Some(header), _) if self.headers.iter().any(|other| other.header.eq_ignore_ascii_case(&header)) => {
+                "has one `x-mcp-header` twice"
+            }
+            (Some(header), Some(path)) => {
+                self.headers.push(ParamHeader { path: path.clone().into(), header: header.into_owned() });
+                return;
+            }
+        };
+        self.bad = Some(reason);
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

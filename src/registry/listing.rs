@@ -1,0 +1,241 @@
+//! One merged list: its entries, its pages as ready bytes, and the tables that lead back.
+
+use std::collections::HashMap;
+use std::collections::hash_map;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::Kind;
+use super::offer::{Definition, short};
+use crate::exposed::{UriMode, exposed_uri};
+use crate::name::ServerName;
+use crate::protocol::Raw;
+
+/// One definition as clients see it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(super) server: usize,
+    pub(super) alias: ServerName,
+    pub(super) exposed: Arc<str>,
+    pub(super) raw: Arc<str>,
+    pub(super) definition: Raw,
+}
+
+impl Entry {
+    /// The name, URI or URI template that clients use.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.exposed
+    }
+
+    /// What the server itself calls it.
+    #[must_use]
+    pub fn raw_name(&self) -> &str {
+        &self.raw
+    }
+
+    /// The server it comes from.
+    #[must_use]
+    pub fn server(&self) -> &ServerName {
+        &self.alias
+    }
+
+    /// The definition, the exposed name in it.
+    #[must_use]
+    pub fn definition(&self) -> &Raw {
+        &self.definition
+    }
+}
+
+/// Whose a raw name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// The entry at this index.
+    One(u32),
+    /// More than one server's.
+    Many,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listing {
+    pub(super) entries: Vec<Entry>,
+    pub(super) pages: Vec<Raw>,
+    pub(super) hash: u128,
+    exposed: HashMap<Arc<str>, u32>,
+    raw: HashMap<Arc<str>, Holder>,
+    /// Bare names that clients know, of servers that do not show them now.
+    pub(super) reserved: HashMap<Arc<str>, ServerName>,
+}
+
+impl Listing {
+    pub(super) fn exposed(&self, name: &str) -> Option<&Entry> {
+        self.exposed.get(name).and_then(|index| self.entries.get(*index as usize))
+    }
+
+    pub(super) fn raw(&self, name: &str) -> Option<Holder> {
+        self.raw.get(name).copied()
+    }
+
+    pub(super) fn at(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(index as usize)
+    }
+}
+
+/// Makes a [`Listing`], entry by entry.
+#[derive(Debug)]
+pub(super) struct Writer {
+    kind: Kind,
+    page: usize,
+    listing: Listing,
+    /// All definitions, one behind the other with a comma between.
+    text: Vec<u8>,
+    parts: Vec<Range<usize>>,
+    hash: Sha256,
+}
+
+impl Writer {
+    /// Pages end before `page` bytes.
+    pub(super) fn new(kind: Kind, page: usize, count: usize, bytes: usize) -> Self {
+        let listing = Listing {
+            entries: Vec::with_capacity(count),
+            exposed: HashMap::with_capacity(count),
+            raw: HashMap::with_capacity(count),
+            ..Listing::default()
+        };
+        let text = Vec::with_capacity(bytes);
+        Self { kind, page, listing, text, parts: Vec::with_capacity(count), hash: Sha256::new() }
+    }
+
+    pub(super) fn has(&self, exposed: &str) -> Option<&Entry> {
+        self.listing.exposed(exposed)
+    }
+
+    /// Adds a definition under a name that is free.
+    pub(super) fn add(
+        &mut self,
+        server: usize,
+        alias: &ServerName,
+        exposed: &Arc<str>,
+        definition: &Definition,
+        mode: UriMode,
+    ) {
+        let index = u32::try_from(self.listing.entries.len()).unwrap_or(u32::MAX);
+        if !self.text.is_empty() {
+            self.text.push(b',');
+        }
+        let start = self.text.len();
+        write(&mut self.text, alias, exposed, definition, mode);
+        self.parts.push(start..self.text.len());
+        self.hash.update(alias.as_str());
+        self.hash.update([0, u8::from(mode == UriMode::Prefix)]);
+        self.hash.update(&**exposed);
+        self.hash.update([0]);
+        self.hash.update(definition.hash.to_be_bytes());
+        let (exposed, raw) = (Arc::clone(exposed), Arc::clone(&definition.name));
+        self.listing.exposed.insert(Arc::clone(&exposed), index);
+        self.listing.entries.push(Entry {
+            server,
+            alias: alias.clone(),
+            exposed,
+            raw,
+            definition: Raw::empty_object(),
+        });
+    }
+
+    /// Lets clients say the raw name of the entry added last.
+    pub(super) fn admit_raw(&mut self) {
+        let Some(entry) = self.listing.entries.last() else { return };
+        if entry.raw == entry.exposed {
+            return;
+        }
+        let index = u32::try_from(self.listing.entries.len() - 1).unwrap_or(u32::MAX);
+        match self.listing.raw.entry(Arc::clone(&entry.raw)) {
+            hash_map::Entry::Vacant(free) => {
+                free.insert(Holder::One(index));
+            }
+            hash_map::Entry::Occupied(mut taken) => {
+                taken.insert(Holder::Many);
+            }
+        }
+    }
+
+    pub(super) fn reserve(&mut self, name: &Arc<str>, owner: &ServerName) {
+        if self.listing.exposed(name).is_none() {
+            self.listing.reserved.insert(Arc::clone(name), owner.clone());
+        }
+    }
+
+    /// Cuts the pages. A list of one page (nearly every list) is written around its definitions; they are then parts of it.
+    pub(super) fn finish(self) -> Listing {
+        let Self { kind, page, mut listing, text, parts, hash } = self;
+        listing.hash = short(hash.chain_update(kind.member()));
+        let mut first = 0;
+        loop {
+            let start = parts.get(first).map_or(0, |part| part.start);
+            let mut last = first;
+            while parts.get(last).is_some_and(|part| last == first || part.end - start <= page) {
+                last += 1;
+            }
+            let slice = start..parts.get(last.saturating_sub(1)).map_or(0, |part| part.end);
+            let mut bytes = format!("{{\"{}\":[", kind.member()).into_bytes();
+            let head = bytes.len();
+            bytes.reserve_exact(slice.len() + 64);
+            bytes.extend_from_slice(&text[slice]);
+            bytes.push(b']');
+            if last < parts.len() {
+                let cursor = cursor(kind, listing.hash, listing.pages.len() + 1);
+                bytes.extend_from_slice(format!(",\"nextCursor\":\"{cursor}\"").as_bytes());
+            }
+            bytes.push(b'}');
+            let bytes = Bytes::from(bytes.into_boxed_slice());
+            for (entry, part) in listing.entries.iter_mut().zip(&parts).take(last).skip(first) {
+                entry.definition = Raw::trusted(bytes.slice(head + part.start - start..head + part.end - start));
+            }
+            listing.pages.push(Raw::trusted(bytes));
+            first = last;
+            if first >= parts.len() {
+                return listing;
+            }
+        }
+    }
+}
+
+/// Which list, which state of it, which page.
+fn cursor(kind: Kind, generation: u128, page: usize) -> String {
+    format!("{}-{generation:032x}-{page}", kind as usize)
+}
+
+/// Reads a cursor of ours: the generation and the page.
+pub(super) fn read_cursor(kind: Kind, text: &str) -> Option<(u128, usize)> {
+    let mut parts = text.split('-');
+    let (list, generation, page) = (parts.next()?, parts.next()?, parts.next()?);
+    let (generation, page) = (u128::from_str_radix(generation, 16).ok()?, page.parse().ok()?);
+    // Written again, so that there is one text for one place.
+    (list.parse() == Ok(kind as usize) && cursor(kind, generation, page) == text).then_some((generation, page))
+}
+
+/// The definition with its exposed name in, and its links exposed.
+fn write(out: &mut Vec<u8>, alias: &ServerName, exposed: &str, definition: &Definition, mode: UriMode) {
+    let json = definition.json.as_bytes();
+    let mut at = 0;
+    let mut put = |range: &Range<u32>, text: &str| {
+        let (start, end) = (range.start as usize, range.end as usize);
+        if let (Some(before), true) = (json.get(at..start), end <= json.len()) {
+            out.extend_from_slice(before);
+            out.extend_from_slice(Raw::from_value(text).as_bytes());
+            at = end;
+        }
+    };
+    let is_before = |link: &&(Range<u32>, String)| link.0.start < definition.name_at.start;
+    for (range, link) in definition.links.iter().filter(|link| is_before(link)) {
+        put(range, &exposed_uri(alias, link, mode));
+    }
+    put(&definition.name_at, exposed);
+    for (range, link) in definition.links.iter().filter(|link| !is_before(link)) {
+        put(range, &exposed_uri(alias, link, mode));
+    }
+    out.extend_from_slice(&json[at.min(json.len())..]);
+}

@@ -1,0 +1,141 @@
+//! What servers offer: checked, compact, and merged into the lists that clients see.
+//!
+//! Raw list pages come in ([`OfferBuilder`]); out goes an [`Offer`] per lease and, from all offers in the order of the config,
+//! one immutable [`Catalog`]: lists as ready bytes, and the tables that lead a name or URI back to its server.
+//! **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input makes the same bytes.
+//! Start reading at `offer.rs`, then `catalog.rs`.
+
+mod build;
+mod catalog;
+mod definition;
+mod filter;
+mod header;
+mod listing;
+mod offer;
+mod owners;
+mod rewrite;
+mod schema;
+mod text;
+
+use std::fmt;
+
+pub use build::Contribution;
+pub use catalog::{BadCursor, Catalog, Resolution, Target};
+pub use filter::{Prefix, ServerNaming};
+pub use header::{ParamHeader, ParamHeaders};
+pub use listing::Entry;
+pub use offer::{Offer, OfferBuilder, PageError};
+pub use owners::Owners;
+pub use rewrite::{expose_content, expose_target};
+
+/// The four lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// `tools/list`
+    Tools,
+    /// `prompts/list`
+    Prompts,
+    /// `resources/list`
+    Resources,
+    /// `resources/templates/list`
+    ResourceTemplates,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::ResourceTemplates];
+
+    /// The member of the result that holds the list.
+    #[must_use]
+    pub const fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::ResourceTemplates => "resourceTemplates",
+        }
+    }
+
+    /// The member of a definition that names it.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::ResourceTemplates => "uriTemplate",
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Prompts => "prompt",
+            Self::Resources => "resource",
+            Self::ResourceTemplates => "resource template",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.member())
+    }
+}
+
+/// How much one server may list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Tools of one server; those behind are left out.
+    pub tools: usize,
+    /// Bytes of all its definitions; those behind are left out.
+    pub definitions: usize,
+    /// Bytes of one definition.
+    pub definition: usize,
+    /// Nesting of one definition.
+    pub depth: usize,
+    /// Pages of one list; a longer list counts as failed.
+    pub pages: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { tools: 1000, definitions: 8 << 20, definition: 256 << 10, depth: 64, pages: 100 }
+    }
+}
+
+/// Texts for status about one list. A server can be wrong a thousand times; a person reads the first few.
+#[derive(Clone, Debug, Default)]
+struct Problems {
+    texts: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    const SHOWN: usize = 20;
+
+    fn add(&mut self, text: impl FnOnce() -> String) {
+        if self.texts.len() < Self::SHOWN {
+            self.texts.push(text());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn into_texts(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.texts.push(format!("and {} more like these", self.more));
+        }
+        self.texts
+    }
+}
+
+/// A server's text as it may stand in ours: quoted, escaped and short.
+fn quoted(text: &str) -> String {
+    const SHOWN: usize = 64;
+    let short: String = text.chars().take(SHOWN).collect();
+    let dots = if short.len() < text.len() { "…" } else { "" };
+    format!("{short:?}{dots}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! What one lease of one server lists: read page by page, checked, and kept compact.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::definition::{self, Checked};
+use super::header::{ParamHeader, ParamHeaders};
+use super::{Caps, Kind, Problems, quoted, schema};
+use crate::protocol::Raw;
+use crate::protocol::raw::{array, string};
+
+/// Why a page is none, and with it the whole list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PageError {
+    /// The result has no such array.
+    #[error("the result of the list has no array `{0}`")]
+    NoList(Kind),
+    /// The cursor of the next page is no text.
+    #[error("the cursor of the next page of {0} is no text")]
+    BadCursor(Kind),
+    /// The server sent this cursor before: the list would never end.
+    #[error("the pages of {0} go in a circle")]
+    Repeated(Kind),
+    /// The list does not end.
+    #[error("the list of {kind} goes on after {pages} pages")]
+    TooManyPages {
+        /// Which list.
+        kind: Kind,
+        /// How many were read.
+        pages: usize,
+    },
+}
+
+/// What a server lists. Equal content has an equal [`hash`](Self::hash), so that leases of one server can share one.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    lists: [Arc<List>; 4],
+    /// Why the last reading of a list failed; what is in `lists` then is an older one, or nothing.
+    failures: [Option<String>; 4],
+    hash: u128,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct List {
+    pub(super) definitions: Vec<Definition>,
+    /// Whether the server was asked for it.
+    asked: bool,
+    problems: Vec<String>,
+    hash: u128,
+}
+
+/// One definition, all names in it still the server's own.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) name: Arc<str>,
+    pub(super) json: Raw,
+    pub(super) name_at: Range<u32>,
+    pub(super) links: Box<[(Range<u32>, String)]>,
+    pub(super) headers: Option<Box<[ParamHeader]>>,
+    pub(super) hash: u128,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self::new(Default::default(), Default::default())
+    }
+}
+
+impl Offer {
+    fn new(lists: [Arc<List>; 4], failures: [Option<String>; 4]) -> Self {
+        let mut hash = Sha256::new();
+        for (list, failure) in lists.iter().zip(&failures) {
+            hash.update(list.hash.to_be_bytes());
+            hash.update(failure.as_deref().unwrap_or_default());
+            hash.update([0]);
+        }
+        Self { hash: short(hash), lists, failures }
+    }
+
+    /// Stands for the content: equal offers have equal hashes, different ones have not.
+    #[must_use]
+    pub fn hash(&self) -> u128 {
+        self.hash
+    }
+
+    /// How many definitions of a kind there are.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> usize {
+        self.list(kind).definitions.len()
+    }
+
+    /// Whether the server has such a list at all, empty or not.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        self.list(kind).asked
+    }
+
+    /// Whether the last reading of that list failed, so that an older one or nothing is shown.
+    #[must_use]
+    pub fn failed(&self, kind: Kind) -> bool {
+        self.failures[kind as usize].is_some()
+    }
+
+    /// What was mended, left out, or went wrong, in words for a person.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        let failures = self.failures.iter().flatten().map(String::as_str);
+        failures.chain(self.lists.iter().flat_map(|list| list.problems.iter().map(String::as_str)))
+    }
+
+    /// The arguments of a tool that its server wants in HTTP headers.
+    #[must_use]
+    pub fn param_headers(&self, tool: &str) -> &[ParamHeader] {
+        let mut with = self.list(Kind::Tools).definitions.iter().filter(|tool| tool.headers.is_some());
+        with.find(|found| &*found.name == tool).and_then(|found| found.headers.as_deref()).unwrap_or_default()
+    }
+
+    /// Tools whose schemas are none, or too much work to tell. They are offered all the same; this is for status. Compiles
+    /// every schema: call it where blocking is fine, never before the first list.
+    #[must_use]
+    pub fn unvalidated(&self) -> Vec<Arc<str>> {
+        let tools = self.list(Kind::Tools).definitions.iter();
+        tools.filter(|tool| !schema::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
+    }
+
+    pub(super) fn list(&self, kind: Kind) -> &Arc<List> {
+        &self.lists[kind as usize]
+    }
+}
+
+/// Makes an [`Offer`] of raw pages.
+#[derive(Debug)]
+pub struct OfferBuilder {
+    caps: Caps,
+    rule: ParamHeaders,
+    bytes: usize,
+    drafts: [Draft; 4],
+}
+
+#[derive(Debug, Default)]
+struct Draft {
+    /// All definitions so far, one behind the other.
+    text: Vec<u8>,
+    parts: Vec<Part>,
+    names: HashSet<Arc<str>>,
+    cursors: HashSet<[u8; 32]>,
+    pages: usize,
+    complete: bool,
+    failed: Option<String>,
+    kept: Option<Arc<List>>,
+    problems: Problems,
+    over: usize,
+}
+
+#[derive(Debug)]
+struct Part {
+    name: Arc<str>,
+    json: Range<usize>,
+    name_at: Range<u32>,
+    links: Box<[(Range<u32>, String)]>,
+    headers: Option<Box<[ParamHeader]>>,
+}
+
+impl OfferBuilder {
+    /// Nothing listed yet.
+    #[must_use]
+    pub fn new(caps: Caps, rule: ParamHeaders) -> Self {
+        Self { caps, rule, bytes: 0, drafts: Default::default() }
+    }
+
+    /// Takes the next page of a list; `result` is the whole result. Tells the cursor of the page behind it, if there is one:
+    /// an empty text is one, too.
+    ///
+    /// # Errors
+    /// When the page cannot be one of a list that ends. The whole list has failed then: a part is never shown as the whole.
+    pub fn page(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
+        let read = self.read(kind, result);
+        let draft = &mut self.drafts[kind as usize];
+        match &read {
+            Ok(next) => draft.complete = next.is_none(),
+            Err(error) => draft.failed = Some(error.to_string()),
+        }
+        read
+    }
+
+    /// Notes that a list could not be read, and why.
+    pub fn fail(&mut self, kind: Kind, reason: &str) {
+        self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
+    }
+
+    /// Takes a list from an earlier offer, in place of whatever was read here: the last good one after a failure, or all
+    /// that did not change.
+    pub fn keep(&mut self, kind: Kind, offer: &Offer) {
+        self.drafts[kind as usize].kept = Some(Arc::clone(offer.list(kind)));
+    }
+
+    /// The offer. A list that failed or was not read to its end is empty in it.
+    #[must_use]
+    pub fn finish(self) -> Offer {
+        let mut lists: [Arc<List>; 4] = Default::default();
+        let mut failures: [Option<String>; 4] = Default::default();
+        for (kind, draft) in Kind::ALL.into_iter().zip(self.drafts) {
+            (lists[kind as usize], failures[kind as usize]) = draft.finish(kind, &self.caps);
+        }
+        Offer::new(lists, failures)
+    }
+
+    fn read(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
+        let items = result.value_of(kind.member()).and_then(array).ok_or(PageError::NoList(kind))?;
+        let next = match result.value_of("nextCursor").filter(|cursor| cursor.get() != "null") {
+            Some(cursor) => Some(string(cursor).ok_or(PageError::BadCursor(kind))?.into_owned()),
+            None => None,
+        };
+        let draft = &mut self.drafts[kind as usize];
+        draft.pages += 1;
+        if let Some(next) = &next {
+            if !draft.cursors.insert(Sha256::digest(next).into()) {
+                return Err(PageError::Repeated(kind));
+            }
+            if draft.pages >= self.caps.pages {
+                return Err(PageError::TooManyPages { kind, pages: draft.pages });
+            }
+        }
+        for item in items {
+            match definition::check(kind, item, result.bytes(), &self.caps, self.rule) {
+                Ok(checked) => draft.add(kind, checked, &self.caps, &mut self.bytes),
+                Err((name, reason)) => {
+                    let label = name.as_deref().map_or_else(|| "without name".to_owned(), quoted);
+                    draft.problems.add(|| format!("{} {label} left out: it {reason}", kind.word()));
+                }
+            }
+        }
+        Ok(next)
+    }
+}
+
+impl Draft {
+    fn add(&mut self, kind: Kind, checked: Checked, caps: &Caps, bytes: &mut usize) {
+        let Checked { name, json, mends, name_at, links, headers } = checked;
+        let length = json.as_bytes().len();
+        if (kind == Kind::Tools && self.parts.len() >= caps.tools) || *bytes + length > caps.definitions {
+            self.over += 1;
+            return;
+        }
+        let name: Arc<str> = name.into();
+        if !self.names.insert(Arc::clone(&name)) {
+            self.problems.add(|| format!("{} {} left out: an earlier one has its name", kind.word(), quoted(&name)));
+            return;
+        }
+        if !mends.is_empty() {
+            self.problems.add(|| format!("{} {}: {}", kind.word(), quoted(&name), mends.join(", ")));
+        }
+        *bytes += length;
+        let start = self.text.len();
+        self.text.extend_from_slice(json.as_bytes());
+        let headers = (!headers.is_empty()).then(|| headers.into());
+        self.parts.push(Part { name, json: start..self.text.len(), name_at, links: links.into(), headers });
+    }
+
+    fn finish(self, kind: Kind, caps: &Caps) -> (Arc<List>, Option<String>) {
+        let Self { text, parts, pages, complete, failed, kept, mut problems, over, .. } = self;
+        let partial = pages > 0 && !complete && kept.is_none();
+        let failed = failed.or_else(|| partial.then(|| format!("the list of {kind} was not read to its end")));
+        if let Some(list) = kept {
+            return (list, failed.map(|reason| format!("{reason}; the last good list is shown")));
+        }
+        if failed.is_some() || pages == 0 {
+            let asked = failed.is_some();
+            return (Arc::new(List::new(Vec::new(), asked, Vec::new())), failed);
+        }
+        if over > 0 {
+            let caps = format!("{} tools, {} bytes of definitions", caps.tools, caps.definitions);
+            problems.texts.insert(0, format!("{over} of its {kind} left out: one server may list {caps}"));
+        }
+        // One buffer for all, without room to spare.
+        let text = Bytes::from(text.into_boxed_slice());
+        let definitions = parts.into_iter().map(|part| part.cut(&text)).collect();
+        (Arc::new(List::new(definitions, true, problems.into_texts())), None)
+    }
+}
+
+impl Part {
+    fn cut(self, text: &Bytes) -> Definition {
+        let Self { name, json, name_at, links, headers } = self;
+        let json = Raw::trusted(text.slice(json));
+        let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
+        Definition { name, json, name_at, links, headers, hash }
+    }
+}
+
+impl List {
+    fn new(definitions: Vec<Definition>, asked: bool, problems: Vec<String>) -> Self {
+        let mut hash = Sha256::new().chain_update([u8::from(asked)]);
+        for definition in &definitions {
+            hash.update(definition.hash.to_be_bytes());
+            for header in definition.headers.as_deref().unwrap_or_default() {
+                hash.update(format!("{header:?}"));
+            }
+        }
+        for problem in &problems {
+            hash.update(problem);
+            hash.update([0]);
+        }
+        Self { definitions, asked, problems, hash: short(hash) }
+    }
+}
+
+/// 16 bytes of SHA-256: more than enough to tell lists apart, even made ones.
+pub(super) fn short(hash: Sha256) -> u128 {
+    let hash: [u8; 32] = hash.finalize().into();
+    hash.iter().take(16).fold(0, |value, byte| value << 8 | u128::from(*byte))
+}

@@ -1,0 +1,135 @@
+//! URIs inside what a server sends to a client: turned into those the client may use.
+//!
+//! Not here: names and URIs in what a client sends; the catalog resolves those.
+
+use serde_json::value::RawValue;
+
+use crate::exposed::{UriMode, exposed_uri};
+use crate::name::ServerName;
+use crate::protocol::raw::{array, member, string};
+use crate::protocol::{Edits, Raw, object};
+
+/// The body of a result, or of a server's request for sampling, with its URIs exposed: in `contents`, in content blocks
+/// (links, embedded resources, results of tools), in prompt messages, in `_meta`. `structuredContent` stays as it is.
+/// A body in which no URI is seen is not opened.
+#[must_use]
+pub fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
+    if mode == UriMode::Passthrough || !may_hold_uris(body.as_bytes()) {
+        return body.clone();
+    }
+    let mut rewrite = Rewrite { edits: Edits::new(body), alias };
+    for (key, value) in object(body.as_value()).unwrap_or_default() {
+        match &*key {
+            "contents" => array(value).unwrap_or_default().into_iter().for_each(|item| rewrite.resource(item)),
+            "content" => rewrite.blocks(value, NESTED),
+            "messages" => {
+                let contents = array(value).unwrap_or_default().into_iter().filter_map(|item| member(item, "content"));
+                contents.for_each(|content| rewrite.blocks(content, NESTED));
+            }
+            "_meta" => rewrite.meta(value),
+            _ => {}
+        }
+    }
+    rewrite.edits.apply()
+}
+
+/// A body that names one resource (the params of `notifications/resources/updated`, the `data` of an error) with its `uri`
+/// exposed.
+#[must_use]
+pub fn expose_target(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
+    let Some(uri) = body.text("uri").filter(|_| mode == UriMode::Prefix) else { return body.clone() };
+    body.with_member("uri", Raw::from_value(&*exposed_uri(alias, &uri, mode)).as_bytes())
+}
+
+/// Content may hold the results of tools, which hold content; not for ever.
+const NESTED: usize = 4;
+
+/// Whether a look inside is worth it: `"uri"` or `resourceUri` as a member, or a letter that was escaped without need, which
+/// could hide one.
+fn may_hold_uris(bytes: &[u8]) -> bool {
+    use memchr::memmem;
+    let is_letter = |at: usize| bytes.get(at + 4).is_some_and(|digit| (b'4'..=b'7').contains(digit));
+    memmem::find(bytes, br#""uri""#).is_some()
+        || memmem::find(bytes, br#"esourceUri""#).is_some()
+        || memmem::find_iter(bytes, br"\u00").any(is_letter)
+}
+
+/// The links to user interfaces in a `_meta`.
+pub(super) fn links(meta: &RawValue) -> Vec<&RawValue> {
+    let mut found = Vec::new();
+    for (key, value) in object(meta).unwrap_or_default() {
+        match &*key {
+            "ui/resourceUri" => found.push(value),
+            "ui" => {
+                let members = object(value).unwrap_or_default().into_iter();
+                found.extend(members.filter(|(key, _)| key == "resourceUri").map(|(_, value)| value));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+struct Rewrite<'a> {
+    edits: Edits<'a>,
+    alias: &'a ServerName,
+}
+
+impl<'a> Rewrite<'a> {
+    fn blocks(&mut self, value: &'a RawValue, deep: usize) {
+        match array(value) {
+            Some(blocks) => blocks.into_iter().for_each(|block| self.block(block, deep)),
+            None => self.block(value, deep),
+        }
+    }
+
+    fn block(&mut self, block: &'a RawValue, deep: usize) {
+        let Some(members) = object(block) else { return };
+        let find = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
+        match find("type").and_then(string).as_deref() {
+            Some("resource_link") => self.resource(block),
+            Some("resource") => {
+                if let Some(resource) = find("resource") {
+                    self.resource(resource);
+                }
+                self.meta_of(block);
+            }
+            Some("tool_result") if deep > 0 => {
+                if let Some(content) = find("content") {
+                    self.blocks(content, deep - 1);
+                }
+                self.meta_of(block);
+            }
+            _ => self.meta_of(block),
+        }
+    }
+
+    /// What has a `uri` of its own.
+    fn resource(&mut self, resource: &'a RawValue) {
+        for (key, value) in object(resource).unwrap_or_default() {
+            match &*key {
+                "uri" => self.uri(value),
+                "_meta" => self.meta(value),
+                _ => {}
+            }
+        }
+    }
+
+    fn meta_of(&mut self, block: &'a RawValue) {
+        if let Some(meta) = member(block, "_meta") {
+            self.meta(meta);
+        }
+    }
+
+    fn meta(&mut self, meta: &'a RawValue) {
+        links(meta).into_iter().for_each(|link| self.uri(link));
+    }
+
+    fn uri(&mut self, value: &'a RawValue) {
+        let Some(raw) = string(value) else { return };
+        let exposed = exposed_uri(self.alias, &raw, UriMode::Prefix);
+        if exposed != raw {
+            self.edits.replace(value, Raw::from_value(&*exposed).as_bytes().to_vec());
+        }
+    }
+}

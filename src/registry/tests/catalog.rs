@@ -1,0 +1,184 @@
+//! Merged lists: names, pages, routing of tools and prompts: H87.
+
+use super::*;
+
+#[test]
+fn lists_are_in_the_order_of_the_config_then_of_the_server() {
+    let catalog = build(&[
+        server(3, "zoo", Prefix::Always, &tools(&["b", "a"])),
+        server(1, "gh", Prefix::Always, &tools(&["a", "x.y"])),
+    ]);
+    assert_eq!(names(&catalog, Kind::Tools)[..3], ["zoo__b", "zoo__a", "gh__a"]);
+    let odd = catalog.entries(Kind::Tools)[3].name();
+    assert!(odd.starts_with("gh__x_y_"));
+    let page = catalog.page(Kind::Tools, None).unwrap();
+    let expected: Vec<String> = ["zoo__b", "zoo__a", "gh__a", odd].into_iter().map(tool).collect();
+    assert_eq!(page.to_string(), format!(r#"{{"tools":[{}]}}"#, expected.join(",")));
+    assert_eq!(leads(catalog.tool(odd)), to(1, "x.y"));
+    assert_eq!(leads(catalog.tool("zoo__a")), to(3, "a"));
+    assert_eq!(catalog.page(Kind::Prompts, None).unwrap().to_string(), r#"{"prompts":[]}"#);
+    assert_eq!(catalog.entry(Kind::Tools, "gh__a").map(|entry| entry.definition().to_string()), Some(tool("gh__a")));
+}
+
+#[test]
+fn raw_names_lead_where_only_one_server_has_them() {
+    let catalog = build(&[
+        server(0, "a", Prefix::Always, &tools(&["one", "both", "x.y"])),
+        server(1, "b", Prefix::Always, &tools(&["two", "both"])),
+    ]);
+    assert_eq!(leads(catalog.tool("one")), to(0, "one"));
+    assert_eq!(leads(catalog.tool("x.y")), to(0, "x.y"));
+    assert_eq!(catalog.tool("both"), Resolution::Ambiguous(vec!["a__both".into(), "b__both".into()]));
+    assert_eq!(catalog.tool("none"), Resolution::Unknown);
+    assert_eq!(catalog.tool("a__none"), Resolution::Unknown);
+    assert_eq!(catalog.prompt("one"), Resolution::Unknown);
+}
+
+#[test]
+fn include_exclude_rename() {
+    let settings = ServerNaming {
+        include: vec!["get_*".to_owned()],
+        exclude: vec!["*_secret".to_owned()],
+        rename: [("get_b".to_owned(), "bee".to_owned())].into(),
+        ..ServerNaming::default()
+    };
+    let offer = tools(&["get_a", "get_secret", "put", "get_b"]);
+    let catalog = build(&[Contribution { settings: Arc::new(settings), ..server(0, "s", Prefix::Always, &offer) }]);
+    assert_eq!(names(&catalog, Kind::Tools), ["s__get_a", "s__bee"]);
+    assert_eq!(leads(catalog.tool("s__bee")), to(0, "get_b"));
+    assert_eq!(leads(catalog.tool("get_b")), to(0, "get_b"));
+    for hidden in ["s__get_secret", "get_secret", "put", "s__get_b"] {
+        assert_eq!(catalog.tool(hidden), Resolution::Unknown);
+    }
+}
+
+#[test]
+fn auto_prefixes_on_a_clash_and_never_leaves_out() {
+    let offer = tools(&["echo", "own"]);
+    let auto = |index, alias| server(index, alias, Prefix::Auto, &offer);
+    let catalog = build(&[auto(0, "a"), auto(1, "b"), server(2, "c", Prefix::Never, &tools(&["echo", "c-own"]))]);
+    assert_eq!(names(&catalog, Kind::Tools), ["echo", "own", "b__echo", "b__own", "c-own"]);
+    assert_eq!(leads(catalog.tool("echo")), to(0, "echo"));
+    assert_eq!(leads(catalog.tool("b__echo")), to(1, "echo"));
+    assert_eq!(catalog.problems(2), [r#"tool "echo" left out: the name echo is that of a"#]);
+    assert!(catalog.problems(1).is_empty());
+}
+
+#[test]
+fn h87_a_bare_name_stays_with_its_owner() {
+    let (naming, mut owners) = (Naming::default(), Owners::default());
+    let (echo, none) = (tools(&["echo"]), tools(&[]));
+    let mut build = |first: &Arc<Offer>, second: &Arc<Offer>| {
+        let servers = [server(0, "a", Prefix::Auto, first), server(1, "b", Prefix::Auto, second)];
+        Catalog::build(&servers, &naming, &mut owners)
+    };
+    assert_eq!(names(&build(&none, &echo), Kind::Tools), ["echo"]);
+    let both = build(&echo, &echo);
+    assert_eq!(names(&both, Kind::Tools), ["a__echo", "echo"]);
+    assert_eq!(leads(both.tool("echo")), to(1, "echo"));
+    let gone = build(&echo, &none);
+    assert_eq!(names(&gone, Kind::Tools), ["a__echo"]);
+    assert_eq!(gone.tool("echo"), Resolution::Unknown, "not even while its owner is away");
+}
+
+#[test]
+fn h87_no_server_takes_a_name_that_carries_the_alias_of_another() {
+    let evil = tools(&["other__echo", "other__more"]);
+    let other = |names: &[&str]| server(1, "other", Prefix::Always, &tools(names));
+    for (prefix, shown) in [
+        (Prefix::Never, vec!["other__echo"]),
+        (Prefix::Auto, vec!["evil__other__echo", "evil__other__more", "other__echo"]),
+        (Prefix::Always, vec!["evil__other__echo", "evil__other__more", "other__echo"]),
+    ] {
+        let catalog = build(&[server(0, "evil", prefix, &evil), other(&["echo"])]);
+        assert_eq!(names(&catalog, Kind::Tools), shown);
+        assert_eq!(leads(catalog.tool("other__echo")), to(1, "echo"));
+        let away = build(&[server(0, "evil", prefix, &evil), other(&[])]);
+        for name in ["other__echo", "other__more", "other__unlisted"] {
+            assert_eq!(away.tool(name), Resolution::Unknown, "{prefix:?} {name}");
+        }
+    }
+    assert_eq!(build(&[other(&[])]).bearer("other__x").map(ServerName::as_str), Some("other"));
+}
+
+#[test]
+fn what_nobody_lists_goes_to_the_one_server_without_prefix() {
+    let settings =
+        ServerNaming { prefix: Prefix::Never, exclude: vec!["secret".to_owned()], ..ServerNaming::default() };
+    let bare = Contribution { settings: Arc::new(settings), ..server(0, "bare", Prefix::Never, &tools(&["a"])) };
+    let other = server(1, "b", Prefix::Always, &tools(&["x"]));
+    let catalog = build(&[bare.clone(), other.clone()]);
+    assert_eq!(leads(catalog.tool("unlisted")), to(0, "unlisted"));
+    assert_eq!(leads(catalog.prompt("unlisted")), to(0, "unlisted"));
+    assert_eq!(leads(catalog.tool("x")), to(1, "x"));
+    assert_eq!(catalog.tool("secret"), Resolution::Unknown);
+    let second = server(2, "c", Prefix::Never, &tools(&[]));
+    assert_eq!(build(&[bare, other, second]).tool("unlisted"), Resolution::Unknown);
+}
+
+#[test]
+fn residual_twins_drop_the_later_one() {
+    let marked = build(&[server(0, "a", Prefix::Always, &tools(&["x.y"]))]).entries(Kind::Tools)[0].name().to_owned();
+    let twin = marked.strip_prefix("a__").unwrap().to_owned();
+    let catalog = build(&[server(0, "a", Prefix::Always, &tools(&["x.y", &twin]))]);
+    assert_eq!(names(&catalog, Kind::Tools), [&*marked]);
+    assert_eq!(catalog.problems(0).len(), 1);
+}
+
+#[test]
+fn pages_by_size_and_cursors_that_fit_one_list_only() {
+    let offer = tools(&["a", "b", "c", "d", "e"]);
+    let servers = [server(0, "s", Prefix::Always, &offer)];
+    let catalog =
+        Catalog::build_paged(&servers, &Naming::default(), &mut Owners::default(), 2 * tool("s__a").len() + 1);
+    let (mut cursor, mut seen, mut pages) = (None::<String>, Vec::new(), 0);
+    loop {
+        let page = catalog.page(Kind::Tools, cursor.as_deref()).unwrap();
+        seen.extend(
+            value(&page)["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()),
+        );
+        pages += 1;
+        let Some(next) = page.text("nextCursor") else { break };
+        cursor = Some(next);
+    }
+    assert_eq!((seen.join(","), pages), ("s__a,s__b,s__c,s__d,s__e".to_owned(), 3));
+    assert_eq!(catalog.entries(Kind::Tools)[3].definition().to_string(), tool("s__d"));
+    let cursor = cursor.unwrap();
+    assert_eq!(catalog.page(Kind::Prompts, Some(&cursor)), Err(BadCursor::Foreign));
+    for foreign in ["", "x", "0-1", &format!("{cursor}0"), &cursor.replace("-2", "-02"), &cursor.replace("-2", "-+2")] {
+        assert_eq!(catalog.page(Kind::Tools, Some(foreign)), Err(BadCursor::Foreign), "{foreign}");
+    }
+    assert_eq!(build(&servers).page(Kind::Tools, Some(&cursor)), Err(BadCursor::Foreign), "of a list in other pages");
+    let changed = build(&[server(0, "s", Prefix::Always, &tools(&["a"]))]);
+    assert_eq!(changed.page(Kind::Tools, Some(&cursor)), Err(BadCursor::Stale));
+}
+
+#[test]
+fn the_hash_changes_exactly_with_the_list() {
+    let hash = |alias: &str, prefix, offer: &Arc<Offer>| build(&[server(0, alias, prefix, offer)]).hash(Kind::Tools);
+    let first = hash("a", Prefix::Always, &tools(&["x"]));
+    assert_eq!(first, hash("a", Prefix::Always, &tools(&["x"])));
+    let described = offer(&[(Kind::Tools, r#"{"name":"x","description":"y","inputSchema":{"type":"object"}}"#)]);
+    for other in [
+        hash("b", Prefix::Always, &tools(&["x"])),
+        hash("a", Prefix::Never, &tools(&["x"])),
+        hash("a", Prefix::Always, &described),
+    ] {
+        assert_ne!(first, other);
+    }
+    let hidden = ServerNaming { exclude: vec!["y".to_owned()], ..ServerNaming::default() };
+    let with_hidden =
+        Contribution { settings: Arc::new(hidden), ..server(0, "a", Prefix::Always, &tools(&["x", "y"])) };
+    assert_eq!(first, build(&[with_hidden]).hash(Kind::Tools));
+    let both = offer(&[(Kind::Tools, &tool("x")), (Kind::Prompts, r#"{"name":"p"}"#)]);
+    assert_eq!(first, hash("a", Prefix::Always, &both));
+}
+
+#[test]
+fn problems_of_offer_and_catalog_come_together() {
+    let offer = offer(&[(Kind::Tools, r#"{"name":"a"},{"name":"b","inputSchema":1}"#)]);
+    let catalog = build(&[server(7, "s", Prefix::Always, &offer)]);
+    assert_eq!(catalog.problems(7).len(), 2);
+    assert!(catalog.problems(0).is_empty());
+    assert_eq!((catalog.server("s"), catalog.server("t")), (Some(7), None));
+}
