@@ -84,33 +84,6 @@ impl AsRef<str> for ServerName {
     }
 }
 
-/// How names are made and how long they may be (`host.naming`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Naming {
-    /// What stands between the alias and the tool.
-    pub separator: String,
-    /// The longest exposed name, 40 to 128. Clients put their own prefix before it, and models take 64 in all.
-    pub max_length: usize,
-    /// What happens to the URIs of resources.
-    pub resources: Resources,
-}
-
-impl Default for Naming {
-    fn default() -> Self {
-        Self { separator: "__".to_owned(), max_length: 46, resources: Resources::Prefix }
-    }
-}
-
-/// What happens to the URIs of resources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Resources {
-    /// The alias goes in front of the scheme.
-    #[default]
-    Prefix,
-    /// URIs stay as the servers wrote them; the first of two servers with the same URI keeps it.
-    Passthrough,
-}
-
 /// Why a name cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -9,6 +9,7 @@ use super::lease::{self, Candidate};
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{Sharing, Start};
 use crate::protocol::Profile;
+use crate::registry::Caps;
 use crate::upstream::{Owner, Settings, Upstream};
 
 /// A lease and who uses it.
@@ -168,7 +169,7 @@ impl Manager {
             start_timeout: config.start_timeout,
             restart: config.restart.clone(),
             limits: Arc::new(inner.settings.limits.clone()),
-            caps: crate::registry::Caps::from_limits(&inner.settings.limits),
+            caps: caps(&inner.settings.limits),
         };
         let id = inner.next_lease.fetch_add(1, Ordering::Relaxed);
         Upstream::spawn(id, settings, inner.world.clone(), start, &inner.tasks)
@@ -232,4 +233,8 @@ impl Server {
             });
         }
     }
+}
+
+fn caps(limits: &crate::config::Limits) -> Caps {
+    Caps { tools: limits.tools, definitions: limits.definitions, pages: limits.list_pages, ..Caps::default() }
 }

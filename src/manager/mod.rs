@@ -20,13 +20,14 @@ use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 pub use lease::Principal;
+pub(crate) use leases::NoLease;
 pub(crate) use lease::Who;
 pub use status::ServerStatus;
 
 use crate::config::{self, Config};
-use crate::exposed::Naming;
+use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
-use crate::registry::{Catalog, Offer, Owners, ServerNaming};
+use crate::registry::{Caps, Catalog, Offer, OfferBuilder, Owners, ParamHeaders, ServerNaming};
 use crate::upstream::{Change, Connection, Relayed, Starter, StateName, Target, World};
 
 /// One change of a server's state.
@@ -70,7 +71,12 @@ pub(crate) struct Server {
 
 impl Server {
     fn new(config: config::Server, memory: Option<Starter>) -> Self {
-        let naming = Arc::new(ServerNaming::from_config(&config));
+        let naming = Arc::new(ServerNaming {
+            prefix: config.prefix,
+            include: config.include_tools.clone(),
+            exclude: config.exclude_tools.clone(),
+            rename: config.rename.clone().into_iter().collect(),
+        });
         let (target, fixed) = match (&config.disabled, &config.unusable, memory) {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
             (None, Some(reason), _) => (None, Some((StateName::Failed, reason.clone()))),
@@ -129,7 +135,9 @@ struct Inner {
     tasks: TaskTracker,
     next_lease: AtomicU64,
     owners: Mutex<Owners>,
-    catalogs: Mutex<HashMap<Vec<(usize, u64)>, Arc<Catalog>>>,
+    /// The offer of a server that has not listed anything.
+    nothing: Arc<Offer>,
+    catalogs: Mutex<HashMap<Vec<(usize, u128)>, Arc<Catalog>>>,
     stop: tokio_util::sync::CancellationToken,
 }
 
@@ -158,6 +166,7 @@ impl Manager {
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             owners: Mutex::default(),
+            nothing: Arc::new(OfferBuilder::new(Caps::default(), ParamHeaders::Ignore).finish()),
             catalogs: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
@@ -178,6 +187,11 @@ impl Manager {
         self.0.servers.load_full()
     }
 
+    /// How the URIs of a server are shown.
+    pub(crate) fn uri_mode(&self, server: &Server) -> UriMode {
+        if server.config.prefix == config::Prefix::Never { UriMode::Passthrough } else { self.0.naming.resources }
+    }
+
     pub(crate) fn settings(&self) -> &config::HostSettings {
         &self.0.settings
     }
@@ -196,7 +210,7 @@ impl Manager {
         let old = self.servers();
         let mut new = servers(config.servers, memory);
         for server in &mut new {
-            if let Some(same) = old.iter().find(|old| old.config == server.config && old.target.is_some()) {
+            if let Some(same) = old.iter().find(|old| old.config.same_as(&server.config) && old.target.is_some()) {
                 *server = same.clone();
             }
         }

@@ -105,10 +105,7 @@ impl Manager {
         let connection = best.and_then(|upstream| upstream.connection());
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
         let state = self.shown(server);
-        let offer = best.and_then(|upstream| upstream.offer()).or_else(|| server.last_offer.load_full());
-        let count = |kind| catalog.entries(kind).filter(|entry| entry.server() == server.id).count();
-        let mut problems: Vec<String> = offer.map(|offer| offer.problems().to_vec()).unwrap_or_default();
-        problems.extend(catalog.problems(server.id).iter().cloned());
+        let count = |kind| catalog.entries(kind).iter().filter(|entry| *entry.server() == server.config.alias).count();
         ServerStatus {
             name: server.config.name.clone(),
             alias: server.config.alias.to_string(),
@@ -127,7 +124,7 @@ impl Manager {
             prompts: count(Kind::Prompts),
             resources: count(Kind::Resources),
             resource_templates: count(Kind::ResourceTemplates),
-            problems,
+            problems: catalog.problems(server.id).to_vec(),
             degraded: status.as_ref().is_some_and(|status| status.degraded),
             required: server.config.required,
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),

@@ -44,13 +44,12 @@ impl Manager {
     fn merge(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Arc<Catalog> {
         let servers = self.servers();
         let mut contributions = Vec::new();
-        for server in servers.iter().filter(|server| server.fixed.is_none()) {
-            if let Some(offer) = offer_of(server) {
-                let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
-                contributions.push(Contribution { server: server.id, alias, settings, offer });
-            }
+        for server in servers.iter() {
+            let offer = offer_of(server).unwrap_or_else(|| self.0.nothing.clone());
+            let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
+            contributions.push(Contribution { server: server.id, alias, settings, offer });
         }
-        let key: Vec<(usize, u64)> =
+        let key: Vec<(usize, u128)> =
             contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
         let mut catalogs = lock(&self.0.catalogs);
         if let Some(catalog) = catalogs.get(&key) {

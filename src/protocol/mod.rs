@@ -19,7 +19,7 @@ pub use id::{ProgressToken, RequestId};
 pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
 pub use method::Method;
 pub use raw::{Edits, Raw, object};
-pub(crate) use raw::{array, member, string, text};
+pub(crate) use raw::{member, text};
 pub use version::ProtocolVersion;
 
 #[cfg(test)]

@@ -2,17 +2,7 @@
 
 use std::collections::HashMap;
 
-/// When the names of a server carry its alias.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefix {
-    /// Always.
-    #[default]
-    Always,
-    /// Never; a name that another server has is left out. Its URIs stay as they are, too.
-    Never,
-    /// Only where another server has the name.
-    Auto,
-}
+pub use crate::config::Prefix;
 
 /// How the tools of one server are named.
 #[derive(Clone, Debug, PartialEq, Eq)]

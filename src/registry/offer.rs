@@ -192,6 +192,12 @@ impl OfferBuilder {
         self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
     }
 
+    /// Whether that list could not be read.
+    #[must_use]
+    pub fn has_failed(&self, kind: Kind) -> bool {
+        self.drafts[kind as usize].failed.is_some()
+    }
+
     /// Takes a list from an earlier offer, in place of whatever was read here: the last good one after a failure, or all
     /// that did not change.
     pub fn keep(&mut self, kind: Kind, offer: &Offer) {

@@ -12,10 +12,10 @@ use super::answer::Failure;
 use super::client::Client;
 use super::{Mailbox, Router};
 use crate::config::Roots;
-use crate::exposed;
+use crate::exposed::UriMode;
 use crate::manager::Server;
 use crate::protocol::{self, Edits, ErrorObject, Message, Method, Notification, Outcome, Profile, Raw};
-use crate::registry::{Lookup, Target, rewrite};
+use crate::registry::{Resolution, Target, expose_content};
 use crate::transport;
 use crate::upstream::{Ask, Connection, Item, Upstream};
 
@@ -23,10 +23,12 @@ use crate::upstream::{Ask, Connection, Item, Upstream};
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     pub(super) server: Arc<Server>,
+    /// How the URIs in the answer are shown.
+    pub(super) uris: UriMode,
     pub(super) method: Method,
     pub(super) params: Raw,
     /// Members of the params to set: path of one or two names, and the new string.
-    pub(super) renames: Vec<(&'static [&'static str], String)>,
+    pub(super) renames: Vec<(&'static [&'static str], Arc<str>)>,
 }
 
 /// What is kept of a call while it runs.
@@ -34,6 +36,7 @@ struct Running<'a> {
     client: &'a Arc<Client>,
     leg: &'a Arc<Mailbox>,
     server: &'a Arc<Server>,
+    uris: UriMode,
     /// The client's own progress token, as JSON.
     token: Option<Raw>,
     progress: Option<f64>,
@@ -67,8 +70,8 @@ impl Router {
         leg: &Arc<Mailbox>,
     ) -> Outcome {
         let server = self.server(&target)?;
-        let renames = vec![(&["name"] as &[_], target.raw)];
-        self.forward(client, Forward { server, method, params, renames }, leg).await
+        let renames = vec![(&["name"] as &[_], target.name)];
+        self.forward(client, Forward { server, uris: target.uris, method, params, renames }, leg).await
     }
 
     pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, ErrorObject> {
@@ -81,17 +84,18 @@ impl Router {
         client: &Arc<Client>,
         what: &str,
         name: &str,
-        look: impl Fn(&crate::registry::Catalog) -> Lookup,
+        look: impl Fn(&crate::registry::Catalog) -> Resolution,
     ) -> Result<Target, ErrorObject> {
         let mut found = look(&self.catalog(client));
-        if matches!(found, Lookup::Unknown) && !self.is_settled(client) {
+        if found == Resolution::Unknown && !self.is_settled(client) {
             found = look(&*self.settled_catalog(client).await);
         }
         match found {
-            Lookup::Found(target) => Ok(target),
-            Lookup::Unknown => Err(ErrorObject::invalid_params(format!("unknown {what}: {name}"))),
-            Lookup::Ambiguous => {
-                Err(ErrorObject::invalid_params(format!("{what} {name} is offered by several servers; use its full name from the list")))
+            Resolution::Found(target) => Ok(target),
+            Resolution::Unknown => Err(ErrorObject::invalid_params(format!("unknown {what}: {name}"))),
+            Resolution::Ambiguous(names) => {
+                let text = format!("several servers offer the {what} {name}; use one of {}", names.join(", "));
+                Err(ErrorObject::invalid_params(text))
             }
         }
     }
@@ -137,20 +141,12 @@ impl Router {
         let id = connection.next_id();
         let (params, token) = outgoing(forward, id);
         let mut exchange = connection.open(id, &forward.method, Some(&params), client.owner());
-        let running = Running { client, leg, server, token, progress: None, answered: None };
+        let running = Running { client, leg, server, uris: forward.uris, token, progress: None, answered: None };
         let outcome = running.wait(id, &mut exchange, &upstream, &connection, self.limits().answer).await?;
         Ok(match outcome {
-            Ok(result) => Ok(self.expose(server, result)),
+            Ok(result) => Ok(expose_content(&result, &server.config.alias, forward.uris)),
             Err(error) => Err(error),
         })
-    }
-
-    /// Turns the URIs in a result into those that clients know.
-    pub(super) fn expose(&self, server: &Server, result: Raw) -> Raw {
-        match self.manager().uri_mode(server) {
-            exposed::Resources::Prefix => rewrite::expose_result(&result, &server.config.alias),
-            exposed::Resources::Passthrough => result,
-        }
     }
 }
 
@@ -175,7 +171,7 @@ fn may_repeat(server: &Server, forward: &Forward, error: &transport::Error) -> b
     if forward.method != Method::ToolsCall {
         return true;
     }
-    forward.renames.iter().any(|(_, name)| server.config.repeatable.contains(name))
+    forward.renames.iter().any(|(_, name)| server.config.repeatable.iter().any(|tool| **tool == **name))
 }
 
 /// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the
@@ -191,8 +187,8 @@ fn outgoing(forward: &Forward, id: u64) -> (Raw, Option<Raw>) {
             _ => None,
         };
         if let (Some(parent), Some(last)) = (parent, path.last()) {
-            if protocol::text(parent, last).as_deref() != Some(value) {
-                edits.set(parent, last, Raw::from_value(value).as_bytes());
+            if protocol::text(parent, last).as_deref() != Some(&**value) {
+                edits.set(parent, last, Raw::from_value(&**value).as_bytes());
             }
         }
     }
@@ -263,7 +259,7 @@ impl Running<'_> {
                 Item::Ask(ask) => {
                     reset(clock.as_mut(), answer, end);
                     let answered = self.answered.get_or_insert_with(Arc::default).clone();
-                    question(self.client, self.server, upstream, ask, Some((id, self.leg)), Some(answered));
+                    question(self.client, self.server, self.uris, upstream, ask, Some((id, self.leg)), Some(answered));
                     if !self.client.is_asked(id) {
                         reset(clock.as_mut(), idle, end);
                     }
@@ -326,6 +322,7 @@ fn unanswered(ask: Ask) {
 pub(super) fn question(
     client: &Client,
     server: &Server,
+    uris: UriMode,
     upstream: &Upstream,
     mut ask: Ask,
     call: Option<(u64, &Arc<Mailbox>)>,
@@ -355,7 +352,7 @@ pub(super) fn question(
         }
         (Method::CreateMessage, _) => {
             if let Some(params) = ask.params.take() {
-                ask.params = Some(rewrite::expose_result(&params, &server.config.alias));
+                ask.params = Some(expose_content(&params, &server.config.alias, uris));
             }
         }
         _ => {}

@@ -54,7 +54,7 @@ struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) server: usize,
-    pub(super) raw: String,
+    pub(super) raw: Arc<str>,
     pub(super) upstream: Arc<Upstream>,
 }
 
@@ -267,7 +267,7 @@ impl Client {
     pub(super) fn watches(&self, server: usize, raw: &str) -> bool {
         self.state().subscriptions.values().any(|subscription| {
             subscription.server == server
-                && raw.strip_prefix(&subscription.raw).is_some_and(|rest| {
+                && raw.strip_prefix(&*subscription.raw).is_some_and(|rest| {
                     rest.is_empty() || rest.starts_with('/') || subscription.raw.ends_with('/')
                 })
         })

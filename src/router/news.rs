@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::call::{log, question};
 use super::client::Client;
 use super::Router;
+use crate::exposed::UriMode;
 use crate::manager::{News, Server};
 use crate::protocol::{ErrorObject, Message, Method, Notification, Raw};
-use crate::registry::Kind;
+use crate::registry::{Kind, expose_target};
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
 /// A question that belongs to no call waits that long for a stream to the client.
@@ -66,7 +67,7 @@ impl Router {
         match what {
             Relayed::Updated(params) => {
                 let Some(raw) = params.text("uri") else { return };
-                let notice = Notification { method: Method::ResourceUpdated, params: Some(self.expose_uri(server, &raw, &params)) };
+                let notice = Notification { method: Method::ResourceUpdated, params: Some(expose_target(&params, &server.config.alias, self.uri_mode(server))) };
                 for client in clients.iter().filter(|client| client.watches(server.id, &raw)) {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }
@@ -96,17 +97,18 @@ impl Router {
 
     /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
+        let uris = self.uri_mode(&server);
         if client.mailbox().has_reader() {
-            return question(&client, &server, &upstream, ask, None, None);
+            return question(&client, &server, uris, &upstream, ask, None, None);
         }
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
             if matches!(came, Some(Ok(()))) {
-                return question(&client, &server, &upstream, ask, None, None);
+                return question(&client, &server, uris, &upstream, ask, None, None);
             }
             match client.any_leg() {
-                Some(leg) => question(&client, &server, &upstream, ask, Some((0, &leg)), None),
+                Some(leg) => question(&client, &server, uris, &upstream, ask, Some((0, &leg)), None),
                 None => refuse(ask),
             }
         });
@@ -118,9 +120,8 @@ impl Router {
         users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 
-    fn expose_uri(&self, server: &Server, raw: &str, params: &Raw) -> Raw {
-        let uri = self.manager().expose_uri(server, raw);
-        params.with_member("uri", Raw::from_value(&*uri).as_bytes())
+    fn uri_mode(&self, server: &Server) -> UriMode {
+        self.manager().uri_mode(server)
     }
 }
 

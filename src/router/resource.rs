@@ -13,8 +13,8 @@ impl Router {
         let params = params.unwrap_or_else(Raw::empty_object);
         let (uri, target) = self.resource(client, "resources/read", &params).await?;
         let server = self.server(&target)?;
-        let renames = vec![(&["uri"] as &[_], target.raw)];
-        let outcome = self.forward(client, Forward { server, method: Method::ResourcesRead, params, renames }, leg).await;
+        let renames = vec![(&["uri"] as &[_], target.name)];
+        let outcome = self.forward(client, Forward { server, uris: target.uris, method: Method::ResourcesRead, params, renames }, leg).await;
         outcome.map_err(|error| with_exposed_uri(error, &uri))
     }
 
@@ -27,7 +27,7 @@ impl Router {
                 (self.find(client, "prompt", &name, |catalog| catalog.prompt(&name)).await?, &["ref", "name"])
             }
             ("ref/resource", _, Some(uri)) => {
-                (self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await?, &["ref", "uri"])
+                (self.find(client, "resource template", &uri, |catalog| catalog.template(&uri)).await?, &["ref", "uri"])
             }
             _ => return Err(ErrorObject::invalid_params("completion/complete: `ref` is neither a prompt nor a resource")),
         };
@@ -35,8 +35,8 @@ impl Router {
         if !self.offers(client, &server, |offers| offers.completions).await {
             return Ok(Raw::trusted(bytes::Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#)));
         }
-        let renames = vec![(path, target.raw)];
-        self.forward(client, Forward { server, method: Method::Complete, params, renames }, leg).await
+        let renames = vec![(path, target.name)];
+        self.forward(client, Forward { server, uris: target.uris, method: Method::Complete, params, renames }, leg).await
     }
 
     pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<&Raw>, leg: &Arc<Mailbox>) -> Outcome {
@@ -51,15 +51,15 @@ impl Router {
             Ok(upstream) => upstream,
             Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
         };
-        if upstream.want_uri(&target.raw) {
-            let renames = vec![(&["uri"] as &[_], target.raw.clone())];
-            let forward = Forward { server: server.clone(), method: Method::ResourcesSubscribe, params, renames };
+        if upstream.want_uri(&target.name) {
+            let renames = vec![(&["uri"] as &[_], target.name.clone())];
+            let forward = Forward { server: server.clone(), uris: target.uris, method: Method::ResourcesSubscribe, params, renames };
             if let Err(error) = self.forward(client, forward, leg).await {
-                upstream.unwant_uri(&target.raw);
+                upstream.unwant_uri(&target.name);
                 return Err(with_exposed_uri(error, &uri));
             }
         }
-        let subscription = Subscription { server: server.id, raw: target.raw, upstream };
+        let subscription = Subscription { server: server.id, raw: target.name, upstream };
         if let Some(old) = client.subscribe(&uri, subscription) {
             old.upstream.unwant_uri(&old.raw);
         }

@@ -118,6 +118,14 @@ impl Connection {
         self.answered.load(Ordering::Relaxed)
     }
 
+    /// The process behind it, where there is one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match &self.parts.wire {
+            Wire::Pipe(pipe) => pipe.pid(),
+            Wire::Http(_) | Wire::Memory(_) => None,
+        }
+    }
+
     /// Why it is gone, if it is.
     pub(crate) fn lost(&self) -> Option<transport::Error> {
         self.lock().lost.clone()

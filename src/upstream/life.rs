@@ -12,7 +12,7 @@ use super::connection::{Connection, Parts, Wire};
 use super::state::{Action, Input, Policy, State};
 use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listing};
 use crate::protocol::{Method, Raw};
-use crate::registry::Offer;
+use crate::registry::{Kind, Offer};
 use crate::transport::{self, Error, Http, Memory};
 
 /// News of changed lists is gathered that long before they are asked for.
@@ -134,10 +134,8 @@ impl Life {
             }
             Done::Shaken(Err(error)) => Some(self.lost(Some(error))),
             Done::Refreshed(Ok(offer)) => {
-                let degraded = offer.is_partial();
-                if !degraded {
-                    self.publish_offer(offer, false);
-                }
+                let degraded = Kind::ALL.into_iter().any(|kind| offer.failed(kind));
+                self.publish_offer(offer, false);
                 self.degraded(degraded);
                 None
             }
@@ -197,20 +195,20 @@ impl Life {
 
     fn shake(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
-        let settings = self.upstream.settings.clone();
+        let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer.load_full());
         self.work = Some(Work::Shake(Box::pin(async move {
             listing::shake(&connection, settings.profile, &settings.client_info).await?;
             if let Wire::Http(http) = connection.wire() {
                 let (stop, listen) = (connection.stop_token().clone(), drive::listen(connection.clone(), http.clone()));
                 connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
             }
-            lists(&connection, &settings).await
+            lists(&connection, &settings, last.as_deref()).await
         })));
     }
 
     fn refresh(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
-        let settings = self.upstream.settings.clone();
+        let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer.load_full());
         let earliest = self.refreshed.map(|last| last + BETWEEN);
         self.refreshed = Some(Instant::now().max(earliest.unwrap_or_else(Instant::now)));
         self.work = Some(Work::Refresh(Box::pin(async move {
@@ -218,7 +216,7 @@ impl Life {
             if let Some(earliest) = earliest {
                 tokio::time::sleep_until(earliest).await;
             }
-            lists(&connection, &settings).await
+            lists(&connection, &settings, last.as_deref()).await
         })));
     }
 
@@ -332,9 +330,9 @@ async fn work(work: &mut Option<Work>) -> Done {
     }
 }
 
-async fn lists(connection: &Arc<Connection>, settings: &Settings) -> Result<Offer, Error> {
+async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Offer, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
-    listing::list(connection, peer, &settings.caps, settings.limits.list_time).await
+    listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await
 }
 
 /// Opens the transport and starts its reader.

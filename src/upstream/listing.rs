@@ -1,13 +1,13 @@
 //! The handshake and the lists of a server, asked over a connection that is open.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::connection::Connection;
 use super::exchange::Owner;
 use super::handshake::{self, Peer};
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
-use crate::registry::{Caps, Kind, Offer, OfferBuilder};
+use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
 use crate::transport::Error;
 
 /// Says hello. The connection knows its peer afterwards.
@@ -29,9 +29,15 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
 }
 
 /// All pages of all lists that the server offers, the lists side by side.
-pub(super) async fn list(connection: &Arc<Connection>, peer: &Peer, caps: &Caps, limit: Duration) -> Result<Offer, Error> {
+pub(super) async fn list(
+    connection: &Arc<Connection>,
+    peer: &Peer,
+    caps: Caps,
+    limit: Duration,
+    last: Option<&Offer>,
+) -> Result<Offer, Error> {
     let offers = peer.offers;
-    let builder = tokio::sync::Mutex::new(OfferBuilder::new(caps.clone()));
+    let builder = Mutex::new(OfferBuilder::new(caps, ParamHeaders::Ignore));
     let one = |kind: Kind, wanted: bool| pages(connection, &builder, kind, wanted);
     let all = async {
         futures_util::try_join!(
@@ -46,13 +52,22 @@ pub(super) async fn list(connection: &Arc<Connection>, peer: &Peer, caps: &Caps,
         Ok(Err(error)) => return Err(error),
         Err(_) => return Err(Error::Malformed(format!("its lists took longer than {limit:?} (host.limits.listTime)"))),
     }
-    Ok(builder.into_inner().finish())
+    let mut builder = builder.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(last) = last {
+        // The last good list is better than none.
+        for kind in Kind::ALL {
+            if builder.has_failed(kind) {
+                builder.keep(kind, last);
+            }
+        }
+    }
+    Ok(builder.finish())
 }
 
 /// One list. A server that answers it with an error offers nothing of that kind, and its status says so.
 async fn pages(
     connection: &Arc<Connection>,
-    builder: &tokio::sync::Mutex<OfferBuilder>,
+    builder: &Mutex<OfferBuilder>,
     kind: Kind,
     wanted: bool,
 ) -> Result<(), Error> {
@@ -68,15 +83,13 @@ async fn pages(
     let mut params = None;
     loop {
         let outcome = ask(connection, &method, params.as_ref()).await?;
-        let mut builder = builder.lock().await;
+        let mut builder = builder.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(page) => match builder.page(kind, &page) {
                 Ok(None) => return Ok(()),
                 Ok(Some(cursor)) => params = Some(Raw::empty_object().with_member("cursor", Raw::from_value(&cursor).as_bytes())),
-                Err(problem) => {
-                    builder.fail(kind, &problem.to_string());
-                    return Ok(());
-                }
+                // The builder has noted why.
+                Err(_) => return Ok(()),
             },
             Err(error) => {
                 // Templates are rarely implemented by servers that declare resources.

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use connection::Connection;
-pub(crate) use exchange::{Ask, Item, Owner};
-pub(crate) use handshake::Peer;
+pub(crate) use exchange::{Ask, Exchange, Item, Owner};
+pub(crate) use handshake::Offers;
 pub use state::StateName;
 
 use crate::config;

@@ -225,7 +225,7 @@ fn connect(losses: u32, policy: &Policy, now: Instant, todo: &mut Vec<Action>) -
 
 fn lose(losses: u32, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<Action>) -> State {
     todo.push(Action::Abandon);
-    if losses > policy.restart.max_retries {
+    if usize::try_from(losses).is_ok_and(|losses| losses > policy.restart.max_retries) {
         todo.push(Action::ClearTimer);
         return State::Failed;
     }

@@ -14,7 +14,7 @@ use super::fields::{Field, Fields};
 use super::report::Report;
 use super::syntax::Node;
 use super::vars::Vars;
-use crate::name::{Naming, Resources};
+use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
 const KEYS: [&str; 12] = [
@@ -155,7 +155,7 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
         }
     }
     if let Some(field) = fields.take(&["resources"], report) {
-        let choices = [("prefix", Resources::Prefix), ("passthrough", Resources::Passthrough)];
+        let choices = [("prefix", UriMode::Prefix), ("passthrough", UriMode::Passthrough)];
         naming.resources = field.choice(&choices, report).unwrap_or_default();
     }
     fields.finish(&["separator", "maxLength", "resources"], report);
