@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -27,6 +28,7 @@ struct Queue {
     messages: VecDeque<Message>,
     bytes: usize,
     state: Opening,
+    hang_up: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +108,7 @@ impl Mailbox {
         self.lock().pop()
     }
 
-    /// Waits until there is something to read, or nothing ever again.
+    /// Waits until there is something to read or to do, or nothing ever again.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -115,12 +117,25 @@ impl Mailbox {
             let news = self.news.notified();
             {
                 let queue = self.lock();
-                if !queue.messages.is_empty() || queue.state != Opening::Open {
+                if !queue.messages.is_empty() || queue.hang_up.is_some() || queue.state != Opening::Open {
                     return;
                 }
             }
             news.await;
         }
+    }
+
+    /// Asks the door to close the stream it writes this box to, after what waits now, and to tell the client to come back
+    /// for the rest after `retry` (2025-11-25, SEP-1699). A door without such streams goes on as if nothing was said.
+    pub(crate) fn hang_up(&self, retry: Duration) {
+        self.lock().hang_up = Some(retry);
+        self.news.notify_one();
+    }
+
+    /// Whether the stream is to be closed, once everything before is read.
+    pub(crate) fn take_hang_up(&self) -> Option<Duration> {
+        let mut queue = self.lock();
+        if queue.messages.is_empty() { queue.hang_up.take() } else { None }
     }
 
     /// Whether the client was too slow: the door must cut it off.

@@ -1,0 +1,157 @@
+//! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
+//! two daemons from one address (`hazards.md` H83, H94).
+//!
+//! `status\n` comes in, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets an answer, and
+//! nothing can be changed here.
+
+#[cfg(not(unix))]
+mod elsewhere;
+#[cfg(unix)]
+mod unix;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(not(unix))]
+use self::elsewhere as platform;
+#[cfg(unix)]
+use self::unix as platform;
+use crate::manager::ServerStatus;
+use crate::router::Router;
+
+/// Why there is no status socket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another daemon serves this address, or another address on this port.
+    #[error("another mcp-host{} serves {listen} already", pid.map(|pid| format!(", process {pid},")).unwrap_or_default())]
+    Running {
+        /// Its address.
+        listen: String,
+        /// Its process.
+        pid: Option<u32>,
+    },
+    /// The socket or its lock could not be made.
+    #[error("cannot make {}", path.display())]
+    Make {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no directory for it.
+    #[error("no directory for the status socket: set XDG_RUNTIME_DIR or HOME")]
+    NoDirectory,
+    /// This system has no such sockets.
+    #[error("the status socket is not supported on this system")]
+    Unsupported,
+}
+
+/// Why a daemon did not tell its status.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// There is none, or none on that port.
+    #[error("no mcp-host is running{}", port.map(|port| format!(" on port {port}")).unwrap_or_default())]
+    NotRunning {
+        /// The port that was asked for.
+        port: Option<u16>,
+    },
+    /// There is more than one, and none was named.
+    #[error("more than one mcp-host is running: {}", listen.join(", "))]
+    Several {
+        /// Their addresses.
+        listen: Vec<String>,
+    },
+    /// It broke off, or did not answer in time.
+    #[error("{} does not answer", path.display())]
+    Silent {
+        /// Its socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// This system has no such sockets.
+    #[error("the status socket is not supported on this system")]
+    Unsupported,
+}
+
+/// The socket of this daemon, and its lock on the address. Both end with it.
+#[derive(Debug)]
+pub struct StatusSocket {
+    inner: platform::Socket,
+    listen: SocketAddr,
+    since: Instant,
+}
+
+impl StatusSocket {
+    /// Takes the lock of that address and opens the socket. Must be called inside a Tokio runtime.
+    ///
+    /// # Errors
+    /// When another daemon has the lock, or the socket cannot be made.
+    pub fn open(listen: SocketAddr) -> Result<Self, Error> {
+        Ok(Self { inner: platform::Socket::open(&platform::directories(), listen)?, listen, since: Instant::now() })
+    }
+
+    /// Answers until `stop`.
+    pub(crate) async fn serve(&self, router: &Router, stop: &CancellationToken) {
+        self.inner.serve(|| self.line(router), stop).await;
+    }
+
+    fn line(&self, router: &Router) -> String {
+        let status = Status {
+            pid: std::process::id(),
+            listen: self.listen,
+            uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            version: env!("CARGO_PKG_VERSION"),
+            servers: router.status(),
+        };
+        // Nothing in it can fail to be written.
+        serde_json::to_string(&status).unwrap_or_default()
+    }
+}
+
+/// Asks the daemon on that port, or the only one there is, and gives back its line of JSON.
+///
+/// # Errors
+/// When there is none, more than one, or it does not answer.
+pub async fn ask(port: Option<u16>) -> Result<String, AskError> {
+    platform::ask(&platform::directories(), port).await
+}
+
+/// What is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    pid: u32,
+    listen: SocketAddr,
+    uptime_ms: u64,
+    version: &'static str,
+    servers: Vec<ServerStatus>,
+}
+
+#[cfg(all(test, unix))]
+pub(super) use tests_only::*;
+#[cfg(all(test, unix))]
+mod tests_only {
+    use super::*;
+
+    impl StatusSocket {
+        /// A socket in a directory of the test's own.
+        pub(crate) fn open_in(directory: &std::path::Path, listen: SocketAddr) -> Result<Self, Error> {
+            let inner = platform::Socket::open(&[directory.to_owned()], listen)?;
+            Ok(Self { inner, listen, since: Instant::now() })
+        }
+    }
+
+    /// Asks in a directory of the test's own.
+    pub(crate) async fn ask_in(directory: &std::path::Path, port: Option<u16>) -> Result<String, AskError> {
+        platform::ask(&[directory.to_owned()], port).await
+    }
+}

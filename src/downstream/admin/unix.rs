@@ -1,0 +1,203 @@
+//! The socket on Unix: `<directory>/<port>.sock`, beside a lock file that names its holder.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use rustix::fs::{FlockOperation, flock};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{AskError, Error};
+
+/// How long one side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many may ask at once; more wait.
+const ASKERS: usize = 8;
+const REQUEST_BYTES: u64 = 64;
+const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// An open socket and the lock.
+#[derive(Debug)]
+pub(super) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The lock goes when the file is closed, however the process ends.
+    _lock: File,
+}
+
+/// Where sockets may be, best first.
+pub(super) fn directories() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    [variable("XDG_RUNTIME_DIR"), state].into_iter().flatten().map(|path| path.join("mcp-host")).collect()
+}
+
+impl Socket {
+    /// Opens the socket in the first directory that can be used.
+    pub(super) fn open(directories: &[PathBuf], listen: SocketAddr) -> Result<Self, Error> {
+        let mut result = Err(Error::NoDirectory);
+        for directory in directories {
+            result = match prepare(directory) {
+                Ok(()) => return Self::open_in(directory, listen),
+                Err(source) => Err(Error::Make { path: directory.clone(), source }),
+            };
+        }
+        result
+    }
+
+    fn open_in(directory: &Path, listen: SocketAddr) -> Result<Self, Error> {
+        let lock = lock(&directory.join(format!("{}.lock", listen.port())), listen)?;
+        let path = directory.join(format!("{}.sock", listen.port()));
+        let make = || {
+            // With the lock in hand, what lies there is left over from a daemon that did not come to its end.
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let listener = UnixListener::bind(&path)?;
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            Ok(listener)
+        };
+        match make() {
+            Ok(listener) => Ok(Self { listener, path, _lock: lock }),
+            Err(source) => Err(Error::Make { path, source }),
+        }
+    }
+
+    /// Answers with the line of the moment until `stop`.
+    pub(super) async fn serve(&self, line: impl Fn() -> String, stop: &CancellationToken) {
+        let mut askers = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                accepted = self.listener.accept(), if askers.len() < ASKERS => match accepted {
+                    // One who hangs up or dawdles gets no answer, and needs none.
+                    Ok((stream, _)) => askers.push(timeout(PATIENCE, answer(stream, &line))),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept on the status socket");
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                },
+                Some(_) = askers.next() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // The lock is still held, so this is our own socket.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the directory, for us alone.
+fn prepare(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let found = directory.metadata()?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory belongs to another user"));
+    }
+    if found.mode() & 0o077 != 0 {
+        std::fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+fn lock(path: &Path, listen: SocketAddr) -> Result<File, Error> {
+    let make = |source: io::Error| Error::Make { path: path.to_owned(), source };
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(make)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let (pid, at) = holder(&mut file);
+            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_string()), pid });
+        }
+        Err(error) => return Err(make(error.into())),
+    }
+    let note = || {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{} {listen}", std::process::id())
+    };
+    let mut note = note;
+    note().map_err(make)?;
+    Ok(file)
+}
+
+/// Who holds a lock, by its own note.
+fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
+    let mut note = String::new();
+    // The note is short; without one the holder stays unknown.
+    let _ = lock.take(128).read_to_string(&mut note);
+    let mut words = note.split_whitespace();
+    (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
+}
+
+async fn answer(mut stream: UnixStream, line: &impl Fn() -> String) -> io::Result<()> {
+    if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let mut request = Vec::new();
+    let mut reader = (&mut stream).take(REQUEST_BYTES);
+    while !request.contains(&b'\n') && reader.read_buf(&mut request).await? > 0 {}
+    let answer = match request.trim_ascii() {
+        b"status" => line(),
+        _ => r#"{"error":"unknown request; there is: status"}"#.to_owned(),
+    };
+    stream.write_all(answer.as_bytes()).await?;
+    stream.write_all(b"\n").await?;
+    stream.shutdown().await
+}
+
+/// Asks the daemon on that port, or the only one.
+pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>) -> Result<String, AskError> {
+    let mut living = Vec::new();
+    for path in directories.iter().flat_map(|directory| sockets(directory, port)) {
+        if let Ok(stream) = UnixStream::connect(&path).await {
+            living.push((path, stream));
+        }
+    }
+    let Some((path, stream)) = living.pop() else { return Err(AskError::NotRunning { port }) };
+    if port.is_none() && !living.is_empty() {
+        let mut listen: Vec<String> = living.iter().map(|(path, _)| address(path)).chain([address(&path)]).collect();
+        listen.sort();
+        return Err(AskError::Several { listen });
+    }
+    let answer = timeout(PATIENCE, status(stream)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    answer.map_err(|source| AskError::Silent { path, source })
+}
+
+/// The sockets there are, living or not.
+fn sockets(directory: &Path, port: Option<u16>) -> Vec<PathBuf> {
+    if let Some(port) = port {
+        return vec![directory.join(format!("{port}.sock"))];
+    }
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
+}
+
+/// The address of the daemon behind a socket, or what is known of it.
+fn address(socket: &Path) -> String {
+    let noted = File::open(socket.with_extension("lock")).ok().and_then(|mut lock| holder(&mut lock).1);
+    noted.unwrap_or_else(|| socket.file_stem().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+async fn status(mut stream: UnixStream) -> io::Result<String> {
+    stream.write_all(b"status\n").await?;
+    let mut line = String::new();
+    stream.take(ANSWER_BYTES).read_to_string(&mut line).await?;
+    if line.pop() != Some('\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line)
+}

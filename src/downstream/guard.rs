@@ -1,0 +1,114 @@
+//! Who may talk to us at all, told from the headers of a request: the defence against DNS rebinding and web pages
+//! (`hazards.md` H79). Pure, and asked on every route before routing.
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
+
+/// The names under which our port is reached.
+#[derive(Debug)]
+pub(super) struct Guard {
+    port: u16,
+    /// Our loopback names with our port, for a compare without parsing.
+    own: [String; 3],
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// Why a request goes no further.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) reason: &'static str,
+}
+
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+impl Guard {
+    /// A guard for a listener on `port`, with more hosts (`name` or `name:port`) and origins from the config.
+    pub(super) fn new(port: u16, hosts: &[String], origins: &[String]) -> Self {
+        let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let own = LOOPBACK.map(|name| format!("{name}:{port}"));
+        Self { port, own, hosts: lower(hosts), origins: lower(origins) }
+    }
+
+    /// Lets a request pass or says why not.
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = single(headers, &HOST, "more than one `Host`")?.ok_or_else(|| bad("`Host` is missing"))?;
+        if !self.own.iter().any(|own| own == host) {
+            self.check_host(&authority(host).ok_or_else(|| bad("`Host` is malformed"))?)?;
+        }
+        // A request to a proxy names the host in its target too, and that name wins over the header (RFC 9112, 3.2.2).
+        if let Some(target) = uri.authority() {
+            self.check_host(target)?;
+        }
+        if let Some(origin) = single(headers, &ORIGIN, "more than one `Origin`")?
+            && !self.knows_origin(origin)
+        {
+            return Err(forbidden("this `Origin` is not allowed (host.allowedOrigins)"));
+        }
+        if headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site")) {
+            return Err(forbidden("requests of other web sites are not allowed"));
+        }
+        Ok(())
+    }
+
+    fn check_host(&self, host: &Authority) -> Result<(), Refused> {
+        if self.knows_host(host, 80) {
+            Ok(())
+        } else {
+            Err(forbidden("this `Host` is not allowed (host.allowedHosts)"))
+        }
+    }
+
+    fn knows_host(&self, host: &Authority, default_port: u16) -> bool {
+        let name = host.host();
+        let port = host.port_u16().unwrap_or(default_port);
+        if port == self.port && LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            return true;
+        }
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host.as_str()) || known.eq_ignore_ascii_case(name))
+    }
+
+    fn knows_origin(&self, origin: &str) -> bool {
+        if self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let (default_port, rest) = match origin.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (80, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (443, rest),
+            _ => return false,
+        };
+        let Some(host) = authority(rest) else { return false };
+        // An allowed host without a port is one on any port of ours; as an origin it still has to be on our port.
+        host.port_u16().unwrap_or(default_port) == self.port && self.knows_host(&host, default_port)
+    }
+}
+
+/// The value of a header that may stand once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName, twice: &'static str) -> Result<Option<&'a str>, Refused> {
+    let mut values = headers.get_all(name).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(bad(twice));
+    }
+    first.to_str().map(Some).map_err(|_| bad("`Host` or `Origin` is malformed"))
+}
+
+/// A host with an optional port, and nothing else.
+fn authority(text: &str) -> Option<Authority> {
+    let authority: Authority = text.parse().ok()?;
+    let plain = !authority.host().is_empty() && !text.contains('@');
+    // `host:` and `host:99999` parse, but name no port.
+    let port = authority.as_str().len() == authority.host().len() || authority.port_u16().is_some();
+    (plain && port).then_some(authority)
+}
+
+fn bad(reason: &'static str) -> Refused {
+    Refused { status: StatusCode::BAD_REQUEST, reason }
+}
+
+fn forbidden(reason: &'static str) -> Refused {
+    Refused { status: StatusCode::FORBIDDEN, reason }
+}

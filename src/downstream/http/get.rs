@@ -1,0 +1,99 @@
+//! GET: the stream of a session that belongs to no request, or a stream taken up again after its connection broke; and
+//! DELETE: the end of a session.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use super::answer::{self, Refusal};
+use super::replay::{self, From, Reader, Record};
+use super::session::{STANDALONE, Session, Use};
+use super::stream::{Events, Source, Work};
+use super::{Door, body};
+use crate::protocol::ProtocolVersion;
+
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Serves a GET.
+pub(super) fn get(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Refusal> {
+    body::check_accept(headers, &["text/event-stream"])?;
+    body::check_version(headers)?;
+    let in_use = door.session(headers)?;
+    if door.stopping.is_cancelled() {
+        return Err(Refusal::busy("shutting down"));
+    }
+    match body::single(headers, &LAST_EVENT)? {
+        Some(value) => resume(door, in_use, value),
+        None => {
+            let record = standalone_record(door, in_use.session());
+            let reader = record.read(From::Untaken).map_err(refuse)?;
+            if in_use.session().client.revision() >= ProtocolVersion::V2025_11_25 {
+                record.push(None);
+            }
+            Ok(standalone(door, in_use, &record, reader))
+        }
+    }
+}
+
+/// Serves a DELETE.
+pub(super) fn delete(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Refusal> {
+    body::check_version(headers)?;
+    let in_use = door.session(headers)?;
+    door.end(in_use.session());
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Only streams of the asker's own session are looked through, so an id of somebody else's is as unknown as any.
+fn resume(door: &Arc<Door>, in_use: Use, last_event: &HeaderValue) -> Result<Response, Refusal> {
+    let unknown = || refuse(replay::Refused::Unknown);
+    let (stream, event) = parse(last_event).ok_or_else(unknown)?;
+    let record = in_use.session().stream(stream).ok_or_else(unknown)?;
+    let reader = record.read(From::After(event)).map_err(refuse)?;
+    if stream == STANDALONE {
+        return Ok(standalone(door, in_use, &record, reader));
+    }
+    Ok(answer::events(Body::new(Events::new(reader, Source::None, in_use).with_comment())))
+}
+
+fn standalone_record(door: &Door, session: &Session) -> Arc<Record> {
+    session.standalone(door.router.limits().client_queue, &door.budget)
+}
+
+fn standalone(door: &Arc<Door>, in_use: Use, record: &Arc<Record>, reader: Reader) -> Response {
+    let work = deliver(Arc::clone(door), in_use.again(), Arc::clone(record));
+    answer::events(Body::new(Events::new(reader, Source::Mailbox(work), in_use).with_comment()))
+}
+
+/// Moves what the session has for its client into the stream.
+fn deliver(door: Arc<Door>, in_use: Use, record: Arc<Record>) -> Work {
+    Box::pin(async move {
+        let session = in_use.session();
+        let mailbox = session.client.mailbox();
+        let _reader = mailbox.read();
+        while let Some(message) = mailbox.next().await {
+            record.push(Some(message.frame().on_one_line()));
+        }
+        record.end();
+        if mailbox.overflowed() {
+            door.cut_off(session);
+        }
+    })
+}
+
+fn refuse(why: replay::Refused) -> Refusal {
+    match why {
+        replay::Refused::Taken => {
+            Refusal::new(StatusCode::CONFLICT, "this stream is open already; a session has one, on one connection")
+        }
+        replay::Refused::Unknown => {
+            Refusal::new(StatusCode::BAD_REQUEST, "`Last-Event-ID` names no event of this session that is still kept")
+        }
+    }
+}
+
+fn parse(value: &HeaderValue) -> Option<(u32, u64)> {
+    let (stream, event) = value.to_str().ok()?.split_once('-')?;
+    Some((stream.parse().ok()?, event.parse().ok()?))
+}

@@ -1,0 +1,221 @@
+//! The HTTP door: Streamable HTTP of the revisions with a handshake at `/mcp`, and two routes for supervisors.
+//!
+//! Connections come in, requests go to the router, answers and streams go out. A request is served in the task of its
+//! connection; only a call whose connection broke gets a task of its own. Start reading at `post.rs`.
+
+mod answer;
+mod body;
+mod get;
+mod post;
+mod replay;
+mod routes;
+mod session;
+mod stream;
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::answer::Refusal;
+use self::replay::Budget;
+use self::routes::Service;
+use self::session::{Key, Session, Sessions, Use};
+use super::guard::Guard;
+use crate::router::{Principal, Router};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const HEADER_TIME: Duration = Duration::from_secs(10);
+const HEADER_BYTES: usize = 64 * 1024;
+/// How long the door waits when it cannot accept, most likely for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long answers may take to be written once every call is over.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the config says about the door.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Hosts beside our own on loopback: `name` or `name:port`.
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Origins beside our own on loopback.
+    pub(crate) allowed_origins: Vec<String>,
+}
+
+/// What all requests share.
+#[derive(Debug)]
+struct Door {
+    router: Router,
+    local: Principal,
+    sessions: Sessions,
+    budget: Budget,
+    /// Calls whose connection broke.
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+}
+
+/// Serves until `stop`, then lets running calls finish for as long as the limits say.
+///
+/// # Errors
+/// When the listener is not on a loopback address: without authentication nobody else may reach the host.
+pub(crate) async fn serve(
+    router: Router,
+    listener: TcpListener,
+    settings: Settings,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        let reason = format!("{address} is no loopback address, and there is no authentication yet");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    let limits = router.limits().clone();
+    let door = Arc::new(Door {
+        local: Principal::local(),
+        sessions: Sessions::new(limits.sessions, limits.session_idle),
+        budget: Budget::new(limits.client_queues),
+        tasks: TaskTracker::new(),
+        stopping: stop,
+        router,
+    });
+    let guard = Arc::new(Guard::new(address.port(), &settings.allowed_hosts, &settings.allowed_origins));
+    let service = Service::new(guard, &door);
+    let connections = TaskTracker::new();
+    let kill = CancellationToken::new();
+    accept(&door, listener, &service, &connections, &kill).await;
+    door.drain(&connections, limits.drain).await;
+    kill.cancel();
+    connections.wait().await;
+    Ok(())
+}
+
+/// Accepts connections until the door stops; the listener is closed then.
+async fn accept(
+    door: &Arc<Door>,
+    listener: TcpListener,
+    service: &Service,
+    connections: &TaskTracker,
+    kill: &CancellationToken,
+) {
+    let most = door.router.limits().connections;
+    let mut sweep = interval(door.sessions.sweep_period());
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = door.stopping.cancelled() => return,
+            _ = sweep.tick() => {
+                for session in door.sessions.sweep() {
+                    door.close(&session);
+                }
+            }
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if connections.len() >= most => turn_away(&stream),
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, service.clone(), door.stopping.clone(), kill.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Says, if that can be done at once, that there are too many connections.
+fn turn_away(stream: &TcpStream) {
+    const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n\
+        connection: close\r\n\r\n";
+    let _ = stream.try_write(FULL);
+}
+
+async fn connection(stream: TcpStream, service: Service, stop: CancellationToken, kill: CancellationToken) {
+    // Small answers must not wait for the acknowledgement of the ones before.
+    let _ = stream.set_nodelay(true);
+    let used = Arc::new(AtomicBool::new(false));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_header_size(HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service.marking(Arc::clone(&used)));
+    let mut connection = pin!(connection);
+    // Errors are the client's: it went away, or what it sent is no HTTP.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => {}
+    }
+    if used.load(Ordering::Relaxed) {
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ = connection => {}
+            () = kill.cancelled() => {}
+        }
+    }
+}
+
+impl Door {
+    fn principal(&self) -> Principal {
+        self.local.clone()
+    }
+
+    /// The session that a request names.
+    fn session(&self, headers: &HeaderMap) -> Result<Use, Refusal> {
+        let Some(value) = body::single(headers, &SESSION)? else {
+            let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
+        };
+        Key::parse(value.as_bytes()).and_then(|key| self.sessions.find(&key, &self.local)).ok_or_else(|| {
+            Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): send `initialize` again")
+        })
+    }
+
+    /// Ends a session.
+    fn end(&self, session: &Session) {
+        if self.sessions.remove(session) {
+            self.close(session);
+        }
+    }
+
+    /// Ends a session whose client does not take what is there for it (`hazards.md` H49).
+    fn cut_off(&self, session: &Session) {
+        tracing::warn!(session = ?session.key, "client takes no messages; its session ends");
+        self.end(session);
+    }
+
+    /// The last steps of a session that is out of the table.
+    fn close(&self, session: &Session) {
+        self.router.close(&session.client);
+        session.end_streams();
+    }
+
+    /// Lets running calls finish, then ends every session and lets the last answers out.
+    async fn drain(&self, connections: &TaskTracker, patience: Duration) {
+        connections.close();
+        self.tasks.close();
+        for session in self.sessions.all() {
+            session.end_standalone();
+        }
+        let calls = async {
+            connections.wait().await;
+            self.tasks.wait().await;
+        };
+        let _ = timeout(patience, calls).await;
+        for session in self.sessions.all() {
+            self.end(&session);
+        }
+        let last = async {
+            connections.wait().await;
+            self.tasks.wait().await;
+        };
+        let _ = timeout(LAST_WORDS, last).await;
+    }
+}

@@ -1,0 +1,223 @@
+//! POST: one message of a client. A request is served by the future of its own handler, and how it is answered is
+//! decided late: as JSON if the answer comes before anything else, else as a stream of events.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request as HttpRequest;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response as HttpResponse;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::answer::{self, Refusal};
+use super::replay::{From, Record};
+use super::session::{Key, Use};
+use super::stream::{Events, Source};
+use super::{Door, SESSION, body};
+use crate::downstream::classify;
+use crate::protocol::{Message, Method, Outcome, ProtocolVersion, Request, RequestId, Response};
+use crate::router::Mailbox;
+
+/// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
+const DECIDE: Duration = Duration::from_millis(1500);
+
+type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+
+/// Serves a POST.
+pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+    let (head, body) = request.into_parts();
+    let headers = head.headers;
+    body::check_type(&headers)?;
+    body::check_accept(&headers, &["application/json", "text/event-stream"])?;
+    let bytes = body::read(body, door.router.limits().body).await?;
+    let message = Message::parse(&bytes)?;
+    let about = |refusal: Refusal, message: &Message| match message {
+        Message::Request(request) => refusal.about(Some(request.id.clone())),
+        _ => refusal,
+    };
+    classify::check_claim(&message)
+        .map_err(|error| Refusal::error(StatusCode::BAD_REQUEST, error))
+        .and_then(|()| body::check_version(&headers))
+        .map_err(|refusal| about(refusal, &message))?;
+    match message {
+        // Whatever session the client names: this makes a new one, and the id is ours.
+        Message::Request(request) if request.method == Method::Initialize => initialize(door, &request),
+        message => {
+            let in_use = door.session(&headers).map_err(|refusal| about(refusal, &message))?;
+            let client = &in_use.session().client;
+            match message {
+                Message::Request(request) => return Ok(call(door, in_use, request).await),
+                Message::Notification(notice) => door.router.notify(client, notice),
+                Message::Response(response) => door.router.answer(client, response),
+            }
+            Ok(answer::accepted())
+        }
+    }
+}
+
+fn initialize(door: &Arc<Door>, request: &Request) -> Result<HttpResponse, Refusal> {
+    let about = |refusal: Refusal| refusal.about(Some(request.id.clone()));
+    if door.stopping.is_cancelled() {
+        return Err(about(Refusal::busy("shutting down")));
+    }
+    match door.sessions.make_room() {
+        Ok(None) => {}
+        Ok(Some(evicted)) => door.close(&evicted),
+        Err(_) => return Err(about(Refusal::busy("too many sessions, all of them in use"))),
+    }
+    let key = Key::mint().map_err(|error| {
+        tracing::error!(%error, "no randomness for a session id");
+        about(Refusal::busy("no session id could be made"))
+    })?;
+    let id = Some(request.id.clone());
+    let (client, result) = match door.router.open(door.principal(), request.params.as_ref()) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(answer::json(Response { id, outcome: Err(error) }.frame())),
+    };
+    let mut response = answer::json(Response { id, outcome: Ok(result) }.frame());
+    if let Ok(value) = HeaderValue::try_from(key.to_string()) {
+        response.headers_mut().insert(SESSION, value);
+    }
+    door.sessions.add(key, door.principal(), client);
+    Ok(response)
+}
+
+/// A call whose answer has not begun. Dropped, it goes on: a lost connection is no cancel (2025-11-25, transports). No
+/// event id was sent, so nobody can come back for the answer.
+struct Undecided {
+    answer: Option<(Answer, Use)>,
+    tasks: TaskTracker,
+}
+
+impl Drop for Undecided {
+    fn drop(&mut self) {
+        if let Some((answer, in_use)) = self.answer.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let work = async move {
+                answer.await;
+                drop(in_use);
+            };
+            self.tasks.spawn_on(work, &runtime);
+        }
+    }
+}
+
+async fn call(door: &Arc<Door>, in_use: Use, request: Request) -> HttpResponse {
+    let id = request.id.clone();
+    let leg = door.router.leg();
+    let answer: Answer = Box::pin(door.router.request(&in_use.session().client, request, &leg));
+    let mut outcome = None;
+    let mut undecided = Undecided { answer: Some((answer, in_use)), tasks: door.tasks.clone() };
+    if let Some((answer, _)) = &mut undecided.answer {
+        tokio::select! {
+            biased;
+            done = answer => outcome = Some(done),
+            () = leg.ready() => {}
+            () = tokio::time::sleep(DECIDE) => {}
+        }
+    }
+    let Some((answer, in_use)) = undecided.answer.take() else { return answer::accepted() };
+    let early = leg.try_next();
+    match outcome {
+        Some(Some(outcome)) if early.is_none() => answer::json(Response { id: Some(id), outcome }.frame()),
+        // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
+        Some(None) => answer::events(Body::empty()),
+        outcome => stream(door, Call { id, leg, early, answer, outcome, in_use }),
+    }
+}
+
+/// A call that is answered as a stream.
+struct Call {
+    id: RequestId,
+    leg: Arc<Mailbox>,
+    /// The first message, if it was taken already.
+    early: Option<Message>,
+    answer: Answer,
+    /// What the answer is, if it is there already.
+    outcome: Option<Option<Outcome>>,
+    in_use: Use,
+}
+
+fn stream(door: &Arc<Door>, call: Call) -> HttpResponse {
+    let session = call.in_use.session();
+    let record = session.call_stream(door.router.limits().client_queue, &door.budget);
+    let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::empty()) };
+    // Clients of older revisions take the empty data for a broken message.
+    let can_return = session.client.revision() >= ProtocolVersion::V2025_11_25;
+    if can_return {
+        record.push(None);
+    }
+    let in_use = call.in_use.again();
+    let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
+    let body = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use);
+    answer::events(Body::new(body))
+}
+
+/// Ends a stream when it goes, whatever happened.
+struct Ending(Arc<Record>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Call {
+    /// Writes what belongs to the call into its stream, last the response.
+    async fn drive(mut self, door: Arc<Door>, ending: Ending, can_return: bool) {
+        let record = &ending.0;
+        if let Some(message) = self.early.take() {
+            record.push(Some(message.frame().on_one_line()));
+        }
+        let outcome = match self.outcome.take() {
+            Some(outcome) => outcome,
+            None => match self.wait(record, can_return).await {
+                Ok(outcome) => outcome,
+                Err(Overflowed) => {
+                    door.cut_off(self.in_use.session());
+                    return;
+                }
+            },
+        };
+        while let Some(message) = self.leg.try_next() {
+            record.push(Some(message.frame().on_one_line()));
+        }
+        if let Some(outcome) = outcome {
+            record.push(Some(Response { id: Some(self.id), outcome }.frame().on_one_line()));
+        }
+    }
+
+    async fn wait(&mut self, record: &Record, can_return: bool) -> Result<Option<Outcome>, Overflowed> {
+        let mut open = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.leg.ready(), if open => {
+                    let mut quiet = true;
+                    while let Some(message) = self.leg.try_next() {
+                        quiet = false;
+                        record.push(Some(message.frame().on_one_line()));
+                    }
+                    if let Some(retry) = self.leg.take_hang_up() {
+                        quiet = false;
+                        if can_return {
+                            record.hang_up(retry);
+                        }
+                    }
+                    if self.leg.overflowed() {
+                        return Err(Overflowed);
+                    }
+                    open = !quiet;
+                }
+                outcome = &mut self.answer => return Ok(outcome),
+            }
+        }
+    }
+}
+
+/// The client did not take what its call had for it.
+struct Overflowed;

@@ -1,0 +1,113 @@
+//! The routes, and the guard before them.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router as Routes;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use futures_util::future::Either;
+use hyper::body::Incoming;
+use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
+
+use super::answer::Refusal;
+use super::{Door, get, post};
+use crate::downstream::guard::Guard;
+use crate::manager::{ServerStatus, StateName};
+
+/// What a connection serves: nothing that the guard refuses.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    guard: Arc<Guard>,
+    routes: TowerToHyperService<Routes>,
+    used: Arc<AtomicBool>,
+}
+
+impl Service {
+    pub(super) fn new(guard: Arc<Guard>, door: &Arc<Door>) -> Self {
+        let routes = Routes::new()
+            .route("/mcp", any(mcp))
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .fallback(unknown)
+            .with_state(Arc::clone(door));
+        Self { guard, routes: TowerToHyperService::new(routes), used: Arc::default() }
+    }
+
+    /// The same service; it notes that it was used.
+    pub(super) fn marking(self, used: Arc<AtomicBool>) -> Self {
+        Self { used, ..self }
+    }
+}
+
+type Routed = TowerToHyperServiceFuture<Routes, hyper::Request<Incoming>>;
+
+impl hyper::service::Service<hyper::Request<Incoming>> for Service {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, Routed>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        self.used.store(true, Ordering::Relaxed);
+        match self.guard.check(request.uri(), request.headers()) {
+            Ok(()) => Either::Right(self.routes.call(request)),
+            Err(refused) => Either::Left(ready(Ok(Refusal::new(refused.status, refused.reason).into_response()))),
+        }
+    }
+}
+
+async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let answer = match *request.method() {
+        Method::POST => post::post(&door, request).await,
+        Method::GET => get::get(&door, request.headers()),
+        Method::DELETE => get::delete(&door, request.headers()),
+        _ => Err(Refusal::method()),
+    };
+    answer.unwrap_or_else(Refusal::into_response)
+}
+
+async fn unknown() -> Response {
+    Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp").into_response()
+}
+
+/// The process lives.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Every required server is ready, or will never be.
+async fn readyz(State(door): State<Arc<Door>>) -> (StatusCode, String) {
+    readiness(&door.router.status())
+}
+
+fn readiness(servers: &[ServerStatus]) -> (StatusCode, String) {
+    let mut waiting = String::new();
+    let mut failed = String::new();
+    for server in servers.iter().filter(|server| server.required) {
+        let text = match server.state {
+            // A lazy server is as ready as it gets before somebody calls it.
+            StateName::Connected | StateName::Idle => continue,
+            StateName::Failed | StateName::Disabled => &mut failed,
+            _ => &mut waiting,
+        };
+        let why = server.last_error.as_deref().or(server.waiting_for.as_deref()).unwrap_or_default();
+        // Writing to a string cannot fail. What a server said is shown escaped.
+        let _ = writeln!(
+            text,
+            "{}: {}{}{}",
+            server.name,
+            server.state,
+            if why.is_empty() { "" } else { ": " },
+            why.escape_debug()
+        );
+    }
+    if waiting.is_empty() {
+        return (StatusCode::OK, format!("ready\n{failed}"));
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for required servers\n{waiting}{failed}"))
+}

@@ -1,0 +1,290 @@
+//! Sessions of the HTTP door: unguessable ids, who they belong to, their streams, and their end.
+//!
+//! **Invariant:** an id is made here from the system's randomness and never taken from a client; a session that is not
+//! the asker's looks as if it was not there (`hazards.md` H60).
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::replay::{Budget, KEPT_FOR, Record};
+use crate::router::{Client, Principal};
+
+/// A session id: 256 random bits, written in hex.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key([u8; 32]);
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) key: Key,
+    principal: Principal,
+    pub(super) client: Arc<Client>,
+    streams: Mutex<Streams>,
+    /// Running calls and open streams.
+    active: AtomicUsize,
+    /// When it was used last, in milliseconds of the table's clock.
+    used: AtomicU64,
+    clock: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    /// The one that belongs to no request, made when it is first opened.
+    standalone: Option<Arc<Record>>,
+    /// Those of requests, oldest first.
+    calls: Vec<Arc<Record>>,
+    count: u32,
+}
+
+/// The number of the stream that belongs to no request.
+pub(super) const STANDALONE: u32 = 0;
+/// How many ended streams, and bytes in them, a session keeps; the newest stays whatever its size.
+const ENDED: usize = 16;
+const ENDED_BYTES: usize = 1024 * 1024;
+
+/// All sessions of the door.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    table: Mutex<HashMap<Key, Arc<Session>>>,
+    cap: usize,
+    idle: Duration,
+    clock: Instant,
+}
+
+/// Every place is taken by a session with a running call or an open stream.
+#[derive(Debug)]
+pub(super) struct Full;
+
+/// While it lives, its session is in use.
+#[derive(Debug)]
+pub(super) struct Use(Arc<Session>);
+
+impl Key {
+    /// A new id.
+    pub(super) fn mint() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Reads an id of ours.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let (pairs, rest) = text.as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+fn digit(hex: u8) -> Option<u8> {
+    match hex {
+        b'0'..=b'9' => Some(hex - b'0'),
+        b'a'..=b'f' => Some(hex - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            write!(text, "{byte:02x}")?;
+        }
+        f.write_str(&text)
+    }
+}
+
+impl fmt::Debug for Key {
+    /// An id is a secret of its client: the first digits tell sessions apart.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}{:02x}..", self.0[0], self.0[1])
+    }
+}
+
+impl Sessions {
+    /// An empty table for up to `cap` sessions, each of which ends when not used for `idle`.
+    pub(super) fn new(cap: usize, idle: Duration) -> Self {
+        Self { table: Mutex::default(), cap, idle, clock: Instant::now() }
+    }
+
+    /// Makes room for one more: at the cap the session that is idle longest leaves, and has to be closed by the caller.
+    pub(super) fn make_room(&self) -> Result<Option<Arc<Session>>, Full> {
+        let mut table = self.lock();
+        if table.len() < self.cap {
+            return Ok(None);
+        }
+        let idle = table.values().filter(|session| session.is_idle());
+        let longest = idle.min_by_key(|session| session.used.load(Ordering::Relaxed)).ok_or(Full)?.key.clone();
+        Ok(table.remove(&longest))
+    }
+
+    /// Adds a session.
+    pub(super) fn add(&self, key: Key, principal: Principal, client: Arc<Client>) -> Arc<Session> {
+        let session = Arc::new(Session {
+            key: key.clone(),
+            principal,
+            client,
+            streams: Mutex::default(),
+            active: AtomicUsize::new(0),
+            used: AtomicU64::new(0),
+            clock: self.clock,
+        });
+        session.touch();
+        self.lock().insert(key, Arc::clone(&session));
+        session
+    }
+
+    /// The session of that id, if it is the principal's; it is in use from here on.
+    pub(super) fn find(&self, key: &Key, principal: &Principal) -> Option<Use> {
+        let table = self.lock();
+        let session = table.get(key).filter(|session| session.principal == *principal)?;
+        session.active.fetch_add(1, Ordering::Relaxed);
+        Some(Use(Arc::clone(session)))
+    }
+
+    /// Takes a session out; false if it was out already.
+    pub(super) fn remove(&self, session: &Session) -> bool {
+        self.lock().remove(&session.key).is_some()
+    }
+
+    /// Takes out what has not been used for too long, and drops what is kept of streams nobody came back for.
+    pub(super) fn sweep(&self) -> Vec<Arc<Session>> {
+        let now = Instant::now();
+        let oldest = millis(now - self.clock).saturating_sub(millis(self.idle));
+        let mut gone = Vec::new();
+        self.lock().retain(|_, session| {
+            let stays = !session.is_idle() || session.used.load(Ordering::Relaxed) > oldest;
+            if stays {
+                session.forget(now);
+            } else {
+                gone.push(Arc::clone(session));
+            }
+            stays
+        });
+        gone
+    }
+
+    /// Every session there is.
+    pub(super) fn all(&self) -> Vec<Arc<Session>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// How often [`sweep`](Self::sweep) is worth its while.
+    pub(super) fn sweep_period(&self) -> Duration {
+        (self.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Session>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    fn touch(&self) {
+        self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
+    }
+
+    /// A new stream for a request.
+    pub(super) fn call_stream(&self, cap: usize, budget: &Budget) -> Arc<Record> {
+        let mut streams = self.streams();
+        streams.forget(None);
+        streams.count += 1;
+        let record = Arc::new(Record::new(STANDALONE + streams.count, cap, budget.clone()));
+        streams.calls.push(Arc::clone(&record));
+        record
+    }
+
+    /// The stream that belongs to no request.
+    pub(super) fn standalone(&self, cap: usize, budget: &Budget) -> Arc<Record> {
+        let mut streams = self.streams();
+        let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new(STANDALONE, cap, budget.clone())));
+        Arc::clone(record)
+    }
+
+    /// The stream with that number, if it is still kept.
+    pub(super) fn stream(&self, number: u32) -> Option<Arc<Record>> {
+        let streams = self.streams();
+        let known = streams.standalone.iter().chain(&streams.calls).find(|record| record.number == number);
+        known.cloned()
+    }
+
+    /// Ends the standalone stream.
+    pub(super) fn end_standalone(&self) {
+        if let Some(record) = &self.streams().standalone {
+            record.end();
+        }
+    }
+
+    /// Ends every stream and keeps none of them.
+    pub(super) fn end_streams(&self) {
+        let streams = std::mem::take(&mut *self.streams());
+        for record in streams.standalone.iter().chain(&streams.calls) {
+            record.end();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+    }
+
+    fn forget(&self, now: Instant) {
+        self.streams().forget(Some(now));
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Streams {
+    /// Drops ended streams over the caps, and with a time those that ended long before.
+    fn forget(&mut self, now: Option<Instant>) {
+        let (mut count, mut bytes) = (0, 0);
+        let mut newest_first: Vec<Arc<Record>> = std::mem::take(&mut self.calls);
+        newest_first.reverse();
+        newest_first.retain(|record| {
+            let Some((size, ended)) = record.rest() else { return true };
+            count += 1;
+            bytes += size;
+            let fits = count == 1 || (count <= ENDED && bytes <= ENDED_BYTES);
+            fits && now.is_none_or(|now| now - ended < KEPT_FOR)
+        });
+        newest_first.reverse();
+        newest_first.shrink_to_fit();
+        self.calls = newest_first;
+    }
+}
+
+impl Use {
+    /// The session in use.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.0
+    }
+
+    /// Another use of the same session.
+    pub(super) fn again(&self) -> Self {
+        self.0.active.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

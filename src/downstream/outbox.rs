@@ -1,0 +1,88 @@
+//! Bytes on their way to one pipe: small messages are put together and written at once, large ones are not copied.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::protocol::Frame;
+
+/// Lines to be written.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// Whole pieces, first.
+    pieces: VecDeque<Bytes>,
+    /// Small messages, after the pieces.
+    tail: BytesMut,
+    bytes: usize,
+}
+
+/// Pieces up to this size are copied.
+const SMALL: usize = 16 * 1024;
+
+impl Outbox {
+    /// Adds a message and the end of its line.
+    pub(super) fn push(&mut self, frame: Frame) {
+        let pieces = frame.on_one_line().pieces();
+        for piece in pieces.into_iter().chain([Bytes::from_static(b"\n")]) {
+            self.bytes += piece.len();
+            if piece.len() <= SMALL {
+                self.tail.extend_from_slice(&piece);
+                continue;
+            }
+            if !self.tail.is_empty() {
+                self.pieces.push_back(self.tail.split().freeze());
+            }
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Bytes that wait.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Buf for Outbox {
+    fn remaining(&self) -> usize {
+        self.bytes
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.pieces.front().map_or(&self.tail[..], |piece| &piece[..])
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let chunks = self.pieces.iter().map(|piece| &piece[..]).chain([&self.tail[..]]);
+        let mut count = 0;
+        for (slice, chunk) in slices.iter_mut().zip(chunks.filter(|chunk| !chunk.is_empty())) {
+            *slice = IoSlice::new(chunk);
+            count += 1;
+        }
+        count
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        self.bytes -= count;
+        while count > 0 {
+            let Some(front) = self.pieces.front_mut() else {
+                self.tail.advance(count);
+                break;
+            };
+            let step = count.min(front.len());
+            front.advance(step);
+            count -= step;
+            if front.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        // A client that is quiet costs no buffer.
+        if self.bytes == 0 && self.tail.capacity() > SMALL {
+            self.tail = BytesMut::new();
+        }
+    }
+}

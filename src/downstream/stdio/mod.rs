@@ -1,0 +1,313 @@
+//! The stdio door: one client, a message a line, on our own stdin and stdout or any pair of pipes.
+//!
+//! One task reads, drives the calls and writes, so that a small call wakes nobody else. What waits to be written is
+//! bounded: over the cap nothing more is taken from calls, mailbox or client. Start reading at [`serve`].
+
+mod standard;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::FutureExt as _;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::classify;
+use super::outbox::Outbox;
+use crate::protocol::lines::{Line, Lines};
+use crate::protocol::{ErrorObject, Message, Method, Outcome, Request, RequestId, Response, code};
+use crate::router::{Client, Mailbox, Principal, Router};
+
+/// As soon as that much waits to be written it is written, though more may be ready.
+const BATCH: usize = 64 * 1024;
+
+/// Serves the client on our own stdin and stdout until stdin ends, stdout breaks or `stop`.
+///
+/// # Errors
+/// When reading or writing fails in another way than by the end of the other side.
+pub(crate) async fn serve_process(router: Router, stop: CancellationToken) -> io::Result<()> {
+    let (input, output) = standard::pipes();
+    serve(router, input, output, stop).await
+}
+
+/// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`; then its running calls are
+/// cancelled, or after `stop` may finish for as long as the limits say.
+///
+/// # Errors
+/// When reading or writing fails in another way than by the end of the other side.
+pub(crate) async fn serve<R, W>(router: Router, input: R, output: W, stop: CancellationToken) -> io::Result<()>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    let mut door = Door {
+        lines: Lines::new(router.limits().body),
+        room: router.limits().client_queue,
+        session: Session { router, client: None, out: Outbox::default(), calls: FuturesUnordered::new() },
+        input,
+        output,
+    };
+    let end = door.run(&stop).await;
+    door.finish(end).await
+}
+
+struct Door<R, W> {
+    lines: Lines,
+    /// Most bytes that wait to be written before nothing more is taken.
+    room: usize,
+    session: Session,
+    input: R,
+    output: W,
+}
+
+/// The client, what runs for it and what waits to be written to it.
+struct Session {
+    router: Router,
+    client: Option<Arc<Client>>,
+    out: Outbox,
+    calls: FuturesUnordered<Step>,
+}
+
+/// How a client's service came to its end.
+enum End {
+    /// It closed its side, or takes nothing more.
+    Gone(io::Result<()>),
+    /// We were told to stop.
+    Stopped,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
+    async fn run(&mut self, stop: &CancellationToken) -> End {
+        loop {
+            self.session.advance();
+            let session = &mut self.session;
+            let has_room = session.out.len() < self.room;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return End::Stopped,
+                written = write(&mut self.output, &mut session.out), if !session.out.is_empty() => {
+                    if let Err(error) = written {
+                        return End::Gone(broken(error));
+                    }
+                }
+                Some(progress) = session.calls.next(), if has_room => session.take(progress),
+                message = mail(session.client.as_ref()), if has_room => match message {
+                    Some(message) => session.out.push(message.frame()),
+                    None => {
+                        tracing::warn!("client takes no messages; its session ends");
+                        return End::Gone(Ok(()));
+                    }
+                },
+                read = self.input.read_buf(self.lines.space()), if has_room => match read {
+                    Ok(0) => return End::Gone(Ok(())),
+                    Ok(_) => {
+                        while let Some(line) = self.lines.next() {
+                            session.line(line);
+                        }
+                    }
+                    Err(error) => return End::Gone(broken(error)),
+                }
+            }
+        }
+    }
+
+    /// Ends the session, and writes what is still due.
+    async fn finish(mut self, end: End) -> io::Result<()> {
+        let patience = self.session.router.limits().drain;
+        let result = match end {
+            End::Gone(result) => {
+                // Answers that are ready now still go out: a script may write its requests and close the pipe.
+                self.session.advance();
+                result
+            }
+            End::Stopped => {
+                let _ = timeout(patience, self.drain()).await;
+                Ok(())
+            }
+        };
+        if let Some(client) = self.session.client.take() {
+            self.session.router.close(&client);
+        }
+        let _ = timeout(patience, self.drain()).await;
+        result
+    }
+
+    /// Lets the running calls end and writes everything.
+    async fn drain(&mut self) {
+        let session = &mut self.session;
+        let mut writable = true;
+        while !session.calls.is_empty() || (writable && !session.out.is_empty()) {
+            session.advance();
+            tokio::select! {
+                written = write(&mut self.output, &mut session.out), if writable && !session.out.is_empty() => {
+                    // The calls come to their end even if nobody hears of it.
+                    writable = written.is_ok();
+                }
+                Some(progress) = session.calls.next() => session.take(progress),
+                else => {}
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Takes what the calls have ready now, so that one write carries it all.
+    fn advance(&mut self) {
+        while self.out.len() < BATCH
+            && let Some(Some(progress)) = self.calls.next().now_or_never()
+        {
+            self.take(progress);
+        }
+    }
+
+    fn take(&mut self, progress: Progress) {
+        match progress {
+            Progress::Message(message, call) => {
+                self.out.push(message.frame());
+                self.calls.push(call.step());
+            }
+            Progress::Done(Some(response)) => self.out.push(response.frame()),
+            Progress::Done(None) => {}
+        }
+    }
+
+    fn line(&mut self, line: Line) {
+        let message = match line {
+            Line::Whole(bytes) => Message::parse(&bytes),
+            Line::TooLong(_) => {
+                let cap = self.router.limits().body;
+                let reason = format!("a message has more than {cap} bytes");
+                return self.refuse(None, ErrorObject::new(code::INVALID_REQUEST, reason));
+            }
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(malformed) => return self.refuse(malformed.id, ErrorObject::new(malformed.code, malformed.reason)),
+        };
+        let claim = classify::check_claim(&message);
+        match (message, self.client.clone()) {
+            (Message::Request(request), client) => match (claim, client) {
+                (Err(error), _) => self.refuse(Some(request.id), error),
+                (Ok(()), Some(client)) => self.request(&client, request),
+                (Ok(()), None) => self.first(request),
+            },
+            (Message::Notification(notice), Some(client)) if claim.is_ok() => self.router.notify(&client, notice),
+            (Message::Response(response), Some(client)) => self.router.answer(&client, response),
+            // Nobody is there yet whom it could concern, or it is of an era that is not spoken here.
+            (Message::Notification(_) | Message::Response(_), _) => {}
+        }
+    }
+
+    /// A request before there is a session.
+    fn first(&mut self, request: Request) {
+        let id = Some(request.id);
+        let outcome = match request.method {
+            Method::Ping => Ok(classify::pong()),
+            Method::Initialize => {
+                self.router.open(Principal::local(), request.params.as_ref()).map(|(client, result)| {
+                    // A pipe has a reader as long as its session lives.
+                    std::mem::forget(client.mailbox().read());
+                    self.client = Some(client);
+                    result
+                })
+            }
+            method => Err(classify::not_initialized(method.as_str())),
+        };
+        self.out.push(Response { id, outcome }.frame());
+    }
+
+    fn request(&mut self, client: &Arc<Client>, request: Request) {
+        if request.method == Method::Initialize {
+            let error =
+                ErrorObject::new(code::INVALID_REQUEST, "`initialize` again: this pipe has its session already");
+            return self.refuse(Some(request.id), error);
+        }
+        let leg = self.router.leg();
+        let id = request.id.clone();
+        let answer = Box::pin(self.router.request(client, request, &leg));
+        self.calls.push(Box::new(Call { id, leg, answer, outcome: None, open: true }).step());
+    }
+
+    fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
+        self.out.push(Response { id, outcome: Err(error) }.frame());
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
+
+/// A running call.
+struct Call {
+    id: RequestId,
+    leg: Arc<Mailbox>,
+    answer: Answer,
+    /// What the answer is, while messages before it are still to be written.
+    outcome: Option<Option<Outcome>>,
+    /// Whether the leg may get more.
+    open: bool,
+}
+
+/// What a call has to be written.
+enum Progress {
+    /// A message, and the call that goes on.
+    Message(Message, Box<Call>),
+    /// Its answer, if one is due.
+    Done(Option<Response>),
+}
+
+impl Call {
+    /// The next thing to write.
+    fn step(mut self: Box<Self>) -> Step {
+        Box::pin(async move {
+            while self.outcome.is_none() {
+                tokio::select! {
+                    biased;
+                    message = self.leg.next(), if self.open => match message {
+                        Some(message) => return Progress::Message(message, self),
+                        None => self.open = false,
+                    },
+                    outcome = &mut self.answer => self.outcome = Some(outcome),
+                }
+            }
+            if let Some(message) = self.leg.try_next() {
+                return Progress::Message(message, self);
+            }
+            let id = self.id;
+            Progress::Done(self.outcome.flatten().map(|outcome| Response { id: Some(id), outcome }))
+        })
+    }
+}
+
+/// What the session has for its client outside of calls; never, before there is one.
+async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
+    match client {
+        Some(client) => client.mailbox().next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes some of what waits.
+///
+/// # Cancel safety
+/// What was written is out of the box.
+async fn write<W: AsyncWrite + Unpin>(output: &mut W, out: &mut Outbox) -> io::Result<()> {
+    if output.write_buf(out).await? == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    if out.is_empty() {
+        output.flush().await?;
+    }
+    Ok(())
+}
+
+/// The other side's end is no error.
+fn broken(error: io::Error) -> io::Result<()> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof, WriteZero};
+    match error.kind() {
+        BrokenPipe | ConnectionReset | UnexpectedEof | WriteZero => Ok(()),
+        _ => Err(error),
+    }
+}

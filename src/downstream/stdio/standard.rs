@@ -1,0 +1,73 @@
+//! Our own stdin and stdout as pipes that the runtime waits on.
+//!
+//! `tokio::io::stdin` reads on a thread beside the runtime: every message costs two switches, and a read that waits keeps
+//! the process from ending. Where stdin and stdout are pipes or sockets, as every client makes them, neither is needed.
+
+use std::io;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub(super) type Input = Pin<Box<dyn AsyncRead + Send>>;
+pub(super) type Output = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// Our stdin and stdout.
+pub(super) fn pipes() -> (Input, Output) {
+    #[cfg(unix)]
+    {
+        let input = unix::input().unwrap_or_else(|_| Box::pin(tokio::io::stdin()));
+        let output = unix::output().unwrap_or_else(|_| Box::pin(tokio::io::stdout()));
+        (input, output)
+    }
+    #[cfg(not(unix))]
+    (Box::pin(tokio::io::stdin()), Box::pin(tokio::io::stdout()))
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::File;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::fs::FileTypeExt as _;
+    use std::os::unix::net::UnixStream;
+
+    use tokio::net::unix::pipe;
+
+    use super::{Input, Output, io};
+
+    pub(super) fn input() -> io::Result<Input> {
+        Ok(match Kind::of(io::stdin())? {
+            Kind::Pipe(end) => Box::pin(pipe::Receiver::from_owned_fd(end)?),
+            Kind::Socket(socket) => Box::pin(socket),
+        })
+    }
+
+    pub(super) fn output() -> io::Result<Output> {
+        Ok(match Kind::of(io::stdout())? {
+            Kind::Pipe(end) => Box::pin(pipe::Sender::from_owned_fd(end)?),
+            Kind::Socket(socket) => Box::pin(socket),
+        })
+    }
+
+    /// What can be waited on. Not a terminal or a file: the shell behind a terminal shares its settings with us, and a
+    /// file is never waited for.
+    enum Kind {
+        Pipe(OwnedFd),
+        Socket(tokio::net::UnixStream),
+    }
+
+    impl Kind {
+        fn of(stream: impl AsFd) -> io::Result<Self> {
+            let file = File::from(stream.as_fd().try_clone_to_owned()?);
+            let kind = file.metadata()?.file_type();
+            if kind.is_fifo() {
+                return Ok(Self::Pipe(file.into()));
+            }
+            if kind.is_socket() {
+                let socket = UnixStream::from(OwnedFd::from(file));
+                socket.set_nonblocking(true)?;
+                return tokio::net::UnixStream::from_std(socket).map(Self::Socket);
+            }
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+}
