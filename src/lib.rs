@@ -1,12 +1,43 @@
-//! The crate.
+//! One endpoint for many MCP (Model Context Protocol) servers, as a crate.
+//!
+//! [`Host`] connects to every server of a config, merges what they offer under qualified names, and routes calls; the
+//! program `mcp-host` is written on it. How the code is laid out, and the way of one message through it, stands in
+//! ARCHITECTURE.md.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), mcp_host::Error> {
+//! let host = mcp_host::Host::builder().config_file("mcp.json").start().await?;
+//! for tool in host.catalog_ready().await.tools() {
+//!     println!("{}", tool.name());
+//! }
+//! let arguments = mcp_host::protocol::Raw::from_value(&serde_json::json!({ "path": "notes.txt" }));
+//! let result = host.call_tool("files__read_file", arguments).timeout(std::time::Duration::from_secs(30)).await?;
+//! println!("{result}");
+//! host.shutdown().await;
+//! # Ok(()) }
+//! ```
 
 pub mod config;
 mod dial;
+mod downstream;
+mod error;
 pub mod exposed;
+mod host;
+pub mod in_process;
 mod manager;
 pub mod name;
 pub mod protocol;
 pub mod registry;
-pub mod router;
+mod router;
 mod transport;
 mod upstream;
+
+pub use config::Config;
+#[cfg(feature = "server")]
+pub use downstream::admin;
+pub use error::{Error, ErrorKind};
+pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
+pub use in_process::InProcess;
+pub use manager::{Event, ServerStatus};
+pub use registry::{Catalog, Entry};
+pub use upstream::StateName;

@@ -40,7 +40,7 @@ pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
 /// A checked config.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The servers, in the order of the files.
     pub servers: Vec<Server>,

@@ -9,7 +9,7 @@
 //! is believed, `guard.rs` has seen its headers. Start reading at `http/mod.rs`, or at `stdio.rs` for the short story.
 
 #[cfg(feature = "server")]
-pub(crate) mod admin;
+pub mod admin;
 mod classify;
 #[cfg(feature = "server")]
 mod guard;

@@ -28,7 +28,8 @@ use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
 use crate::registry::{Caps, Catalog, Offer, OfferBuilder, Owners, ParamHeaders, ServerNaming};
-use crate::upstream::{Change, Connection, Relayed, Starter, StateName, Target, World};
+pub(crate) use crate::upstream::StateName;
+use crate::upstream::{Change, Connection, Relayed, Starter, Target, World};
 
 /// One change of a server's state.
 #[derive(Clone, Debug)]
@@ -230,12 +231,17 @@ impl Manager {
 
     /// Stops every server; done when no process is left.
     pub(crate) async fn shutdown(&self) {
+        self.stop();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Lets every server go, without waiting.
+    pub(crate) fn stop(&self) {
         self.0.stop.cancel();
         for server in self.servers().iter() {
             server.stop_leases();
         }
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
     }
 
     fn is_stopping(&self) -> bool {

@@ -128,6 +128,30 @@ impl Catalog {
         &self.list(kind).entries
     }
 
+    /// The tools, in order.
+    #[must_use]
+    pub fn tools(&self) -> &[Entry] {
+        self.entries(Kind::Tools)
+    }
+
+    /// The prompts, in order.
+    #[must_use]
+    pub fn prompts(&self) -> &[Entry] {
+        self.entries(Kind::Prompts)
+    }
+
+    /// The resources, in order.
+    #[must_use]
+    pub fn resources(&self) -> &[Entry] {
+        self.entries(Kind::Resources)
+    }
+
+    /// The resource templates, in order.
+    #[must_use]
+    pub fn resource_templates(&self) -> &[Entry] {
+        self.entries(Kind::ResourceTemplates)
+    }
+
     /// The entry that clients know by that name, URI or URI template.
     #[must_use]
     pub fn entry(&self, kind: Kind, exposed: &str) -> Option<&Entry> {

@@ -264,6 +264,7 @@ impl Running<'_> {
                         reset(clock.as_mut(), idle, end);
                     }
                 }
+                Item::HangUp(retry) => self.leg.hang_up(retry),
                 Item::Withdrawn(ask) => self.client.withdraw(connection, &ask),
                 Item::Done(outcome) => {
                     drop(asks);

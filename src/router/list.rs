@@ -49,6 +49,11 @@ impl Router {
         }
     }
 
+    /// What the client may call now; it gets its leases.
+    pub(crate) fn catalog_now(&self, client: &Arc<Client>) -> Arc<Catalog> {
+        self.catalog(client)
+    }
+
     /// Whether a list would wait for servers.
     pub(super) fn is_settled(&self, client: &Client) -> bool {
         client.view().is_some_and(|view| view.settled)

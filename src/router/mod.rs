@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use client::Client;
-pub use mailbox::{Mailbox, Reader};
+pub use mailbox::Mailbox;
 
 pub use crate::manager::Principal;
 use crate::config;
@@ -201,6 +201,14 @@ impl Router {
 
     pub(crate) fn manager(&self) -> &Manager {
         &self.0.manager
+    }
+
+    /// Runs a task that ends with the router.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            stop.run_until_cancelled(task).await;
+        });
     }
 
     /// Ends the router's own tasks and every client.

@@ -5,6 +5,8 @@ use tokio::sync::mpsc;
 use super::Error;
 use crate::protocol::Message;
 
+/// What a server in this process says to have the stream of its call closed for a while; no real wire carries it.
+pub(crate) const HANG_UP: &str = "mcp-host/hangUp";
 /// Messages that may wait in each direction.
 const QUEUE: usize = 1024;
 

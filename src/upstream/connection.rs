@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::exchange::{Ask, Exchange, Inbox, Item, Owner};
 use super::handshake::Peer;
 use super::{Relay, Relayed, drive};
+use crate::transport::HANG_UP;
 use crate::protocol::{ErrorObject, Frame, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response};
 use crate::transport::{self, Http, Memory, Pipe};
 
@@ -297,7 +298,16 @@ impl Connection {
             Method::ResourcesListChanged => self.mark(RESOURCES),
             Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
             Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
+            Method::Other(name) if matches!(self.parts.wire, Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
             other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),
+        }
+    }
+
+    fn hang_up(&self, params: &Raw) {
+        let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
+        let retry = params.member("retry").and_then(|retry| retry.read::<u64>().ok()).unwrap_or_default();
+        if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
+            inbox.put(Item::HangUp(std::time::Duration::from_millis(retry)));
         }
     }
 

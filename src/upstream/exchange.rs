@@ -31,6 +31,8 @@ pub(crate) enum Item {
     Log(Raw),
     /// The server asks the client something.
     Ask(Ask),
+    /// A server in this process wants the stream of its call closed for a while.
+    HangUp(std::time::Duration),
     /// The server withdraws a question.
     Withdrawn(RequestId),
     /// The answer. Last.
@@ -152,7 +154,7 @@ impl Exchange {
             match self.next().await {
                 Item::Done(outcome) => return Ok(outcome),
                 Item::Lost(error) => return Err(error),
-                Item::Progress(_) | Item::Log(_) | Item::Ask(_) | Item::Withdrawn(_) => {}
+                Item::Progress(_) | Item::Log(_) | Item::Ask(_) | Item::HangUp(_) | Item::Withdrawn(_) => {}
             }
         }
     }

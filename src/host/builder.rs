@@ -1,0 +1,147 @@
+//! What a host is made of, gathered before it starts.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{ClientHandler, Host, Inner, answer_questions};
+use crate::config::{self, Config, LoadRequest};
+use crate::error::{Error, ErrorKind};
+use crate::in_process::InProcess;
+use crate::manager::{Manager, Principal};
+use crate::protocol::{Profile, ProtocolVersion, Raw};
+use crate::router::Router;
+use crate::upstream::Starter;
+
+/// Gathers what a [`Host`] is made of.
+#[derive(Default)]
+#[must_use = "a builder does nothing before `start`"]
+pub struct HostBuilder {
+    files: Vec<PathBuf>,
+    config: Option<Config>,
+    servers: Vec<(String, InProcess)>,
+    bare: bool,
+    handler: Option<Arc<dyn ClientHandler>>,
+    info: Option<Raw>,
+}
+
+impl std::fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostBuilder").field("files", &self.files).field("servers", &self.servers).finish_non_exhaustive()
+    }
+}
+
+impl HostBuilder {
+    /// Reads that config file; of several, the later one wins by server name.
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.files.push(path.into());
+        self
+    }
+
+    /// Takes a config that was loaded before.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Adds a server that lives in this process.
+    pub fn in_process(mut self, name: &str, server: InProcess) -> Self {
+        self.servers.push((name.to_owned(), server));
+        self
+    }
+
+    /// The in-process servers keep their own names, without a prefix.
+    pub(crate) fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
+    /// Answers what servers ask during calls of this program.
+    pub fn client_handler(mut self, handler: impl ClientHandler) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// The name that servers and clients see.
+    pub fn client_info(mut self, name: &str, version: &str) -> Self {
+        self.info = Some(Raw::from_value(&serde_json::json!({ "name": name, "version": version })));
+        self
+    }
+
+    /// Starts the servers and gives the handle; it waits for none of them. Must be called inside a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the config is wrong: every problem in one error, and nothing was started.
+    pub async fn start(self) -> Result<Host, Error> {
+        let mut config = match (self.config, self.files.is_empty()) {
+            (Some(config), _) => config,
+            (None, true) => Config::default(),
+            (None, false) => {
+                let mut request = LoadRequest::from_process();
+                request.files = self.files;
+                config::load(&request)?
+            }
+        };
+        let mut memory: HashMap<String, Starter> = HashMap::new();
+        for (name, server) in self.servers {
+            let transport = config::Transport::Stdio(config::Stdio::default());
+            let mut entry = config::Server::new(&name, transport).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+            if self.bare {
+                entry.prefix = config::Prefix::Never;
+            }
+            config.servers.push(entry);
+            let server = Arc::new(server);
+            memory.insert(name, Arc::new(move |wire, tasks| server.start(wire, tasks)));
+        }
+        let info = self.info.unwrap_or_else(|| {
+            Raw::from_value(&serde_json::json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") }))
+        });
+        let (manager, news) = Manager::start(config.clone(), memory.clone(), info.clone());
+        let router = Router::start(manager.clone(), news, info);
+        let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
+        let client = router.admit(Principal::local(), ProtocolVersion::LATEST, profile);
+        router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
+        Ok(Host(Arc::new(Inner {
+            manager,
+            router,
+            client,
+            handler: self.handler,
+            memory,
+            config: Mutex::new(config),
+            stop: CancellationToken::new(),
+            doors: TaskTracker::new(),
+        })))
+    }
+}
+
+impl InProcess {
+    /// Serves it alone over standard input and output, until input ends.
+    ///
+    /// # Errors
+    /// When standard input or output cannot be used.
+    pub async fn serve_stdio(self) -> Result<(), Error> {
+        let host = self.alone().await?;
+        let served = host.serve_stdio().await;
+        host.shutdown().await;
+        served
+    }
+
+    /// Serves it alone over Streamable HTTP at `/mcp`.
+    ///
+    /// # Errors
+    /// When the listener cannot be used.
+    #[cfg(feature = "server")]
+    pub async fn serve_http(self, listener: tokio::net::TcpListener) -> Result<(), Error> {
+        self.alone().await?.serve_http(listener).await
+    }
+
+    async fn alone(self) -> Result<Host, Error> {
+        let info: serde_json::Value = self.info().read().unwrap_or_default();
+        let text = |key: &str| info[key].as_str().unwrap_or_default().to_owned();
+        let (name, version) = (text("name"), text("version"));
+        Host::builder().client_info(&name, &version).in_process(&name, self).bare().start().await
+    }
+}

@@ -1,0 +1,248 @@
+//! The face for embedders: the same router as the doors, without a wire.
+//!
+//! In: a config, servers by closure, calls. Out: raw JSON, statuses, events. The program `mcp-host` is written on it.
+//! **Invariant:** it owns every task; after [`Host::shutdown`] no process of ours is alive.
+
+mod builder;
+mod call;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use builder::HostBuilder;
+pub use call::{Call, Progress};
+
+use crate::config::{self, Config};
+use crate::downstream;
+use crate::error::{Error, ErrorKind};
+use crate::manager::{Event, Manager, ServerStatus};
+use crate::protocol::{Message, Method, Outcome, Profile, Raw, Response};
+use crate::registry::Catalog;
+use crate::router::{Client, Router};
+use crate::upstream::{Starter, StateName};
+
+/// Answers what servers ask while a call of the embedding program runs.
+pub trait ClientHandler: Send + Sync + 'static {
+    /// What it can answer; servers are told exactly this.
+    fn profile(&self) -> Profile;
+    /// Answers `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome>;
+}
+
+/// All servers of a config behind one handle; cheap to clone.
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+struct Inner {
+    manager: Manager,
+    router: Router,
+    client: Arc<Client>,
+    handler: Option<Arc<dyn ClientHandler>>,
+    memory: HashMap<String, Starter>,
+    config: Mutex<Config>,
+    stop: CancellationToken,
+    doors: TaskTracker,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("servers", &self.0.manager.servers().len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.manager.stop();
+    }
+}
+
+impl Host {
+    /// Begins a host.
+    #[must_use]
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// What all servers offer now, under the names that [`Host::call_tool`] takes.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.0.router.catalog_now(&self.0.client)
+    }
+
+    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait changes nothing.
+    pub async fn catalog_ready(&self) -> Arc<Catalog> {
+        self.0.router.settled_catalog(&self.0.client).await
+    }
+
+    /// Waits until no server is on its way any more: each is connected, failed, idle, disabled or between two attempts.
+    pub async fn settled(&self) {
+        let mut generation = self.0.manager.generation();
+        loop {
+            generation.mark_unchanged();
+            let starting = |status: &ServerStatus| {
+                status.state.is_starting() || (status.state == StateName::Reconnecting && status.ready_after_ms.is_none())
+            };
+            if !self.status().iter().any(starting) || generation.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Calls a tool by its exposed name; `arguments` is a JSON object.
+    pub fn call_tool(&self, name: &str, arguments: impl Into<Raw>) -> Call {
+        Call::new(self.clone(), Method::ToolsCall, "name", name, Some(arguments.into()))
+    }
+
+    /// Gets a prompt by its exposed name; `arguments` is a JSON object of strings.
+    pub fn get_prompt(&self, name: &str, arguments: impl Into<Raw>) -> Call {
+        Call::new(self.clone(), Method::PromptsGet, "name", name, Some(arguments.into()))
+    }
+
+    /// Reads a resource by its exposed URI.
+    pub fn read_resource(&self, uri: &str) -> Call {
+        Call::new(self.clone(), Method::ResourcesRead, "uri", uri, None)
+    }
+
+    /// All servers, in config order.
+    #[must_use]
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.0.manager.status()
+    }
+
+    /// Changes of servers' states, from now on.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events(self.0.manager.events())
+    }
+
+    /// Serves one client over standard input and output, until input ends or the host shuts down.
+    ///
+    /// # Errors
+    /// When standard input or output cannot be used.
+    pub async fn serve_stdio(&self) -> Result<(), Error> {
+        let serve = downstream::stdio::serve_process(self.0.router.clone(), self.0.stop.child_token());
+        self.0.doors.track_future(serve).await.map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
+    }
+
+    /// Serves clients over Streamable HTTP at `/mcp`, and the status on the local socket, until the host shuts down.
+    ///
+    /// # Errors
+    /// When the listener is not on loopback, or another daemon serves this address.
+    #[cfg(feature = "server")]
+    pub async fn serve_http(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
+        let internal = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
+        let listen = listener.local_addr().map_err(internal)?;
+        let stop = self.0.stop.child_token();
+        let socket = match downstream::admin::StatusSocket::open(listen) {
+            Ok(socket) => Some(socket),
+            Err(error @ downstream::admin::Error::Running { .. }) => return Err(Error::new(ErrorKind::Config, error.to_string())),
+            Err(error) => {
+                tracing::warn!("no status socket: {error}");
+                None
+            }
+        };
+        let status = async {
+            if let Some(socket) = &socket {
+                socket.serve(&self.0.router, &stop).await;
+            }
+        };
+        let settings = downstream::http::Settings {
+            allowed_hosts: self.0.manager.settings().allowed_hosts.clone(),
+            allowed_origins: self.0.manager.settings().allowed_origins.clone(),
+        };
+        let door = downstream::http::serve(self.0.router.clone(), listener, settings, stop.clone());
+        let (served, ()) = self.0.doors.track_future(futures_util::future::join(door, status)).await;
+        served.map_err(internal)
+    }
+
+    /// Takes another config: servers that are the same go on undisturbed. What concerns the host itself (`host`) stays.
+    pub fn reload(&self, config: Config) {
+        self.0.manager.reload(config.clone(), &self.0.memory);
+        *lock(&self.0.config) = config;
+    }
+
+    /// Adds a server, or takes another config for the one of that name.
+    pub fn add_server(&self, server: config::Server) {
+        let mut config = lock(&self.0.config).clone();
+        match config.servers.iter_mut().find(|old| old.name == server.name) {
+            Some(old) => *old = server,
+            None => config.servers.push(server),
+        }
+        self.reload(config);
+    }
+
+    /// Removes a server; false if there is none of that name.
+    pub fn remove_server(&self, name: &str) -> bool {
+        let mut config = lock(&self.0.config).clone();
+        let before = config.servers.len();
+        config.servers.retain(|server| server.name != name);
+        let removed = config.servers.len() < before;
+        if removed {
+            self.reload(config);
+        }
+        removed
+    }
+
+    /// Ends everything in good order: doors first, calls have `limits.drain` to finish, then the servers. Done when no
+    /// process of ours is left.
+    pub async fn shutdown(&self) {
+        self.0.stop.cancel();
+        self.0.doors.close();
+        let drain = self.0.router.limits().drain + Duration::from_secs(2);
+        let _ = tokio::time::timeout(drain, self.0.doors.wait()).await;
+        self.0.router.shutdown().await;
+        self.0.manager.shutdown().await;
+    }
+}
+
+/// A stream of changes. A reader that is far behind misses some.
+#[derive(Debug)]
+pub struct Events(broadcast::Receiver<Event>);
+
+impl Events {
+    /// The next change; `None` once the host is gone.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            match self.0.recv().await {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!("{missed} events missed"),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+/// Answers what servers ask outside of calls.
+async fn answer_questions(router: Router, client: Arc<Client>, handler: Option<Arc<dyn ClientHandler>>) {
+    let _reading = client.mailbox().read();
+    while let Some(message) = client.mailbox().next().await {
+        if let Message::Request(request) = message {
+            let outcome = ask(handler.as_deref(), &request.method, request.params).await;
+            router.answer(&client, Response { id: Some(request.id), outcome });
+        }
+    }
+}
+
+async fn ask(handler: Option<&dyn ClientHandler>, method: &Method, params: Option<Raw>) -> Outcome {
+    match handler {
+        Some(handler) => handler.request("", method.clone(), params).await,
+        None => Err(crate::protocol::ErrorObject::method_not_found(method.as_str())),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
