@@ -18,6 +18,7 @@
 //! ```
 
 pub mod config;
+pub mod demo;
 mod dial;
 mod downstream;
 mod error;

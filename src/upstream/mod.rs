@@ -171,13 +171,14 @@ const GIVEN_UP: Duration = Duration::from_secs(300);
 impl Upstream {
     /// Makes a lease and its task on `tasks`; it starts at once if `start`, else with the first use.
     pub(crate) fn spawn(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
-        let state = StateName::Idle;
+        // Nobody shall see an eager server idle, however late its task runs.
+        let state = if start { StateName::Connecting } else { StateName::Idle };
         let status = Status {
             state,
             since: Instant::now(),
             cause: None,
             restarts: 0,
-            first_start: None,
+            first_start: start.then(Instant::now),
             ready_after: None,
             degraded: false,
         };

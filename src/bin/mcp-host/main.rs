@@ -1,2 +1,81 @@
-//! The program.
-fn main() {}
+//! The program: arguments, exit codes, terminal. What it does is in the library.
+//!
+//! One file of `commands/` for each command. **Invariant:** only `output.rs` prints; stdout is data, stderr is talk.
+
+mod args;
+mod commands;
+mod elicit;
+mod live;
+mod mask;
+mod nearest;
+mod output;
+mod parameters;
+mod payload;
+mod report;
+mod servers;
+mod signals;
+mod telemetry;
+mod text;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser as _};
+use tokio::runtime::{Builder, Runtime};
+
+use args::Cli;
+use output::Output;
+use report::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let exit = match Cli::try_parse() {
+        Ok(cli) => start(cli),
+        Err(error) => usage(&error),
+    };
+    exit.into()
+}
+
+fn start(cli: Cli) -> Exit {
+    let common = cli.common();
+    let output = Output::new(common.json, common.quiet);
+    telemetry::install(&output, common.verbose, common.quiet);
+    let Some(command) = cli.command else {
+        return print_help(&output);
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::new(Exit::Failed, format!("cannot start threads: {error}")).tell(&output),
+    };
+    let outcome = runtime.block_on(Box::pin(commands::run(command, &common, &output)));
+    // A read of stdin cannot be called back: its thread is left behind.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    outcome.unwrap_or_else(|failure| failure.tell(&output))
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()
+}
+
+fn print_help(output: &Output) -> Exit {
+    let help = Cli::command().render_help().to_string();
+    match output.line(help.trim_end()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => Failure::from(error).tell(output),
+    }
+}
+
+/// Help and version are data; all else is an error of usage.
+fn usage(error: &clap::Error) -> Exit {
+    let output = Output::new(false, false);
+    if error.use_stderr() {
+        let (wrong, help) = args::explain(error);
+        return Failure::new(Exit::Usage, wrong).help(help).tell(&output);
+    }
+    match output.line(error.render().to_string().trim_end()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => Failure::from(error).tell(&output),
+    }
+}
+
+/// Moving bytes needs little; more threads cost more than they carry.
+const WORKERS: usize = 2;

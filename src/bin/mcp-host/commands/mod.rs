@@ -1,0 +1,92 @@
+//! One file for each command.
+
+mod call;
+mod check;
+mod connect;
+mod list;
+mod prompt;
+mod read;
+mod serve;
+mod serving;
+mod status;
+mod stdio;
+mod watch;
+
+use mcp_host::protocol::Raw;
+use mcp_host::{Call, ErrorKind, Host, demo};
+
+use crate::args::{Command, Common};
+use crate::live::Bar;
+use crate::nearest::{nearest, question};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers;
+use crate::signals::Signals;
+
+/// Runs a command to its end.
+pub(crate) async fn run(command: Command, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let mut signals = Signals::listen()?;
+    match command {
+        Command::Serve(args) => Box::pin(serve::run(&args, common, &mut signals, output)).await,
+        Command::Stdio(_) => Box::pin(stdio::run(common, &mut signals, output)).await,
+        command => tokio::select! {
+            outcome = once(command, common, output) => outcome,
+            // What was begun is dropped, and the servers with it.
+            _ = signals.next() => Err(Failure::silent(Exit::Interrupted)),
+        },
+    }
+}
+
+/// Runs a command that ends by itself.
+async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Check(args) if args.connect => Box::pin(connect::run(&args, common, output)).await,
+        Command::Check(args) => check::run(&args, common, output),
+        Command::Tools(args) => Box::pin(list::run(list::Kind::Tools, &args, common, output)).await,
+        Command::Resources(args) => Box::pin(list::run(list::Kind::Resources, &args, common, output)).await,
+        Command::Prompts(args) => Box::pin(list::run(list::Kind::Prompts, &args, common, output)).await,
+        Command::Call(args) => Box::pin(call::run(&args, common, output)).await,
+        Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
+        Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
+        Command::Status(args) => status::run(&args, output).await,
+        Command::Serve(_) | Command::Stdio(_) | Command::DemoServer(_) => demo_server().await,
+    }
+}
+
+/// The hidden mode: the demo's child process.
+async fn demo_server() -> Result<Exit, Failure> {
+    demo::echo().serve_stdio().await?;
+    Ok(Exit::Ok)
+}
+
+/// Waits for an answer, with a bar while there is progress.
+async fn answer(call: Call, output: &Output) -> Result<Raw, mcp_host::Error> {
+    let bar = Bar::new(output.clone());
+    call.on_progress(move |progress| bar.show(&progress)).await
+}
+
+/// The one server that was started for a name, if it cannot be used: nothing else needs to be tried.
+fn only_server_failed(host: &Host) -> Option<Failure> {
+    match host.status().as_slice() {
+        [server] => servers::failure(server),
+        _ => None,
+    }
+}
+
+/// An error of a call by name. Where nobody knows the name, it says which were near, and which servers are not there to
+/// know it.
+fn call_failed(
+    error: mcp_host::Error,
+    what: &str,
+    name: &str,
+    known: &[&str],
+    host: &Host,
+    output: &Output,
+) -> Failure {
+    if error.kind() != ErrorKind::Unknown {
+        return error.into();
+    }
+    servers::failures(host).iter().for_each(|failure| failure.warn(output));
+    let help = question(&nearest(name, known.iter().copied())).unwrap_or_else(|| format!("mcp-host {what}s"));
+    Failure::new(Exit::Usage, format!("no {what} is called `{name}`")).help(help)
+}

@@ -1,0 +1,93 @@
+//! `mcp-host serve`: the daemon.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+use super::serving;
+use super::watch::{self, Watch};
+use crate::args::{Common, Serve};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers::Plan;
+use crate::signals::Signals;
+
+pub(crate) async fn run(
+    args: &Serve,
+    common: &Common,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let plan = Plan::load(common, args.demo, args.listen)?;
+    plan.tell_notes(output);
+    // The address first: where it is taken, no server is started in vain.
+    let listener = bind(plan.config.host.listen).await?;
+    let address = listener.local_addr()?;
+    let host = plan.builder().start().await?;
+    watch::listening(&url(address), output);
+    let mut watch = Watch::new(&host, output);
+    let load = || Plan::load(common, args.demo, args.listen).map(|plan| plan.config);
+    let serving = serving::until_told(&host, host.serve_http(listener), signals, load, output);
+    let starting = async {
+        watch.start().await;
+        if args.demo {
+            hints(address, output);
+        }
+        watch.follow().await
+    };
+    let outcome = tokio::select! {
+        outcome = serving => outcome,
+        never = starting => match never {},
+    };
+    if outcome.is_ok() {
+        watch::stopped(output);
+    }
+    outcome
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|error| {
+        let failure = Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"));
+        match error.kind() {
+            io::ErrorKind::AddrInUse => failure.help(format!(
+                "mcp-host status --listen {listen} asks who is there; mcp-host serve --listen 127.0.0.1:0 takes a free port"
+            )),
+            io::ErrorKind::PermissionDenied => failure.help("mcp-host serve --listen 127.0.0.1:8808"),
+            _ => failure,
+        }
+    })
+}
+
+/// A client on this machine does not reach `0.0.0.0`, but it does reach loopback.
+fn url(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() });
+    }
+    format!("http://{address}/mcp")
+}
+
+/// What to do with a demo, to be copied.
+fn hints(address: SocketAddr, output: &Output) {
+    let listen = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --listen {address}") };
+    output.remark("");
+    output.remark(&format!("connect a client    claude mcp add --transport http demo {}", url(address)));
+    output.remark(&format!("see the servers     mcp-host status{listen}"));
+    output.remark("see progress        mcp-host call --demo echo__countdown from=3");
+    output.remark("see a question      mcp-host call --demo echo__ask");
+    output.remark("stop                Ctrl-C");
+}
+
+const DEFAULT_PORT: u16 = 8808;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_is_one_that_works() {
+        assert_eq!(url("0.0.0.0:80".parse().unwrap()), "http://127.0.0.1:80/mcp");
+        assert_eq!(url("[::]:80".parse().unwrap()), "http://[::1]:80/mcp");
+        assert_eq!(url("127.0.0.1:8808".parse().unwrap()), "http://127.0.0.1:8808/mcp");
+    }
+}

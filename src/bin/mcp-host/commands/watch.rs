@@ -1,0 +1,187 @@
+//! What `serve` tells while it runs: the endpoint, and a line per server as it becomes ready, fails or is lost.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use mcp_host::{Event, Events, Host, ServerStatus, StateName};
+use serde_json::json;
+
+use crate::live;
+use crate::output::Output;
+use crate::servers::quoted;
+use crate::text;
+
+/// Follows the servers of a host. Whoever reads stdout may go away: the daemon stays.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    host: &'a Host,
+    output: &'a Output,
+    events: Events,
+    /// What was told of each server last, by its alias.
+    told: BTreeMap<String, StateName>,
+    begun: Instant,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(host: &'a Host, output: &'a Output) -> Self {
+        Self { host, output, events: host.events(), told: BTreeMap::new(), begun: Instant::now() }
+    }
+
+    /// Tells what happens until every server is ready or has failed, and then how it stands.
+    pub(crate) async fn start(&mut self) {
+        let (host, output) = (self.host, self.output);
+        // Something may have happened before the events were listened to.
+        self.sync();
+        let settle = async {
+            tokio::select! {
+                () = host.settled() => {}
+                never = self.follow() => match never {},
+            }
+        };
+        live::until(output, host, settle).await;
+        self.sync();
+        self.summary();
+    }
+
+    /// Tells what happens.
+    pub(crate) async fn follow(&mut self) -> Infallible {
+        while let Some(event) = self.events.next().await {
+            self.event(&event);
+        }
+        // The host is gone; who waits here is dropped soon.
+        std::future::pending().await
+    }
+
+    fn event(&mut self, event: &Event) {
+        if self.output.json {
+            let at = event.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_millis());
+            let _ = self.output.value(&json!({
+                "event": "server", "server": event.server, "from": event.from, "to": event.to, "cause": event.cause,
+                "at": u64::try_from(at).unwrap_or(u64::MAX),
+            }));
+            return;
+        }
+        let status = self.host.status();
+        if let Some(server) = status.iter().find(|server| server.alias == event.server || server.name == event.server) {
+            self.tell(server, event.to, event.cause.as_deref(), width(&status));
+        }
+    }
+
+    /// Tells of what no event told.
+    fn sync(&mut self) {
+        if self.output.json {
+            return;
+        }
+        let status = self.host.status();
+        for server in &status {
+            self.tell(server, server.state, server.last_error.as_deref(), width(&status));
+        }
+    }
+
+    /// A line for a server, unless the last one said the same.
+    fn tell(&mut self, server: &ServerStatus, state: StateName, cause: Option<&str>, width: usize) {
+        let Some(glyph) = glyph(state) else { return };
+        if self.told.insert(server.alias.clone(), state) == Some(state) {
+            return;
+        }
+        let name = text::line(&server.name);
+        let detail = match state {
+            StateName::Connected => offer(server),
+            StateName::Idle => "starts when it is needed".to_owned(),
+            _ => text::line(cause.or(server.last_error.as_deref()).unwrap_or_default()).into_owned(),
+        };
+        let _ = self.output.line(format!("{glyph} {name:width$}  {:12}  {detail}", state.to_string()).trim_end());
+    }
+
+    fn summary(&self) {
+        let status = self.host.status();
+        let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let tools: usize = status.iter().map(|server| server.tools).sum();
+        if self.output.json {
+            let connected = status.iter().filter(|server| server.state == StateName::Connected).count();
+            let _ = self.output.value(&json!({
+                "event": "settled", "servers": status.len(), "connected": connected, "tools": tools, "tookMs": took,
+            }));
+            return;
+        }
+        self.output.remark(&summary(&status, tools, took));
+        if let Some(failed) = status.iter().find(|server| server.state == StateName::Failed) {
+            self.output.remark(&format!("help: mcp-host check --connect {} -v", quoted(&failed.name)));
+        }
+    }
+}
+
+/// The first line.
+pub(crate) fn listening(url: &str, output: &Output) {
+    // Whoever reads stdout may be gone already; the daemon is asked to serve all the same.
+    let _ = if output.json {
+        output.value(&json!({ "event": "listening", "url": url, "at": unix_ms() }))
+    } else {
+        output.line(&format!("listening on {url}"))
+    };
+}
+
+/// The last line.
+pub(crate) fn stopped(output: &Output) {
+    if output.json {
+        let _ = output.value(&json!({ "event": "stopped", "at": unix_ms() }));
+    } else {
+        output.remark("stopped");
+    }
+}
+
+/// `7 servers: 6 connected, 1 failed · 84 tools · 1.2 s`
+fn summary(status: &[ServerStatus], tools: usize, took: u64) -> String {
+    let mut states: Vec<(StateName, usize)> = Vec::new();
+    for server in status {
+        match states.iter_mut().find(|(state, _)| *state == server.state) {
+            Some((_, count)) => *count += 1,
+            None => states.push((server.state, 1)),
+        }
+    }
+    states.sort_by_key(|(state, count)| (*state != StateName::Connected, std::cmp::Reverse(*count)));
+    let states: Vec<String> = states.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let servers = text::count(status.len(), "server");
+    if states.is_empty() {
+        return format!("{servers}; add some to the config");
+    }
+    format!("{servers}: {} · {} · {}", states.join(", "), text::count(tools, "tool"), text::duration(took))
+}
+
+/// `12 tools, 3 resources, 1 prompt  640 ms`
+fn offer(server: &ServerStatus) -> String {
+    let parts = [
+        (server.tools, "tool"),
+        (server.resources + server.resource_templates, "resource"),
+        (server.prompts, "prompt"),
+    ];
+    let parts: Vec<String> =
+        parts.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| text::count(*number, noun)).collect();
+    let offer = if parts.is_empty() { "offers nothing".to_owned() } else { parts.join(", ") };
+    match server.ready_after_ms {
+        Some(took) => format!("{offer}  {}", text::duration(took)),
+        None => offer,
+    }
+}
+
+/// The sign of a state that is worth a line.
+fn glyph(state: StateName) -> Option<char> {
+    match state {
+        StateName::Connected => Some('✓'),
+        StateName::Failed => Some('✗'),
+        StateName::Unauthorized => Some('!'),
+        StateName::Reconnecting => Some('↻'),
+        StateName::Disabled | StateName::Idle => Some('○'),
+        _ => None,
+    }
+}
+
+fn width(status: &[ServerStatus]) -> usize {
+    status.iter().map(|server| text::line(&server.name).chars().count()).max().unwrap_or(0)
+}
+
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

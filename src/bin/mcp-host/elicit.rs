@@ -1,0 +1,205 @@
+//! A server asks the user something during a one-shot call: the questions go to stderr, the answers come from stdin.
+//!
+//! Only form elicitation with primitive fields. Where nobody sits at a terminal, the answer is "decline".
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use mcp_host::ClientHandler;
+use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
+use tokio::sync::Mutex;
+
+use crate::output::Output;
+
+/// The person at the terminal.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    output: Output,
+    /// One form at a time, however many servers ask.
+    answers: Arc<Mutex<Lines<BufReader<Stdin>>>>,
+}
+
+impl Terminal {
+    pub(crate) fn new(output: Output) -> Self {
+        Self { output, answers: Arc::new(Mutex::new(BufReader::new(tokio::io::stdin()).lines())) }
+    }
+}
+
+impl ClientHandler for Terminal {
+    fn profile(&self) -> Profile {
+        Profile::ELICITATION_FORM
+    }
+
+    fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome> {
+        if method != Method::Elicit {
+            let error = ErrorObject::method_not_found(method.as_str());
+            return Box::pin(async { Err(error) });
+        }
+        if !self.output.interactive() {
+            self.output.remark(&format!("note: `{server}` asked a question; declined, since this is no terminal"));
+            return Box::pin(async { Ok(Raw::from_value(&json!({ "action": "decline" }))) });
+        }
+        let (output, answers, server) = (self.output.clone(), Arc::clone(&self.answers), server.to_owned());
+        Box::pin(async move {
+            let params = params.ok_or_else(|| ErrorObject::invalid_params("a form needs a message and a schema"))?;
+            let mut answers = answers.lock().await;
+            output.talk(&format!("`{server}` asks: {}", params.text("message").unwrap_or_default()));
+            output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
+            Ok(match fill(&output, &mut answers, &fields(&params)).await {
+                Some(content) => Raw::from_value(&json!({ "action": "accept", "content": content })),
+                None => Raw::from_value(&json!({ "action": "cancel" })),
+            })
+        })
+    }
+}
+
+/// One field of a form.
+#[derive(Debug, Clone, PartialEq)]
+struct Field {
+    name: String,
+    title: String,
+    kind: Kind,
+    required: bool,
+    default: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text,
+    Number,
+    Integer,
+    Flag,
+    One(Vec<String>),
+    Many(Vec<String>),
+}
+
+/// The fields in the order of the schema.
+fn fields(params: &Raw) -> Vec<Field> {
+    let Some(schema) = params.member("requestedSchema") else { return Vec::new() };
+    let required: Vec<String> = schema.member("required").and_then(|list| list.read().ok()).unwrap_or_default();
+    let properties = schema.member("properties").unwrap_or_else(Raw::empty_object);
+    let members = properties.read::<&RawValue>().ok().and_then(mcp_host::protocol::object).unwrap_or_default();
+    let field = |(name, value): (std::borrow::Cow<'_, str>, &RawValue)| {
+        let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
+        let title = value["title"].as_str().or(value["description"].as_str()).unwrap_or(&name).to_owned();
+        let default = value.get("default").filter(|default| !default.is_null()).cloned();
+        let required = required.iter().any(|other| *other == name);
+        Field { kind: kind(&value), name: name.into_owned(), title, required, default }
+    };
+    members.into_iter().map(field).collect()
+}
+
+fn kind(schema: &Value) -> Kind {
+    match schema["type"].as_str() {
+        Some("integer") => Kind::Integer,
+        Some("number") => Kind::Number,
+        Some("boolean") => Kind::Flag,
+        Some("array") => Kind::Many(choices(&schema["items"])),
+        _ if choices(schema).is_empty() => Kind::Text,
+        _ => Kind::One(choices(schema)),
+    }
+}
+
+/// The values to choose from, in either way to write them.
+fn choices(schema: &Value) -> Vec<String> {
+    let list = |key: &str| schema[key].as_array().into_iter().flatten();
+    let titled = list("oneOf").chain(list("anyOf")).filter_map(|choice| choice["const"].as_str());
+    list("enum").filter_map(Value::as_str).chain(titled).map(str::to_owned).collect()
+}
+
+/// Asks field by field; `None` once the input ends.
+async fn fill(output: &Output, answers: &mut Lines<BufReader<Stdin>>, fields: &[Field]) -> Option<Map<String, Value>> {
+    let mut content = Map::new();
+    for field in fields {
+        loop {
+            output.ask(&question(field));
+            let answer = answers.next_line().await.ok().flatten()?;
+            match read(field, answer.trim()) {
+                Ok(Some(value)) => {
+                    content.insert(field.name.clone(), value);
+                    break;
+                }
+                Ok(None) => break,
+                Err(wanted) => output.talk(&format!("please give {wanted}")),
+            }
+        }
+    }
+    Some(content)
+}
+
+fn question(field: &Field) -> String {
+    let kind = match &field.kind {
+        Kind::Text => String::new(),
+        Kind::Number | Kind::Integer => " (number)".to_owned(),
+        Kind::Flag => " (y/n)".to_owned(),
+        Kind::One(choices) => format!(" ({})", choices.join(" / ")),
+        Kind::Many(choices) => format!(" (any of {}; commas between)", choices.join(", ")),
+    };
+    let default = match &field.default {
+        Some(Value::String(text)) => format!(" [{text}]"),
+        Some(value) => format!(" [{value}]"),
+        None if field.required => String::new(),
+        None => " [skip]".to_owned(),
+    };
+    format!("{}{kind}{default}:", field.title)
+}
+
+/// An answer as a value of the field's type; `None` skips the field.
+fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
+    if answer.is_empty() {
+        return match &field.default {
+            Some(default) => Ok(Some(default.clone())),
+            None if field.required => Err("an answer, this one is required".to_owned()),
+            None => Ok(None),
+        };
+    }
+    let known =
+        |choices: &[String], answer: &str| match choices.iter().find(|choice| choice.eq_ignore_ascii_case(answer)) {
+            Some(choice) => Ok(Value::from(choice.as_str())),
+            None => Err(format!("one of {}", choices.join(", "))),
+        };
+    let value = match &field.kind {
+        Kind::Text => Value::from(answer),
+        Kind::Integer => answer.parse::<i64>().map(Value::from).map_err(|_| "a whole number".to_owned())?,
+        Kind::Number => answer.parse::<f64>().map(Value::from).map_err(|_| "a number".to_owned())?,
+        Kind::Flag => match answer.to_ascii_lowercase().as_str() {
+            "y" | "yes" | "true" => Value::Bool(true),
+            "n" | "no" | "false" => Value::Bool(false),
+            _ => return Err("y or n".to_owned()),
+        },
+        Kind::One(choices) => known(choices, answer)?,
+        Kind::Many(choices) => answer.split(',').map(|part| known(choices, part.trim())).collect::<Result<_, _>>()?,
+    };
+    Ok(Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_asked_field_by_field() {
+        let params = Raw::from_value(&json!({ "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "age": { "type": "integer", "title": "Age" },
+                "size": { "type": "string", "enum": ["s", "m"], "default": "m" },
+                "tags": { "type": "array", "items": { "anyOf": [{ "const": "a", "title": "A" }, { "const": "b" }] } },
+            },
+            "required": ["age"],
+        }}));
+        let fields = fields(&params);
+        let questions: Vec<_> = fields.iter().map(question).collect();
+        assert_eq!(questions, ["Age (number):", "size (s / m) [m]:", "tags (any of a, b; commas between) [skip]:"]);
+        assert_eq!(read(&fields[0], "7"), Ok(Some(json!(7))));
+        assert!(read(&fields[0], "").is_err());
+        assert!(read(&fields[0], "seven").is_err());
+        assert_eq!(read(&fields[1], ""), Ok(Some(json!("m"))));
+        assert_eq!(read(&fields[1], "S"), Ok(Some(json!("s"))));
+        assert_eq!(read(&fields[2], "b, a"), Ok(Some(json!(["b", "a"]))));
+        assert_eq!(read(&fields[2], ""), Ok(None));
+    }
+}

@@ -1,0 +1,98 @@
+//! Commands and URLs of servers without the keys that people put into them.
+
+use mcp_host::config::{Remote, Stdio, Transport};
+
+/// How a server is reached, in one word.
+pub(crate) fn kind(transport: &Transport) -> &'static str {
+    match transport {
+        Transport::Stdio(_) => "stdio",
+        Transport::Sse(_) => "sse",
+        _ => "http",
+    }
+}
+
+/// Where a server is, fit to be shown.
+pub(crate) fn target(transport: &Transport) -> String {
+    match transport {
+        Transport::Stdio(stdio) => command(stdio),
+        Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => url(remote),
+        _ => String::new(),
+    }
+}
+
+fn command(stdio: &Stdio) -> String {
+    let mut words = vec![stdio.command.clone()];
+    let mut next_is_secret = false;
+    for arg in &stdio.args {
+        words.push(if std::mem::take(&mut next_is_secret) && !arg.starts_with('-') {
+            MASK.to_owned()
+        } else if let Some((name, _)) = arg.split_once(['=', ':']).filter(|(name, _)| names_a_secret(name)) {
+            let sign = &arg[name.len()..=name.len()];
+            format!("{name}{sign}{MASK}")
+        } else if looks_secret(arg) {
+            MASK.to_owned()
+        } else {
+            next_is_secret = arg.starts_with('-') && names_a_secret(arg);
+            arg.clone()
+        });
+    }
+    words.join(" ")
+}
+
+fn url(remote: &Remote) -> String {
+    let origin = remote.url.origin().ascii_serialization();
+    let path = remote.url.path().split('/').map(|part| if looks_secret(part) { MASK } else { part });
+    let query = if remote.url.query().is_some() { "?…" } else { "" };
+    format!("{origin}{}{query}", path.collect::<Vec<_>>().join("/"))
+}
+
+fn names_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "passw", "auth", "credential", "bearer"].iter().any(|part| name.contains(part))
+}
+
+/// A known prefix, or a long run of letters and digits that is no word.
+fn looks_secret(text: &str) -> bool {
+    let known = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "eyJ", "AKIA", "Bearer "];
+    if known.iter().any(|prefix| text.starts_with(prefix)) {
+        return true;
+    }
+    let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
+    let uuid = hex == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    uuid || text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
+        let (digits, letters) = (run.bytes().any(|b| b.is_ascii_digit()), run.bytes().any(|b| b.is_ascii_alphabetic()));
+        run.len() >= LONG && digits && letters
+    })
+}
+
+const MASK: &str = "***";
+/// Words with a digit in them are shorter, keys are longer.
+const LONG: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(args: &[&str]) -> String {
+        let args = args.iter().map(|&arg| arg.to_owned()).collect();
+        target(&Transport::Stdio(Stdio { command: "npx".to_owned(), args, ..Stdio::default() }))
+    }
+
+    #[test]
+    fn keys_in_arguments_are_masked() {
+        assert_eq!(
+            shown(&["-y", "@modelcontextprotocol/server-filesystem", "/home/user/src"]),
+            "npx -y @modelcontextprotocol/server-filesystem /home/user/src"
+        );
+        assert_eq!(shown(&["--api-key", "hunter2", "--port", "80"]), "npx --api-key *** --port 80");
+        assert_eq!(shown(&["--token=hunter2", "Authorization: Basic eA"]), "npx --token=*** Authorization:***");
+        assert_eq!(shown(&["a1b2c3d4e5f6a7b8", "sk-x", "0b9dd0a0-1d6c-4d8f-8f0e-0f4f5b6a7c8d"]), "npx *** *** ***");
+    }
+
+    #[test]
+    fn keys_in_urls_are_masked() {
+        let url = "https://example.com/v1/a1b2c3d4e5f6a7b8c9/mcp?api_key=hunter2".parse().unwrap();
+        let remote = Remote { url, headers: Vec::new(), insecure_http: false };
+        assert_eq!(target(&Transport::Auto(remote)), "https://example.com/v1/***/mcp?…");
+    }
+}

@@ -1,0 +1,164 @@
+//! What servers answer, as a person reads it: text as text, everything else as one line that says what it is.
+
+use std::borrow::Cow;
+
+use mcp_host::protocol::{Raw, object};
+use serde_json::value::RawValue;
+
+use crate::text;
+
+/// The result of a tool. Structured content shows where there is no text.
+pub(crate) fn tool_result(result: &Raw) -> Vec<String> {
+    let blocks = list(result, "content");
+    let mut lines: Vec<String> = blocks.iter().map(block).collect();
+    let has_text = blocks.iter().any(|block| block.text("type").as_deref() == Some("text"));
+    if let Some(structured) = result.member("structuredContent").filter(|_| !has_text) {
+        lines.push(pretty(&structured));
+    }
+    lines
+}
+
+/// The contents of a resource.
+pub(crate) fn resource(result: &Raw) -> Vec<String> {
+    list(result, "contents").iter().map(contents).collect()
+}
+
+/// The messages of a prompt, each under its role.
+pub(crate) fn prompt(result: &Raw) -> Vec<String> {
+    let mut lines = Vec::new();
+    for message in list(result, "messages") {
+        let role = message.text("role").unwrap_or_default();
+        let content = message.member("content").as_ref().map(block).unwrap_or_default();
+        lines.extend([format!("{}:", text::line(&role)), content]);
+    }
+    lines
+}
+
+/// One content block.
+fn block(block: &Raw) -> String {
+    let kind = block.text("type").unwrap_or_default();
+    match kind.as_str() {
+        "text" => text::block(&block.text("text").unwrap_or_default()).into_owned(),
+        "resource" => block.member("resource").as_ref().map(contents).unwrap_or_default(),
+        "resource_link" => {
+            let name = block.text("title").or_else(|| block.text("name")).unwrap_or_default();
+            summary(&["link", &block.text("uri").unwrap_or_default(), &name])
+        }
+        "image" | "audio" => summary(&[
+            &kind,
+            &block.text("mimeType").unwrap_or_default(),
+            &size(&block.text("data").unwrap_or_default()),
+        ]),
+        // A kind that came after this program.
+        _ => pretty(block),
+    }
+}
+
+/// One text or blob of a resource.
+fn contents(contents: &Raw) -> String {
+    if let Some(text) = contents.text("text") {
+        return text::block(&text).into_owned();
+    }
+    let mime = contents.text("mimeType").unwrap_or_default();
+    let blob = contents.text("blob").unwrap_or_default();
+    summary(&["blob", &contents.text("uri").unwrap_or_default(), &mime, &size(&blob)])
+}
+
+/// `[image · image/png · 12.3 kB]`
+fn summary(parts: &[&str]) -> String {
+    let parts: Vec<Cow<'_, str>> = parts.iter().filter(|part| !part.is_empty()).map(|part| text::line(part)).collect();
+    format!("[{}]", parts.join(" · "))
+}
+
+/// How many bytes a base64 text stands for.
+fn size(base64: &str) -> String {
+    let digits = base64.trim_end_matches('=').len();
+    match digits * 3 / 4 {
+        bytes @ 0..1_000 => format!("{bytes} bytes"),
+        bytes @ 1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
+        bytes => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+    }
+}
+
+fn list(result: &Raw, name: &str) -> Vec<Raw> {
+    result.member(name).and_then(|list| list.read().ok()).unwrap_or_default()
+}
+
+/// JSON with a member per line, in its own order and with its own numbers.
+fn pretty(value: &Raw) -> String {
+    let mut out = String::new();
+    match value.read::<&RawValue>() {
+        Ok(value) => indent(value, 0, &mut out),
+        Err(_) => out.push_str(value.as_str()),
+    }
+    out
+}
+
+fn indent(value: &RawValue, depth: usize, out: &mut String) {
+    let pad = "  ".repeat(depth + 1);
+    let end = format!("\n{}", "  ".repeat(depth));
+    let members = object(value).filter(|members| !members.is_empty());
+    let items: Option<Vec<&RawValue>> =
+        serde_json::from_str(value.get()).ok().filter(|items: &Vec<_>| !items.is_empty());
+    if depth >= DEEPEST {
+        out.push_str(&text::json(value.get()));
+    } else if let Some(members) = members {
+        out.push('{');
+        for (index, (name, value)) in members.into_iter().enumerate() {
+            out.push_str(if index == 0 { "\n" } else { ",\n" });
+            out.push_str(&pad);
+            out.push_str(&text::json(&serde_json::Value::from(name).to_string()));
+            out.push_str(": ");
+            indent(value, depth + 1, out);
+        }
+        out.push_str(&end);
+        out.push('}');
+    } else if let Some(items) = items {
+        out.push('[');
+        for (index, item) in items.into_iter().enumerate() {
+            out.push_str(if index == 0 { "\n" } else { ",\n" });
+            out.push_str(&pad);
+            indent(item, depth + 1, out);
+        }
+        out.push_str(&end);
+        out.push(']');
+    } else {
+        out.push_str(&text::json(value.get()));
+    }
+}
+
+/// Below this nobody reads, and each level parses its value again.
+const DEEPEST: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn blocks_show_as_what_they_are() {
+        let result = Raw::from_value(&json!({ "content": [
+            { "type": "text", "text": "a\u{1b}[2J\nb" },
+            { "type": "image", "mimeType": "image/png", "data": "QUJDRA==" },
+            { "type": "resource_link", "uri": "file:///a", "name": "A\n" },
+            { "type": "resource", "resource": { "uri": "x:y", "blob": "QUJD" } },
+        ], "structuredContent": {} }));
+        let wanted =
+            ["a\\u{1b}[2J\nb", "[image · image/png · 4 bytes]", "[link · file:///a · A\\n]", "[blob · x:y · 3 bytes]"];
+        assert_eq!(tool_result(&result), wanted);
+    }
+
+    #[test]
+    fn structure_stands_in_for_text() {
+        let structured = r#"{"structuredContent":{"z":1.50,"a":[1,{}],"e":[]}}"#;
+        let result = Raw::parse(structured.as_bytes().to_vec().into()).unwrap();
+        assert_eq!(tool_result(&result), ["{\n  \"z\": 1.50,\n  \"a\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}"]);
+    }
+
+    #[test]
+    fn prompts_show_who_speaks() {
+        let message = json!({ "role": "user", "content": { "type": "text", "text": "hi" } });
+        assert_eq!(prompt(&Raw::from_value(&json!({ "messages": [message] }))), ["user:", "hi"]);
+    }
+}

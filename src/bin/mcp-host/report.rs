@@ -1,0 +1,199 @@
+//! How a command ends: the exit code, and on stderr one line of what is wrong and one of what to do.
+
+use std::io;
+use std::process::ExitCode;
+
+use mcp_host::{Error, ErrorKind, config};
+
+use crate::output::Output;
+
+/// The exit codes. Scripts rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Ok = 0,
+    Failed = 1,
+    /// The command line or the config is wrong, or names what does not exist.
+    Usage = 2,
+    Unauthorized = 3,
+    /// A server, or the daemon, cannot be reached or did not start.
+    Unreachable = 4,
+    /// The tool answered, with an error.
+    ToolError = 5,
+    Denied = 6,
+    TimedOut = 7,
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// Each problem with its own help.
+    problems: Vec<(String, Option<String>)>,
+    /// Help that fits the whole.
+    help: Option<String>,
+    findings: Vec<config::Problem>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, error: impl Into<String>) -> Self {
+        Self::several(exit, [error.into()])
+    }
+
+    /// Many errors of one kind.
+    pub(crate) fn several(exit: Exit, errors: impl IntoIterator<Item = String>) -> Self {
+        let problems = errors.into_iter().map(|error| (error, None)).collect();
+        Self { exit, problems, help: None, findings: Vec::new() }
+    }
+
+    /// Ends the command without a word: all was said, or nobody listens.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self::several(exit, [])
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds what to do, if there is something.
+    #[must_use]
+    pub(crate) fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.help = help.or(self.help);
+        self
+    }
+
+    /// What is wrong with the config, place by place.
+    pub(crate) fn findings(&self) -> &[config::Problem] {
+        &self.findings
+    }
+
+    /// Says it on stderr.
+    pub(crate) fn tell(&self, output: &Output) -> Exit {
+        self.say("error", output);
+        self.exit
+    }
+
+    /// Says it on stderr as something that the command can live with.
+    pub(crate) fn warn(&self, output: &Output) {
+        self.say("warning", output);
+    }
+
+    fn say(&self, level: &str, output: &Output) {
+        for (error, help) in &self.problems {
+            output.talk(&format!("{level}: {error}"));
+            if let Some(help) = help {
+                output.talk(&format!("help: {help}"));
+            }
+        }
+        if let Some(help) = &self.help {
+            output.talk(&format!("help: {help}"));
+        }
+    }
+}
+
+/// What went wrong with stdout. Whoever closed it wants no more: that is no failure.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::silent(Exit::Ok);
+        }
+        Self::new(Exit::Failed, format!("cannot write: {error}"))
+    }
+}
+
+impl From<config::Error> for Failure {
+    fn from(error: config::Error) -> Self {
+        let findings = error.problems().to_vec();
+        let mut problems: Vec<(String, Option<String>)> =
+            findings.iter().map(|problem| (problem.to_string(), problem.help.clone())).collect();
+        if problems.is_empty() {
+            problems.push((error.to_string(), None));
+        }
+        let help = match &error {
+            config::Error::NotFound { .. } => Some(
+                "mcp-host serve --demo needs none; else name one with --config FILE, any MCP client's will do"
+                    .to_owned(),
+            ),
+            _ => error.help().map(str::to_owned),
+        };
+        Self { exit: Exit::Usage, problems, help, findings }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = exit_of(error.kind());
+        // The chain is told outermost first; a cause that only repeats what was said adds nothing.
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !text.contains(&cause_text) {
+                text = format!("{text}: {cause_text}");
+            }
+            source = cause.source();
+        }
+        let help = help_for(error.kind(), error.server());
+        Self::new(exit, text).maybe_help(help)
+    }
+}
+
+/// The exit code of an error of the library.
+pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::Config | ErrorKind::Unknown => Exit::Usage,
+        ErrorKind::Unauthorized => Exit::Unauthorized,
+        ErrorKind::Unreachable => Exit::Unreachable,
+        ErrorKind::Answer => Exit::ToolError,
+        ErrorKind::Denied => Exit::Denied,
+        ErrorKind::Timeout => Exit::TimedOut,
+        ErrorKind::Cancelled => Exit::Interrupted,
+        _ => Exit::Failed,
+    }
+}
+
+fn help_for(kind: ErrorKind, server: Option<&str>) -> Option<String> {
+    let server = server.unwrap_or("SERVER");
+    match kind {
+        ErrorKind::Unauthorized => Some(format!("put a token for `{server}` into its `headers` or `auth`")),
+        ErrorKind::Unreachable => Some(format!("mcp-host check --connect {server}")),
+        ErrorKind::Timeout => Some(format!("raise `callTimeout` of `{server}` in the config")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_the_contract() {
+        let kinds = [
+            ErrorKind::Config,
+            ErrorKind::Unknown,
+            ErrorKind::Unauthorized,
+            ErrorKind::Unreachable,
+            ErrorKind::Answer,
+            ErrorKind::Denied,
+            ErrorKind::Timeout,
+            ErrorKind::Cancelled,
+            ErrorKind::Internal,
+        ];
+        assert_eq!(kinds.map(|kind| exit_of(kind) as u8), [2, 2, 3, 4, 5, 6, 7, 130, 1]);
+    }
+
+    #[test]
+    fn a_closed_stdout_is_no_failure() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!((failure.exit, failure.problems), (Exit::Ok, Vec::new()));
+    }
+}

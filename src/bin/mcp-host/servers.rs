@@ -1,0 +1,228 @@
+//! From a command line to running servers: load the config, keep the servers that are needed, start them.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+
+use mcp_host::config::{self, Config, HostSettings, LoadRequest, Server, Start, Stdio, Transport};
+use mcp_host::{Host, HostBuilder, ServerStatus, StateName, demo};
+
+use crate::args::Common;
+use crate::elicit::Terminal;
+use crate::live;
+use crate::nearest::{nearest, question};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::text;
+
+/// What a one-shot command is about, so that nothing else is started for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'a> {
+    All,
+    /// By its name in the config, or its alias.
+    Server(&'a str),
+    /// The owner of a tool or prompt; all, where the name does not tell.
+    Named(&'a str),
+    /// The owner of a resource; all, where the URI does not tell.
+    Uri(&'a str),
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) config: Config,
+    /// The demo server that runs in this process.
+    clock: bool,
+}
+
+impl Plan {
+    /// The servers of the config, with the demo servers if they are asked for. A demo needs no config, so only one that
+    /// was named is read for it.
+    pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
+        if !demo {
+            return Ok(Self { config: load(common, listen)?, clock: false });
+        }
+        let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(common, listen)? };
+        config.servers.push(demo_child()?);
+        Ok(Self { config, clock: true })
+    }
+
+    /// Drops the servers that are not needed.
+    fn keep(&mut self, wanted: Wanted<'_>) -> Result<(), Failure> {
+        let separator = self.config.host.naming.separator.clone();
+        let starts =
+            |text: &str, alias: &str, by: &str| text.strip_prefix(alias).is_some_and(|rest| rest.starts_with(by));
+        let owns = |name: &str, alias: &str| match wanted {
+            Wanted::All => true,
+            Wanted::Server(server) => server == name || server == alias,
+            Wanted::Named(tool) => starts(tool, alias, &separator),
+            Wanted::Uri(uri) => {
+                starts(uri, alias, "+") || uri.strip_prefix("ui://").is_some_and(|rest| starts(rest, alias, "--"))
+            }
+        };
+        let clock = self.clock && owns(CLOCK, CLOCK);
+        if clock || self.config.servers.iter().any(|server| owns(&server.name, server.alias.as_str())) {
+            self.config.servers.retain(|server| owns(&server.name, server.alias.as_str()));
+            self.clock = clock;
+        } else if let Wanted::Server(name) = wanted {
+            return Err(self.unknown_server(name));
+        }
+        Ok(())
+    }
+
+    /// The one server of that name in the config.
+    pub(crate) fn server(&self, name: &str) -> Result<&Server, Failure> {
+        let found = self.config.servers.iter().find(|server| server.name == name || server.alias.as_str() == name);
+        found.ok_or_else(|| self.unknown_server(name))
+    }
+
+    fn unknown_server(&self, name: &str) -> Failure {
+        let names = self.config.servers.iter().flat_map(|server| [server.name.as_str(), server.alias.as_str()]);
+        let mut names: Vec<&str> = names.chain(self.clock.then_some(CLOCK)).collect();
+        names.dedup();
+        let all = || (!names.is_empty()).then(|| format!("the config has: {}", names.join(", ")));
+        let help = question(&nearest(name, names.iter().copied())).or_else(all);
+        Failure::new(Exit::Usage, format!("no server is called `{name}`")).maybe_help(help)
+    }
+
+    /// The builder of a host for this plan.
+    pub(crate) fn builder(self) -> HostBuilder {
+        let builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
+        if self.clock { builder.in_process(CLOCK, demo::clock()) } else { builder }
+    }
+
+    /// Says once what is worth knowing about the config.
+    pub(crate) fn tell_notes(&self, output: &Output) {
+        for note in &self.config.notes {
+            output.remark(&format!("note: {note}"));
+            if let Some(help) = &note.help {
+                output.remark(&format!("help: {help}"));
+            }
+        }
+    }
+}
+
+/// Starts the servers that a one-shot command needs, and waits until each is ready or has failed.
+pub(crate) async fn start(common: &Common, demo: bool, wanted: Wanted<'_>, output: &Output) -> Result<Host, Failure> {
+    let mut plan = Plan::load(common, demo, None)?;
+    plan.keep(wanted)?;
+    start_once(plan, output).await
+}
+
+/// Starts a plan for one use: lazy servers too, and without a second attempt, since somebody waits at a prompt.
+pub(crate) async fn start_once(mut plan: Plan, output: &Output) -> Result<Host, Failure> {
+    for server in &mut plan.config.servers {
+        server.start = Start::Eager;
+        server.restart.max_retries = 0;
+    }
+    let host = plan.builder().client_handler(Terminal::new(output.clone())).start().await?;
+    live::until(output, &host, host.settled()).await;
+    Ok(host)
+}
+
+/// The servers that did not become ready, each as the failure it is.
+pub(crate) fn failures(host: &Host) -> Vec<Failure> {
+    host.status().iter().filter_map(failure).collect()
+}
+
+/// Why a server cannot be used, if it cannot.
+pub(crate) fn failure(server: &ServerStatus) -> Option<Failure> {
+    let name = &server.name;
+    let cause = server.last_error.as_deref().map_or_else(String::new, |cause| format!(": {cause}"));
+    let failure = match server.state {
+        StateName::Connected | StateName::Idle => return None,
+        StateName::Disabled => Failure::new(Exit::Denied, format!("server `{name}` is disabled{cause}")),
+        StateName::Unauthorized => {
+            Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{cause}"))
+                .help(format!("put a token for `{name}` into its `headers` in the config"))
+        }
+        _ => Failure::new(Exit::Unreachable, format!("server `{name}` did not start{cause}"))
+            .help(format!("mcp-host check --connect {} -v", quoted(name))),
+    };
+    Some(failure)
+}
+
+/// A server's name as a shell takes it.
+pub(crate) fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@');
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", text::line(name).replace('\'', r"'\''"))
+}
+
+fn load(common: &Common, listen: Option<SocketAddr>) -> Result<Config, Failure> {
+    let mut request = LoadRequest::from_process();
+    request.files.clone_from(&common.config);
+    request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
+    Ok(config::load(&request)?)
+}
+
+fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
+    let mut host = HostSettings::default();
+    if let Some(listen) = listen {
+        if !listen.ip().is_loopback() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the demo has no access control, so it cannot listen on {listen}"),
+            )
+            .help("mcp-host serve --demo --listen 127.0.0.1:8808"));
+        }
+        host.listen = listen;
+    }
+    Ok(Config { servers: Vec::new(), host, notes: Vec::new(), files: Vec::new() })
+}
+
+/// The demo server that is a real child process: this program in a hidden mode.
+fn demo_child() -> Result<Server, Failure> {
+    let path = std::env::current_exe().ok();
+    let Some(command) = path.as_deref().map(|path| path.as_os_str()).and_then(OsStr::to_str) else {
+        return Err(Failure::new(Exit::Failed, "cannot find the path of this program, which the demo starts again"));
+    };
+    let stdio = Stdio { command: command.to_owned(), args: vec!["__demo-server".to_owned()], ..Stdio::default() };
+    Server::new("echo", Transport::Stdio(stdio)).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+}
+
+const CLOCK: &str = "clock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let mut config = demo_only(None).unwrap();
+        for name in ["Files", "file", "git"] {
+            config.servers.push(Server::new(name, Transport::Stdio(Stdio::default())).unwrap());
+        }
+        Plan { config, clock: true }
+    }
+
+    fn kept(wanted: Wanted<'_>) -> Vec<String> {
+        let mut plan = plan();
+        plan.keep(wanted).unwrap();
+        let clock = plan.clock.then(|| CLOCK.to_owned());
+        plan.config.servers.into_iter().map(|server| server.name).chain(clock).collect()
+    }
+
+    #[test]
+    fn only_what_is_needed_is_kept() {
+        assert_eq!(kept(Wanted::Server("files")), ["Files"]);
+        assert_eq!(kept(Wanted::Server("Files")), ["Files"]);
+        assert_eq!(kept(Wanted::Named("file__files__x")), ["file"]);
+        assert_eq!(kept(Wanted::Named("clock__now")), ["clock"]);
+        assert_eq!(kept(Wanted::Uri("git+ssh://x")), ["git"]);
+        assert_eq!(kept(Wanted::Uri("ui://files--x/y")), ["Files"]);
+        assert_eq!(kept(Wanted::Named("read_file")).len(), 4);
+        assert_eq!(kept(Wanted::All).len(), 4);
+    }
+
+    #[test]
+    fn an_unknown_server_is_an_error_of_usage() {
+        assert_eq!(plan().keep(Wanted::Server("fils")).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn names_are_quoted_for_a_shell() {
+        assert_eq!(quoted("git-hub"), "git-hub");
+        assert_eq!(quoted("Bob's \u{1b}"), r"'Bob'\''s \u{1b}'");
+    }
+}
