@@ -109,7 +109,7 @@ impl Handler {
     async fn until(&self, limit: Duration, found: impl Fn(&Heard) -> bool) -> Outcome {
         let end = Instant::now() + limit;
         while !self.with(|heard| found(heard)) {
-            expect(Instant::now() < end, format!("nothing came within {limit:?}"))?;
+            expect(Instant::now() < end, &format!("nothing came within {limit:?}"))?;
             sleep(Duration::from_millis(20)).await;
         }
         Ok(())
@@ -223,10 +223,10 @@ impl Run {
             }
         }
         for name in ["get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "echo", "get-sum"] {
-            expect(names.contains(&(self.options.prefix.clone() + name)), format!("no {name} in {names:?}"))?;
+            expect(names.contains(&(self.options.prefix.clone() + name)), &format!("no {name} in {names:?}"))?;
         }
         let wanted = self.options.era == "any" || self.modern == (self.options.era == "modern");
-        expect(wanted, format!("modern: {}", self.modern))
+        expect(wanted, &format!("modern: {}", self.modern))
     }
 
     async fn echo(&self) -> Outcome {
@@ -239,31 +239,31 @@ impl Run {
         self.handler().with(|heard| heard.progress.clear());
         let arguments = json!({"duration": 0.1 * steps as f64, "steps": steps});
         let text = self.text("trigger-long-running-operation", arguments).await?;
-        expect(text.contains(&format!("Steps: {steps}")), text)?;
+        expect(text.contains(&format!("Steps: {steps}")), &text)?;
         let wanted: Vec<_> = (1..=steps).map(|step| (step as f64, Some(steps as f64))).collect();
         // The crate hands each notification to a task of its own.
         let all = self.handler().until(Duration::from_secs(1), |heard| heard.progress.len() >= wanted.len()).await;
         let mut seen = self.handler().with(|heard| heard.progress.clone());
         seen.sort_by(|left, right| left.0.total_cmp(&right.0));
-        expect(all.is_ok() && seen == wanted, format!("{seen:?}"))
+        expect(all.is_ok() && seen == wanted, &format!("{seen:?}"))
     }
 
     async fn sampling(&self) -> Outcome {
         let arguments = json!({"prompt": self.options.mark, "maxTokens": 10});
         let text = self.text("trigger-sampling-request", arguments).await?;
-        expect(text.contains(&format!("sampled by {}", self.options.mark)), text)
+        expect(text.contains(&format!("sampled by {}", self.options.mark)), &text)
     }
 
     async fn elicitation(&self) -> Outcome {
         let text = self.text("trigger-elicitation-request", json!({})).await?;
         expect(text.contains(&format!("- Name: {}", self.options.mark)), &text)?;
-        expect(text.contains(&format!("- Favorite Integer: {}", self.options.number)), text)
+        expect(text.contains(&format!("- Favorite Integer: {}", self.options.number)), &text)
     }
 
     async fn roots(&self) -> Outcome {
         let text = self.text("get-roots-list", json!({})).await?;
         let own = text.contains(&format!("URI: file:///{}", self.options.mark));
-        expect(own && text.contains("(1 total)"), text)
+        expect(own && text.contains("(1 total)"), &text)
     }
 
     async fn annotated(&self) -> Outcome {
@@ -274,14 +274,14 @@ impl Run {
             json!({"audience": ["user", "assistant"], "priority": 1.0}),
             json!({"audience": ["user"], "priority": 0.5}),
         ];
-        expect(found == wanted.iter().collect::<Vec<_>>(), result)
+        expect(found == wanted.iter().collect::<Vec<_>>(), &result)
     }
 
     async fn resources(&self) -> Outcome {
         let templates = serde_json::to_value(self.client.list_all_resource_templates().await?)?;
         let template = format!("{}demo://resource/dynamic/text/{{resourceId}}", self.options.uri_prefix);
         let listed = templates.as_array().into_iter().flatten().any(|each| each["uriTemplate"] == template.as_str());
-        expect(listed, templates)?;
+        expect(listed, &templates)?;
         let read = serde_json::to_value(self.client.read_resource(ReadResourceRequestParams::new(&self.uri)).await?)?;
         let start = format!("Resource {}:", self.options.number);
         let content = &read["contents"][0];
@@ -292,7 +292,7 @@ impl Run {
         let link = links["content"][1]["uri"].as_str().unwrap_or_default();
         expect(link.starts_with(&format!("{}demo://", self.options.uri_prefix)), &links)?;
         let read = serde_json::to_value(self.client.read_resource(ReadResourceRequestParams::new(link)).await?)?;
-        expect(read["contents"][0]["uri"] == link, read)
+        expect(read["contents"][0]["uri"] == link, &read)
     }
 
     async fn prompts(&self) -> Outcome {
@@ -301,12 +301,12 @@ impl Run {
         let prompt = self.client.get_prompt(GetPromptRequestParams::new(name).with_arguments(arguments)).await?;
         let prompt = serde_json::to_value(prompt)?;
         let wanted = format!("What's weather in {}, X?", self.options.mark);
-        expect(prompt["messages"][0]["content"]["text"] == wanted.as_str(), prompt)?;
+        expect(prompt["messages"][0]["content"]["text"] == wanted.as_str(), &prompt)?;
         let name = self.options.prefix.clone() + "completable-prompt";
         let known = HashMap::from([("department".to_owned(), "Engineering".to_owned())]);
         let context = Some(CompletionContext::with_arguments(known));
         let answer = self.client.complete_prompt_argument(name, "name", "A", context).await?;
-        expect(answer.values == ["Alice"], format!("{answer:?}"))
+        expect(answer.values == ["Alice"], &format!("{answer:?}"))
     }
 
     async fn logging(&self) -> Outcome {
@@ -332,7 +332,7 @@ impl Run {
             let event = serde_json::to_value(event??)?;
             self.handler().hear(&event, |_| {});
             stream.cancel().await?;
-            return expect(event["params"]["uri"] == self.uri.as_str(), event);
+            return expect(event["params"]["uri"] == self.uri.as_str(), &event);
         }
         self.client.subscribe(SubscribeRequestParams::new(&self.uri)).await?;
         self.call("toggle-subscriber-updates", json!({})).await?;
@@ -341,7 +341,7 @@ impl Run {
         self.client.unsubscribe(UnsubscribeRequestParams::new(&self.uri)).await?;
         came?;
         let updates = self.handler().with(|heard| heard.updates.clone());
-        expect(updates.iter().all(|uri| *uri == self.uri), format!("{updates:?}"))?;
+        expect(updates.iter().all(|uri| *uri == self.uri), &format!("{updates:?}"))?;
         // The server logs a subscription with its URI: a log message that is somebody's own.
         let own = format!("/text/{}", self.options.number);
         self.handler().until(Duration::from_secs(5), |heard| heard.logs.iter().any(|line| line.contains(&own))).await
@@ -363,7 +363,7 @@ impl Run {
     }
 }
 
-fn expect(condition: bool, what: impl ToString) -> Outcome {
+fn expect(condition: bool, what: &(impl ToString + ?Sized)) -> Outcome {
     if condition { Ok(()) } else { Err(what.to_string().chars().take(600).collect::<String>().into()) }
 }
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from world import Host, Report, World, end
+from world import Host, Report, World, end, none_left
 
 FEATURES = "list echo progress sampling elicitation roots annotated resources prompts logging subscription".split()
 # What a legacy server keeps per connection (its client's roots, a toggle) belongs to whoever asked first; clients
@@ -76,7 +76,8 @@ def features_directly(world: World, report: Report) -> None:
 
 def features(world: World, report: Report, host: Host) -> None:
     """Every client, over HTTP at both kinds of server, and over stdio."""
-    small = world.config("small", f"{host.mark}-stdio", ["everything", "python-sdk"])
+    mark = f"{host.mark}-stdio"
+    small = world.config("small", mark, ["everything", "python-sdk"])
     stdio = ["--", world.binary, "stdio", "--config", str(small)]
     for who, (kind, era) in enumerate(CLIENTS):
         for alias in ("everything", "remote"):
@@ -85,6 +86,9 @@ def features(world: World, report: Report, host: Host) -> None:
             alone(world, report, label, kind, given, ["--url", host.url], f"{kind}-{era}-{alias}")
         given = options("everything", era, who, FEATURES)
         alone(world, report, f"{kind} over stdio, {era}, everything", kind, given, stdio, f"{kind}-{era}-stdio")
+    # These clients close stdin and then give their server some 4 to 6 seconds before they kill it.
+    with report.check("clients over stdio: nothing is alive after they are gone"):
+        none_left(mark, {}, 6)
 
 
 def pairs(world: World, report: Report, url: str, alias: str, label: str) -> None:
@@ -159,9 +163,12 @@ def inspector_directly(world: World, report: Report) -> None:
 
 
 def inspector(world: World, report: Report, host: Host) -> None:
-    small = world.config("inspected", f"{host.mark}-inspector", ["everything"])
+    mark = f"{host.mark}-inspector"
+    small = world.config("inspected", mark, ["everything"])
     for era in ("legacy", "modern"):
         url = ["--transport", "http", "--server-url", host.url]
         inspections(world, report, url, "remote", era, f"over http, {era}")
         stdio = ["--", world.binary, "stdio", "--config", str(small)]
         inspections(world, report, stdio, "everything", era, f"over stdio, {era}")
+    with report.check("inspector over stdio: nothing is alive after it is gone"):
+        none_left(mark, {}, 6)

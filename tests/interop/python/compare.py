@@ -52,7 +52,7 @@ def calls(world: World, name: str) -> list[tuple[str, dict[str, Any]]]:
         "filesystem": [
             ("tools/call", {"name": "read_text_file", "arguments": {"path": hello}}),
             ("tools/call", {"name": "list_directory", "arguments": {"path": str(world.files / "inner")}}),
-            ("tools/call", {"name": "read_text_file", "arguments": {"path": "/etc/hostname"}}),
+            ("tools/call", {"name": "read_text_file", "arguments": {"path": str(world.files / "inner" / "absent")}}),
         ],
         "memory": [
             ("tools/call", {"name": "read_graph", "arguments": {}}),
@@ -199,21 +199,22 @@ def must_equal(direct: Any, through: Any) -> None:
         raise AssertionError(found)
 
 
-async def answers(client: Client, world: World, name: str, alias: str | None, asks_roots: bool) -> list[dict[str, Any]]:
-    """The answers to a server's questions, asked under the names that its asker sees."""
+async def answers(client: Client, world: World, name: str, alias: str | None, asks_roots: bool) -> dict[str, dict]:
+    """The answers to a server's questions by question, asked under the names that its asker sees."""
     questions = list(calls(world, name))
     if name == "filesystem" and asks_roots:
         await asyncio.sleep(1)  # the server asks for roots after the handshake, and nobody says when it is done
         questions.append(("tools/call", {"name": "list_allowed_directories", "arguments": {}}))
-    found = []
-    for method, params in questions:
+    found = {}
+    for at, (method, params) in enumerate(questions):
+        question = f"{at} {params.get('name') or params.get('uri')}"
         if alias is not None:
             params = dict(params)
             if "name" in params:
                 params["name"] = f"{alias}__{params['name']}"
             if "uri" in params:
                 params["uri"] = uri(alias, params["uri"])
-        found.append(plain(await ask(client, method, params)))
+        found[question] = plain(await ask(client, method, params))
     return found
 
 
@@ -222,7 +223,7 @@ def asks_roots(era: str, able: bool) -> bool:
     return able and era == "legacy"
 
 
-async def directly(world: World, name: str, era: str, able: bool) -> tuple[dict, list]:
+async def directly(world: World, name: str, era: str, able: bool) -> tuple[dict, dict]:
     entry = world.servers("direct")[name]
     async with connect(world, entry, era, able, "direct") as client:
         return await listed(client), await answers(client, world, name, None, asks_roots(era, able))
@@ -241,7 +242,7 @@ def compare(world: World, report: Report, target: str | dict, names: list[str], 
                     for kind in LISTS:
                         must_equal(expected(name, kind, direct[kind]), mine(name, kind, lists[kind]))
                 with report.check(f"{label}: {name}: {len(told)} answers are the same"):
-                    if broken := [each for each in told if "error" in each]:
+                    if broken := [each for each in told.values() if "error" in each]:
                         raise AssertionError(f"the server itself failed: {broken}")
                     must_equal(exposed(name, told), await answers(client, world, name, name, asks_roots(era, able)))
             with report.check(f"{label}: nothing else is listed"):
@@ -285,7 +286,7 @@ def steadiness(world: World, report: Report, names: list[str]) -> None:
     async def work(name: str, era: str, able: bool) -> None:
         first, second = await directly(world, name, era, able), await directly(world, name, era, able)
         must_equal([first], [second])
-        if broken := [each for each in first[1] if "error" in each]:
+        if broken := [each for each in first[1].values() if "error" in each]:
             raise AssertionError(f"the server itself failed: {broken}")
 
     for name in names:
