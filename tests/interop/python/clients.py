@@ -65,7 +65,7 @@ def alone(world: World, report: Report, label: str, kind: str, given: list[str],
 
 
 def features_directly(world: World, report: Report) -> None:
-    entry = world.servers("direct")["everything"]
+    entry = world.servers(world.direct)["everything"]
     stdio = ["--", entry["command"], *entry["args"]]
     for who, kind in enumerate(("python", "typescript", "typescript2", "rmcp")):
         for transport, target in (("http", ["--url", world.remote]), ("stdio", stdio)):
@@ -156,7 +156,7 @@ def inspections(world: World, report: Report, target: list[str], alias: str, era
 
 
 def inspector_directly(world: World, report: Report) -> None:
-    entry = world.servers("direct")["everything"]
+    entry = world.servers(world.direct)["everything"]
     url = ["--transport", "http", "--server-url", world.remote]
     inspections(world, report, url, "", "legacy", "directly over http")
     inspections(world, report, ["--", entry["command"], *entry["args"]], "", "auto", "directly over stdio")

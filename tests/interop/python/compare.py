@@ -224,7 +224,7 @@ def asks_roots(era: str, able: bool) -> bool:
 
 
 async def directly(world: World, name: str, era: str, able: bool) -> tuple[dict, dict]:
-    entry = world.servers("direct")[name]
+    entry = world.servers(world.direct)[name]
     async with connect(world, entry, era, able, "direct") as client:
         return await listed(client), await answers(client, world, name, None, asks_roots(era, able))
 

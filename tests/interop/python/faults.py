@@ -108,9 +108,9 @@ def kill_under_load(world: World, report: Report) -> None:
         asyncio.run(_kill(world, report, host))
         watch.over.set()
         with report.check("kill -9 under load: status tells the story"):
-            if not WORDS & set(watch.seen) or watch.seen[-1] != "connected":
-                raise AssertionError(f"states seen: {watch.seen}")
             row = host.status()[VICTIM]
+            if not WORDS & set(watch.seen) or row["state"] != "connected":
+                raise AssertionError(f"states seen: {watch.seen}, and last {row['state']}")
             errors = [value for key, value in row.items() if "error" in key.lower() and value]
             if not errors:
                 raise AssertionError(f"no last error in {row}")

@@ -14,7 +14,7 @@ LIMIT = 30 * 60
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
-    servers = world.servers("direct")
+    servers = world.servers(world.direct)
     if "features" in stages:
         clients.features_directly(world, report)
     if "pairs" in stages:

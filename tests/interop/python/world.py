@@ -87,10 +87,13 @@ class World:
         self.binary, self.rmcp = binary, rmcp
         self.npm, self.venv = Path(npm), Path(python)
         self.stack = contextlib.ExitStack()
+        self.direct = f"direct-{uuid.uuid4()}"
+        self.marks: set[str] = set()
 
     def __enter__(self) -> World:
         self.root = Path(tempfile.mkdtemp(prefix="interop-"))
         self.stack.callback(shutil.rmtree, self.root, ignore_errors=True)
+        self.stack.callback(lambda: [sweep(mark) for mark in self.marks])
         try:
             self._fill()
         except BaseException:
@@ -165,6 +168,7 @@ class World:
 
     def servers(self, mark: str) -> dict[str, dict]:
         """The servers of the issue; some behind the wrappers that people use. Their processes carry the mark."""
+        self.marks.add(mark)
         thinking = self.package("server-sequential-thinking", "dist/index.js")
         python = str(self.venv / "bin" / "python")
         return {
@@ -283,6 +287,13 @@ def alive(mark: str) -> dict[int, str]:
     return found
 
 
+def sweep(mark: str) -> None:
+    """Kills what still carries a mark: it was started for this run by somebody who is gone."""
+    for pid in alive(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def descendants(pid: int) -> dict[int, str]:
     """The process tree below a process."""
     parents: dict[int, list[int]] = {}
@@ -318,9 +329,7 @@ def none_left(mark: str, known: dict[int, str], seconds: float = 3) -> None:
         until("every process gone", seconds, gone)
     except AssertionError:
         survivors = dict(left)
-        for pid in survivors:  # they are ours: they carry this run's mark or stood in its tree
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        sweep(mark)
         raise AssertionError(f"still alive: {survivors}") from None
 
 
