@@ -1,0 +1,337 @@
+"""The world of one run: a temporary directory, the servers of the issue, the host and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+MARK = "MCP_HOST_INTEROP_RUN"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(what: str, seconds: float, found: Callable[[], object]) -> object:
+    """Polls for something that another process does."""
+    end = time.monotonic() + seconds
+    while True:
+        if value := found():
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.1)
+
+
+class Report:
+    """One line per check, and the sum."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed = 0
+
+    def line(self, name: str, fault: str | None = None) -> None:
+        if fault is None:
+            self.passed += 1
+            print(f"ok   {name}", flush=True)
+        else:
+            self.failed += 1
+            print(f"FAIL {name}: {' '.join(fault.split())[:900]}", flush=True)
+
+    @contextlib.contextmanager
+    def check(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # a fault is a line, the other checks still run
+            self.line(name, f"{type(error).__name__}: {error}")
+        else:
+            self.line(name)
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """One page for the fetch server; no robots.txt."""
+
+    def do_GET(self) -> None:
+        found = self.path == "/page.html"
+        body = b"<html><body><h1>Interop</h1><p>A page on loopback.</p></body></html>" if found else b""
+        self.send_response(200 if found else 404)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class World:
+    """Everything a run needs; ends what it started when it is left."""
+
+    def __init__(self, binary: str, npm: str, python: str, rmcp: str) -> None:
+        self.binary, self.rmcp = binary, rmcp
+        self.npm, self.venv = Path(npm), Path(python)
+        self.stack = contextlib.ExitStack()
+        self.direct = f"direct-{uuid.uuid4()}"
+        self.marks: set[str] = set()
+
+    def __enter__(self) -> World:
+        self.root = Path(tempfile.mkdtemp(prefix="interop-"))
+        self.stack.callback(shutil.rmtree, self.root, ignore_errors=True)
+        self.stack.callback(lambda: [sweep(mark) for mark in self.marks])
+        try:
+            self._fill()
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def _fill(self) -> None:
+        # Node looks for packages beside a script, so the scripts are put beside the packages.
+        self.node_scripts = self.root / "node"
+        shutil.copytree(HERE / "node", self.node_scripts)
+        (self.node_scripts / "node_modules").symlink_to(self.npm / "node_modules")
+        self.files = self.root / "files"
+        (self.files / "inner").mkdir(parents=True)
+        (self.files / "inner" / "hello.txt").write_text("hello\nworld \N{SNOWMAN}\n")
+        self.memory = self.root / "memory.jsonl"
+        self.memory.write_text('{"type":"entity","name":"Ann","entityType":"person","observations":["likes tea"]}\n')
+        self.repository = self.root / "repository"
+        self._commit()
+        pages = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        threading.Thread(target=pages.serve_forever, daemon=True).start()
+        self.stack.callback(pages.shutdown)
+        self.page = f"http://127.0.0.1:{pages.server_address[1]}/page.html"
+        port = free_port()
+        self.remote = f"http://127.0.0.1:{port}/mcp"
+        shim = str(self.node_scripts / "loopback.mjs")
+        command = ["node", "--import", shim, self.package("server-everything", "dist/index.js"), "streamableHttp"]
+        self.start(command, self.environment("remote") | {"PORT": str(port)}, "remote")
+        until("server-everything listens", 20, lambda: not _refuses(port))
+
+    def _commit(self) -> None:
+        who = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        for role in ("AUTHOR", "COMMITTER"):
+            who |= {f"GIT_{role}_NAME": "A", f"GIT_{role}_EMAIL": "a@example.test", f"GIT_{role}_DATE": "2026-01-01T00:00:00Z"}
+        self.repository.mkdir()
+        (self.repository / "file.txt").write_text("one\n")
+        for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "First"]):
+            subprocess.run(["git", *words], cwd=self.repository, env=os.environ | who, check=True, timeout=20)
+
+    def package(self, name: str, path: str) -> str:
+        return str(self.npm / "node_modules" / "@modelcontextprotocol" / name / path)
+
+    def environment(self, name: str) -> dict[str, str]:
+        """A home of its own for each program, so that none sees the user's or another's state."""
+        home = self.root / "home" / name
+        runtime = home / "run"
+        runtime.mkdir(parents=True, exist_ok=True)
+        runtime.chmod(0o700)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("MCP_HOST_", "XDG_"))}
+        kept |= {"HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "NO_PROXY": "127.0.0.1,localhost", "NO_COLOR": "1"}
+        kept |= {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CONFIG", "CACHE", "DATA")}
+        return kept
+
+    def start(self, command: list[str], environment: dict[str, str], name: str, **more: object) -> subprocess.Popen:
+        """Starts something in a group of its own that is gone when the world is left."""
+        log = open(self.root / f"{name}.log", "ab")
+        process = subprocess.Popen(
+            command, env=environment, stdin=more.pop("stdin", subprocess.DEVNULL), stdout=more.pop("stdout", log),
+            stderr=log, start_new_session=True, **more,
+        )  # fmt: skip
+        log.close()
+        self.stack.callback(end, process)
+        return process
+
+    def tail(self, name: str) -> str:
+        with contextlib.suppress(OSError):
+            return (self.root / f"{name}.log").read_text(errors="replace")[-600:]
+        return ""
+
+    def servers(self, mark: str) -> dict[str, dict]:
+        """The servers of the issue; some behind the wrappers that people use. Their processes carry the mark."""
+        self.marks.add(mark)
+        thinking = self.package("server-sequential-thinking", "dist/index.js")
+        python = str(self.venv / "bin" / "python")
+        return {
+            "everything": _spawn(mark, ["node", self.package("server-everything", "dist/index.js"), "stdio"]),
+            "remote": {"type": "http", "url": self.remote},
+            "filesystem": _spawn(mark, ["node", self.package("server-filesystem", "dist/index.js"), str(self.files)]),
+            "memory": _spawn(mark, ["npx", "-y", "@modelcontextprotocol/server-memory"], MEMORY_FILE_PATH=str(self.memory))
+            | {"cwd": str(self.npm)},
+            "thinking": _spawn(mark, ["sh", "-c", f'node "{thinking}"; exit $?']),
+            "time": _spawn(mark, [str(self.venv / "bin" / "uv"), "run", "--no-project", "--offline", "mcp-server-time", "--local-timezone", "UTC"], VIRTUAL_ENV=str(self.venv)),
+            "git": _spawn(mark, [str(self.venv / "bin" / "mcp-server-git"), "--repository", str(self.repository)]),
+            "fetch": _spawn(mark, [str(self.venv / "bin" / "mcp-server-fetch"), "--allow-private-ips"]),
+            "python-sdk": _spawn(mark, [python, str(HERE / "python" / "server.py"), "--with-child"]),
+            "typescript-sdk": _spawn(mark, ["node", str(self.node_scripts / "server.mjs")]),
+        }  # fmt: skip
+
+    def config(self, name: str, mark: str, only: list[str] | None = None) -> Path:
+        servers = {key: entry for key, entry in self.servers(mark).items() if only is None or key in only}
+        # Lists wait for every server: what is compared is what they say, not how fast they start.
+        path = self.root / f"{name}.json"
+        path.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"}}, indent=2))
+        return path
+
+
+class Host:
+    """`mcp-host serve` with some servers behind it."""
+
+    def __init__(self, world: World, name: str, only: list[str] | None = None) -> None:
+        self.world, self.name = world, name
+        self.mark = f"{name}-{uuid.uuid4()}"
+        self.names = [key for key in world.servers(self.mark) if only is None or key in only]
+        self.environment = world.environment(name)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{self.address}/mcp"
+        self.config = world.config(name, self.mark, only)
+        command = [world.binary, "serve", "--config", str(self.config), "--listen", self.address]
+        self.process = world.start(command, self.environment, name)
+
+    def status(self) -> dict[str, dict]:
+        """What `mcp-host status` says of each server."""
+        command = [self.world.binary, "status", "--json", "--listen", self.address]
+        done = subprocess.run(command, env=self.environment, capture_output=True, timeout=20, check=False)
+        return dict(_rows(json.loads(done.stdout), set(self.names))) if done.returncode == 0 else {}
+
+    def states(self) -> dict[str, str]:
+        return {name: str(row.get("state")) for name, row in self.status().items()}
+
+    def wait_connected(self, seconds: float = 90) -> None:
+        def connected() -> bool:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the host ended with {self.process.returncode}: {self.world.tail(self.name)}")
+            self.seen = self.states()
+            return set(self.seen) == set(self.names) and set(self.seen.values()) == {"connected"}
+
+        try:
+            until("every server connected", seconds, connected)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {getattr(self, 'seen', None)}") from None
+
+    def stop(self, seconds: float = 25) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+
+def _spawn(mark: str, command: list[str], **environment: str) -> dict:
+    return {"command": command[0], "args": command[1:], "env": {MARK: mark, **environment}}
+
+
+def _rows(value: object, names: set[str], key: str | None = None) -> Iterator[tuple[str, dict]]:
+    """Finds the servers in the status, be they a map by name or rows that name themselves."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _rows(each, names)
+    elif isinstance(value, dict):
+        own = [key, *(value.get(word) for word in ("name", "server", "alias"))]
+        if "state" in value and (named := [each for each in own if each in names]):
+            yield named[0], value
+        else:
+            for word, each in value.items():
+                yield from _rows(each, names, word)
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def end(process: subprocess.Popen) -> None:
+    """Ends a process of ours and its group, politely first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(8)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def alive(mark: str) -> dict[int, str]:
+    """The processes that carry a mark in their environment, whoever is their parent by now."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if f"{MARK}={mark}\0".encode() not in (entry / "environ").read_bytes() + b"\0":
+                continue
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if words:  # a zombie has none, and is its parent's to collect
+                found[int(entry.name)] = words
+    return found
+
+
+def sweep(mark: str) -> None:
+    """Kills what still carries a mark: it was started for this run by somebody who is gone."""
+    for pid in alive(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The process tree below a process."""
+    parents: dict[int, list[int]] = {}
+    words: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                stat = (entry / "stat").read_text()
+                parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+                words[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    found, todo = {}, [pid]
+    while todo:
+        for child in parents.get(todo.pop(), []):
+            found[child] = words.get(child, "")
+            todo.append(child)
+    return found
+
+
+def none_left(mark: str, known: dict[int, str], seconds: float = 3) -> None:
+    """Nothing that carried the mark is alive, and nothing of the tree as it was."""
+    left: dict[int, str] = {}
+
+    def gone() -> bool:
+        left.clear()
+        left.update(alive(mark))
+        for pid, words in known.items():
+            with contextlib.suppress(OSError):
+                if words and (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() == words:
+                    left[pid] = words
+        return not left
+
+    try:
+        until("every process gone", seconds, gone)
+    except AssertionError:
+        survivors = dict(left)
+        sweep(mark)
+        raise AssertionError(f"still alive: {survivors}") from None
+
+
+if __name__ == "__main__":
+    sys.exit("run tests/interop/run")
