@@ -68,7 +68,7 @@ impl Build<'_> {
     fn names(&self, owners: &mut Owners, problems: &mut [Problems], page: usize) -> Listing {
         let Self { catalog, contributions, kind, .. } = *self;
         let mut writer = self.writer(page);
-        for ((from, server), problems) in contributions.iter().zip(catalog.servers()).zip(problems) {
+        for ((from, server), problems) in contributions.iter().zip(catalog.servers()).zip(&mut *problems) {
             for definition in &from.offer.list(kind).definitions {
                 let raw = &definition.name;
                 if kind == Kind::Tools && !from.settings.admits(raw) {
@@ -92,7 +92,15 @@ impl Build<'_> {
         for (name, owner) in owners.table(kind) {
             writer.reserve(name, owner);
         }
-        writer.finish()
+        let listing = writer.finish();
+        for (later, first) in listing.twins() {
+            let from = contributions.iter().position(|from| from.server == later.server);
+            if let Some(problems) = from.and_then(|position| problems.get_mut(position)) {
+                problems
+                    .add(|| format!("{} {} differs from {} in case only", kind.word(), later.exposed, first.exposed));
+            }
+        }
+        listing
     }
 
     /// The name to show, or why there is none.

@@ -206,10 +206,10 @@ impl Catalog {
         {
             return resolution;
         }
-        if let Some((alias, stripped)) = prefixed {
-            if let Some(server) = self.by_alias(alias).filter(|server| server.mode == UriMode::Prefix) {
-                return Resolution::Found(server.target(stripped.into()));
-            }
+        if let Some((alias, stripped)) = prefixed
+            && let Some(server) = self.by_alias(alias).filter(|server| server.mode == UriMode::Prefix)
+        {
+            return Resolution::Found(server.target(stripped.into()));
         }
         if let Some(resolution) = raw() {
             return resolution;

@@ -230,8 +230,8 @@ fn inner(kind: Kind, member: &str, value: &RawValue) -> Option<(Option<Vec<u8>>,
             Some((Some(clean), "members of `annotations` are null or of another type: left out"))
         }
         "icons" => {
-            let is_icon = |icon: &&RawValue| self::member(icon, "src").is_some_and(|src| Shape::Text.fits(src));
-            let fine = array(value).is_some_and(|icons| icons.iter().all(|icon| is_icon(icon)));
+            let is_icon = |icon: &RawValue| self::member(icon, "src").is_some_and(|src| Shape::Text.fits(src));
+            let fine = array(value).is_some_and(|icons| icons.into_iter().all(is_icon));
             (!fine).then_some((None, "`icons` holds what is no icon: left out"))
         }
         "outputSchema" => {

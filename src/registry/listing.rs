@@ -82,6 +82,33 @@ impl Listing {
     pub(super) fn at(&self, index: u32) -> Option<&Entry> {
         self.entries.get(index as usize)
     }
+
+    /// Pairs of entries whose names differ in case only, the later one first.
+    pub(super) fn twins(&self) -> Vec<(&Entry, &Entry)> {
+        if !self.entries.iter().any(|entry| entry.exposed.bytes().any(|byte| byte.is_ascii_uppercase())) {
+            return Vec::new();
+        }
+        let mut folded: HashMap<String, &Entry> = HashMap::with_capacity(self.entries.len());
+        let mut twins = Vec::new();
+        for entry in &self.entries {
+            match folded.entry(entry.exposed.to_ascii_lowercase()) {
+                hash_map::Entry::Occupied(first) => twins.push((entry, *first.get())),
+                hash_map::Entry::Vacant(free) => {
+                    free.insert(entry);
+                }
+            }
+        }
+        twins
+    }
+
+    /// Adds a page, and makes its definitions those of the entries from `first` on.
+    fn put(&mut self, page: Vec<u8>, parts: &[Range<usize>], first: usize) {
+        let page = Bytes::from(page.into_boxed_slice());
+        for (entry, part) in self.entries.iter_mut().skip(first).zip(parts) {
+            entry.definition = Raw::trusted(page.slice(part.clone()));
+        }
+        self.pages.push(Raw::trusted(page));
+    }
 }
 
 /// Makes a [`Listing`], entry by entry.
@@ -90,7 +117,7 @@ pub(super) struct Writer {
     kind: Kind,
     page: usize,
     listing: Listing,
-    /// All definitions, one behind the other with a comma between.
+    /// The list as one page, up to its last definition.
     text: Vec<u8>,
     parts: Vec<Range<usize>>,
     hash: Sha256,
@@ -105,7 +132,8 @@ impl Writer {
             raw: HashMap::with_capacity(count),
             ..Listing::default()
         };
-        let text = Vec::with_capacity(bytes);
+        let mut text = Vec::with_capacity(bytes + ENDS);
+        text.extend_from_slice(&head(kind));
         Self { kind, page, listing, text, parts: Vec::with_capacity(count), hash: Sha256::new() }
     }
 
@@ -123,7 +151,7 @@ impl Writer {
         mode: UriMode,
     ) {
         let index = u32::try_from(self.listing.entries.len()).unwrap_or(u32::MAX);
-        if !self.text.is_empty() {
+        if !self.parts.is_empty() {
             self.text.push(b',');
         }
         let start = self.text.len();
@@ -168,39 +196,44 @@ impl Writer {
         }
     }
 
-    /// Cuts the pages. A list of one page (nearly every list) is written around its definitions; they are then parts of it.
+    /// Ends the list. Nearly every one is one page and stays where it was written; a longer one is cut.
     pub(super) fn finish(self) -> Listing {
-        let Self { kind, page, mut listing, text, parts, hash } = self;
+        let Self { kind, page, mut listing, mut text, parts, hash } = self;
         listing.hash = short(hash.chain_update(kind.member()));
+        if text.len() - head(kind).len() <= page || parts.len() == 1 {
+            text.extend_from_slice(b"]}");
+            listing.put(text, &parts, 0);
+            return listing;
+        }
         let mut first = 0;
-        loop {
-            let start = parts.get(first).map_or(0, |part| part.start);
-            let mut last = first;
-            while parts.get(last).is_some_and(|part| last == first || part.end - start <= page) {
-                last += 1;
-            }
-            let slice = start..parts.get(last.saturating_sub(1)).map_or(0, |part| part.end);
-            let mut bytes = format!("{{\"{}\":[", kind.member()).into_bytes();
-            let head = bytes.len();
-            bytes.reserve_exact(slice.len() + 64);
-            bytes.extend_from_slice(&text[slice]);
+        while let Some(Range { start, .. }) = parts.get(first) {
+            let fits = parts[first..].iter().take_while(|part| part.end - start <= page).count();
+            let here = &parts[first..first + fits.max(1)];
+            let end = here.last().map_or(*start, |part| part.end);
+            let mut bytes = Vec::with_capacity(end - start + ENDS);
+            bytes.extend_from_slice(&head(kind));
+            let moved = |part: &Range<usize>| part.start - start + bytes.len()..part.end - start + bytes.len();
+            let there: Vec<Range<usize>> = here.iter().map(moved).collect();
+            bytes.extend_from_slice(&text[*start..end]);
             bytes.push(b']');
-            if last < parts.len() {
+            let next = first + here.len();
+            if next < parts.len() {
                 let cursor = cursor(kind, listing.hash, listing.pages.len() + 1);
                 bytes.extend_from_slice(format!(",\"nextCursor\":\"{cursor}\"").as_bytes());
             }
             bytes.push(b'}');
-            let bytes = Bytes::from(bytes.into_boxed_slice());
-            for (entry, part) in listing.entries.iter_mut().zip(&parts).take(last).skip(first) {
-                entry.definition = Raw::trusted(bytes.slice(head + part.start - start..head + part.end - start));
-            }
-            listing.pages.push(Raw::trusted(bytes));
-            first = last;
-            if first >= parts.len() {
-                return listing;
-            }
+            listing.put(bytes, &there, first);
+            first = next;
         }
+        listing
     }
+}
+
+/// More than what stands around the definitions of a page.
+const ENDS: usize = 128;
+
+fn head(kind: Kind) -> Vec<u8> {
+    format!("{{\"{kind}\":[").into_bytes()
 }
 
 /// Which list, which state of it, which page.

@@ -182,3 +182,11 @@ fn problems_of_offer_and_catalog_come_together() {
     assert!(catalog.problems(0).is_empty());
     assert_eq!((catalog.server("s"), catalog.server("t")), (Some(7), None));
 }
+
+#[test]
+fn h87_twins_in_case_are_told() {
+    let both = tools(&["getUser", "getuser", "other"]);
+    let catalog = build(&[server(0, "a", Prefix::Always, &both), server(1, "b", Prefix::Auto, &tools(&["A__OTHER"]))]);
+    assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser in case only"]);
+    assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other in case only"]);
+}
