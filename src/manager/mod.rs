@@ -27,7 +27,7 @@ pub use status::ServerStatus;
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
-use crate::registry::{Caps, Catalog, Offer, OfferBuilder, Owners, ParamHeaders, ServerNaming};
+use crate::registry::{Catalog, Offer, Owners, ServerNaming};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{Change, Connection, Relayed, Starter, Target, World};
 
@@ -167,7 +167,7 @@ impl Manager {
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             owners: Mutex::default(),
-            nothing: Arc::new(OfferBuilder::new(Caps::default(), ParamHeaders::Ignore).finish()),
+            nothing: Arc::default(),
             catalogs: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));

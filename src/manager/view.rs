@@ -27,28 +27,10 @@ impl Manager {
 
     /// What this client sees now.
     pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
-        self.merge(|server| match Self::lease_of(server, who) {
+        let contributions = self.contributions(|server| match Self::lease_of(server, who) {
             Some(upstream) => offered(&upstream, server),
             None => server.last_offer.load_full(),
-        })
-    }
-
-    /// What is known of every server, whoever asked for it.
-    pub(crate) fn hint(&self) -> Arc<Catalog> {
-        self.merge(|server| {
-            let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
-            offers.last().or_else(|| server.last_offer.load_full())
-        })
-    }
-
-    fn merge(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Arc<Catalog> {
-        let servers = self.servers();
-        let mut contributions = Vec::new();
-        for server in servers.iter() {
-            let offer = offer_of(server).unwrap_or_else(|| self.0.nothing.clone());
-            let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
-            contributions.push(Contribution { server: server.id, alias, settings, offer });
-        }
+        });
         let key: Vec<(usize, u128)> =
             contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
         let mut catalogs = lock(&self.0.catalogs);
@@ -61,6 +43,25 @@ impl Manager {
         }
         catalogs.insert(key, catalog.clone());
         catalog
+    }
+
+    /// What is known of every server, whoever asked for it. A look that gives no name to anybody.
+    pub(crate) fn hint(&self) -> Arc<Catalog> {
+        let contributions = self.contributions(|server| {
+            let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
+            offers.last().or_else(|| server.last_offer.load_full())
+        });
+        let mut owners = lock(&self.0.owners).clone();
+        Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
+    }
+
+    fn contributions(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
+        let contribute = |server: &Arc<Server>| {
+            let offer = offer_of(server).unwrap_or_else(|| self.0.nothing.clone());
+            let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
+            Contribution { server: server.id, alias, settings, offer }
+        };
+        self.servers().iter().map(contribute).collect()
     }
 }
 

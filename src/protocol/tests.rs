@@ -169,6 +169,8 @@ proptest! {
     fn events_match_the_oracle(text in "(data|event|id|: c|\\n|\\r|\\r\\n|a|:| ){0,60}", cuts in prop::collection::vec(1usize..9, 1..40)) {
         use eventsource_stream::Eventsource as _;
         use futures_util::{FutureExt as _, StreamExt as _};
+        // A carriage return is the end of a line only once the next byte is seen not to belong to it; so the oracle reads it.
+        let text = text + ":";
         let oracle = futures_util::stream::iter([Ok::<_, std::io::Error>(text.clone().into_bytes())]).eventsource();
         let want: Vec<(String, String)> = oracle
             .filter_map(|event| async { event.ok().map(|event| (event.event, event.data)) })
