@@ -170,10 +170,11 @@ impl Bridge {
         let mut seen = 0;
         while stdout.read_buf(&mut received).await? > 0 {
             while let Some(at) = memchr::memchr(b'\n', &received[seen..]) {
-                let line = received.split_to(seen + at);
-                received.advance(1);
+                let end = seen + at;
+                self.deliver(&received[..end]);
+                // Not split off: the buffer stays in one piece, so it is used again instead of allocated anew.
+                received.advance(end + 1);
                 seen = 0;
-                self.deliver(&line);
             }
             seen = received.len();
             received.reserve(64 * 1024);

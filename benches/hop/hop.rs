@@ -31,6 +31,8 @@ pub(crate) struct Figured {
     pub(crate) direct: Option<Figures>,
     pub(crate) floor: Option<Figures>,
     pub(crate) host: Option<Figures>,
+    /// CPU time of the host over that of the floor: the middle of the rounds' own ratios, each of one moment.
+    pub(crate) ratio: Option<f64>,
 }
 
 /// Who asks, over which door.
@@ -75,8 +77,7 @@ pub(crate) async fn requests(
         ways.push(Way::new(load, Some(host.process.pid())));
     }
     take_turns(&mut ways, calls, settings).await?;
-    let figures = |at: usize| ways.get(at).and_then(Way::figures);
-    Ok(Figured { direct: figures(0), floor: figures(1), host: figures(2) })
+    Ok(Figured::of(ways.first(), ways.get(1), ways.get(2)))
 }
 
 /// Measures clients that come and go.
@@ -87,8 +88,7 @@ pub(crate) async fn churn(clients: usize, settings: &Settings) -> Result<Figured
     let mut ways = vec![way(server, None), way(ground.floor_port, Some(ground.floor.pid()))];
     ways.extend(ground.host.as_ref().map(|host| way(host.port, Some(host.process.pid()))));
     take_turns(&mut ways, clients, settings).await?;
-    let figures = |at: usize| ways.get(at).and_then(Way::figures);
-    Ok(Figured { direct: figures(0), floor: figures(1), host: figures(2) })
+    Ok(Figured::of(ways.first(), ways.get(1), ways.get(2)))
 }
 
 /// Measures what nine more servers do to a call of the tenth.
@@ -102,7 +102,7 @@ pub(crate) async fn ten(calls: usize, settings: &Settings) -> Result<Figured> {
         ways.push(Way::new(Load::Callers(callers), Some(host.process.pid())));
     }
     take_turns(&mut ways, calls, settings).await?;
-    Ok(Figured { direct: None, floor: ways[0].figures(), host: ways[1].figures() })
+    Ok(Figured::of(None, ways.first(), ways.get(1)))
 }
 
 /// Round after round each way has its turn, so that what else the machine does hits all of them alike.
@@ -111,11 +111,32 @@ async fn take_turns(ways: &mut [Way], calls: usize, settings: &Settings) -> Resu
         way.load.round(calls.div_ceil(4)).await.context("warming up")?;
     }
     for _ in 0..settings.rounds {
+        // There and back: nobody always comes after the same neighbour.
+        ways.reverse();
         for way in ways.iter_mut() {
             tokio::time::timeout(ROUND, way.round(settings.calls(calls))).await.context("a round does not end")??;
         }
     }
+    if settings.rounds % 2 == 1 {
+        ways.reverse();
+    }
     Ok(())
+}
+
+impl Figured {
+    fn of(direct: Option<&Way>, floor: Option<&Way>, host: Option<&Way>) -> Self {
+        let ratios = floor.zip(host).map(|(floor, host)| {
+            let pairs = host.cpus.iter().zip(&floor.cpus);
+            pairs.map(|(host, floor)| host / floor).collect::<Vec<_>>()
+        });
+        let figures = |way: Option<&Way>| way.and_then(Way::figures);
+        Self {
+            direct: figures(direct),
+            floor: figures(floor),
+            host: figures(host),
+            ratio: ratios.and_then(|ratios| median(&ratios)),
+        }
+    }
 }
 
 impl Way {

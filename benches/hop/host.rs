@@ -88,7 +88,10 @@ impl Host {
             Ok(started_in) => Ok(Self { process, port, started_in, _home: home, _servers: behind }),
             Err(cause) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                Err(cause.context(format!("the host did not come up; it said: {}", last_lines(&said))))
+                Err(cause.context(match said.trim() {
+                    "" => "the host did not come up and said nothing".to_owned(),
+                    said => format!("the host did not come up; it said: {}", last_lines(said)),
+                }))
             }
         }
     }

@@ -8,6 +8,9 @@
 //! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: fewer rounds; without the host; only rows whose
 //! name holds the text.
 //!
+//! All figures are of one run and only comparable within it. `taskset -c 0 cargo bench --bench hop` keeps everything on
+//! one core: steadier, and without the cost of waking another core, which on an idle machine is most of the latency.
+//!
 //! This one binary is also the echo server and the floors: it starts itself again in another role.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to whoever started it")]
 
@@ -56,12 +59,12 @@ enum Ways {
 
 impl Settings {
     fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
-        let mut settings = Self { rounds: 7, share: 1, ways: Ways::All, only: Vec::new() };
+        let mut settings = Self { rounds: 15, share: 1, ways: Ways::All, only: Vec::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--bench" => {}
-                "--quick" => (settings.rounds, settings.share) = (3, 4),
+                "--quick" => (settings.rounds, settings.share) = (5, 4),
                 "--floors" => settings.ways = Ways::Floors,
                 "--only" => settings.only.push(arguments.next().with_context(|| format!("--only what? {USAGE}"))?),
                 other => bail!("unknown argument {other}; {USAGE}"),

@@ -40,7 +40,10 @@ pub(crate) fn print(outcomes: &[(&Row, Outcome)]) {
     if requests.len() > 1 {
         println!("\nRequests: latency in microseconds; CPU of the program in the middle, seconds per 1,000 requests\n");
         table(&requests);
-        println!("\nIn the row \"10 servers : 1\" the floor is the host itself with one server.");
+        println!(
+            "\nhost/floor is of CPU, the median of the ratios of single rounds. In \"10 servers : 1\" the floor is the"
+        );
+        println!("host itself with one server.");
     }
     if states.len() > 1 {
         println!("\nStates: the gate is on the host's own figure\n");
@@ -55,10 +58,9 @@ fn request_line(row: &Row, figured: &Figured) -> Vec<String> {
     let p50 = |figures: Option<Figures>| number(figures.map(|figures| figures.p50.as_secs_f64() * 1e6), 1);
     let cpu = |figures: Option<Figures>| figures.and_then(|figures| figures.cpu);
     let (floor, host) = (cpu(figured.floor), cpu(figured.host));
-    let ratio = floor.zip(host).map(|(floor, host)| host / floor);
     let mut line = vec![row.name.to_owned(), p50(figured.direct), p50(figured.floor), p50(figured.host)];
-    line.extend([number(floor, 4), number(host, 4), number(ratio, 2)]);
-    line.extend(verdicts(row, ratio));
+    line.extend([number(floor, 4), number(host, 4), number(figured.ratio, 2)]);
+    line.extend(verdicts(row, figured.ratio));
     line
 }
 

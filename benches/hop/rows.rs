@@ -92,18 +92,18 @@ const ONE: Servers = Servers::one(Link::Stdio);
 
 /// Every workload, in the order of the report. Letters: h over HTTP to the server, s over pipes to a child.
 pub(crate) const ROWS: &[Row] = &[
-    row("call32 h1", hop(Link::Http, SMALL, Callers::One, 4000), Bound::Times(4.0), Bound::Times(2.0)),
-    row("call32 s1", hop(Link::Stdio, SMALL, Callers::One, 4000), Bound::Times(4.0), Bound::Times(1.8)),
-    row("call32 c16 h1", hop(Link::Http, SMALL, Callers::Sixteen, 16000), Bound::Times(5.0), Bound::Times(2.5)),
-    row("call32 c16 s1", hop(Link::Stdio, SMALL, Callers::Sixteen, 16000), Bound::Times(5.0), Bound::Times(2.5)),
-    row("call64k h1", hop(Link::Http, LARGE, Callers::One, 1500), Bound::Times(5.0), Bound::Times(3.0)),
-    row("call64k s1", hop(Link::Stdio, LARGE, Callers::One, 1500), Bound::Times(2.5), Bound::Times(1.5)),
-    row("blob1m h1", hop(Link::Http, BLOB, Callers::One, 150), Bound::Times(3.0), Bound::Times(2.0)),
-    row("blob1m s1", hop(Link::Stdio, BLOB, Callers::One, 150), Bound::Times(2.0), Bound::Times(1.5)),
-    row("list 100 h1", list(HUNDRED, 2000), Bound::Times(4.0), Bound::Times(2.0)),
-    row("list 1000 of 10", list(THOUSAND, 250), Bound::Times(3.0), Bound::Free),
-    row("10 servers : 1", Kind::Ten { calls: 4000 }, Bound::Times(1.2), Bound::Times(1.1)),
-    row("churn", Kind::Churn { clients: 500 }, Bound::Times(5.0), Bound::Times(2.5)),
+    row("call32 h1", hop(Link::Http, SMALL, Callers::One, 2000), Bound::Times(4.0), Bound::Times(2.0)),
+    row("call32 s1", hop(Link::Stdio, SMALL, Callers::One, 2000), Bound::Times(4.0), Bound::Times(1.8)),
+    row("call32 c16 h1", hop(Link::Http, SMALL, Callers::Sixteen, 8000), Bound::Times(5.0), Bound::Times(2.5)),
+    row("call32 c16 s1", hop(Link::Stdio, SMALL, Callers::Sixteen, 8000), Bound::Times(5.0), Bound::Times(2.5)),
+    row("call64k h1", hop(Link::Http, LARGE, Callers::One, 800), Bound::Times(5.0), Bound::Times(3.0)),
+    row("call64k s1", hop(Link::Stdio, LARGE, Callers::One, 800), Bound::Times(2.5), Bound::Times(1.5)),
+    row("blob1m h1", hop(Link::Http, BLOB, Callers::One, 80), Bound::Times(3.0), Bound::Times(2.0)),
+    row("blob1m s1", hop(Link::Stdio, BLOB, Callers::One, 80), Bound::Times(2.0), Bound::Times(1.5)),
+    row("list 100 h1", list(HUNDRED, 1000), Bound::Times(4.0), Bound::Times(2.0)),
+    row("list 1000 of 10", list(THOUSAND, 150), Bound::Times(3.0), Bound::Free),
+    row("10 servers : 1", Kind::Ten { calls: 2000 }, Bound::Times(1.2), Bound::Times(1.1)),
+    row("churn", Kind::Churn { clients: 300 }, Bound::Times(5.0), Bound::Times(2.5)),
     row("idle session", idle(1000, After::Handshake), Bound::Most(8.0), Bound::Most(2.0)),
     row("idle, listed", idle(1000, After::List), Bound::Most(8.0), Bound::Most(2.0)),
     row("idle, 10000", idle(10000, After::Handshake), Bound::Free, Bound::Most(2.0)),
@@ -112,8 +112,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("start 1", Kind::Start { servers: ONE }, Bound::Most(13.0), Bound::Most(9.1)),
     row("start 10", Kind::Start { servers: TEN }, Bound::Most(40.0), Bound::Most(28.0)),
     row("start 50", Kind::Start { servers: FIFTY }, Bound::Most(183.0), Bound::Most(128.0)),
-    row("slow beside h1", Kind::Slow { link: Link::Http, calls: 2000 }, Bound::Most(1.4), Bound::Most(1.2)),
-    row("slow beside s1", Kind::Slow { link: Link::Stdio, calls: 2000 }, Bound::Most(1.4), Bound::Most(1.2)),
+    row("slow beside h1", Kind::Slow { link: Link::Http, calls: 4000 }, Bound::Most(1.4), Bound::Most(1.2)),
+    row("slow beside s1", Kind::Slow { link: Link::Stdio, calls: 4000 }, Bound::Most(1.4), Bound::Most(1.2)),
 ];
 
 const fn list(servers: Servers, calls: usize) -> Kind {
