@@ -30,7 +30,9 @@ const WAKING: usize = 500;
 const SLOW: (usize, u64) = (16, 100);
 
 /// The share of rounds whose tails are taken as undisturbed.
-const QUIET: f64 = 0.25;
+const QUIET: f64 = 0.1;
+/// Tails are taken of rounds so much shorter and more numerous, so that some of them are quiet.
+const SHORTER: usize = 4;
 
 /// One figure for each way, where there is one.
 #[derive(Debug, Default)]
@@ -147,9 +149,9 @@ pub(crate) async fn slow(link: Link, calls: usize, settings: &Settings) -> Resul
             None => None,
         });
     }
-    let calls = settings.calls(calls);
+    let calls = settings.calls(calls) / SHORTER;
     let mut tails = [const { (Vec::new(), Vec::new()) }; 3];
-    for round in 0..=settings.rounds {
+    for round in 0..=settings.rounds * SHORTER {
         for ((fast, port), (alone, loaded)) in fast.iter_mut().zip(ports).zip(&mut tails) {
             let Some((fast, port)) = fast.as_mut().zip(port) else { continue };
             let tail =
