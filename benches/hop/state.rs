@@ -26,8 +26,11 @@ const SPARE: usize = 100;
 const SESSIONS: usize = 1024;
 /// Calls that wake what is started late, before memory is read.
 const WAKING: usize = 500;
-/// Slow calls at any time, and how long each of them sleeps.
-const SLOW: (usize, u64) = (16, 100);
+/// Slow calls at any time, and how many milliseconds each sleeps: so long that their ends meet few of the fast calls,
+/// well under one in a hundred.
+const SLOW: (usize, u64) = (16, 300);
+/// How long slow calls need to get under way.
+const UNDER_WAY: Duration = Duration::from_millis(20);
 
 /// The share of rounds whose tails are taken as undisturbed.
 const QUIET: f64 = 0.1;
@@ -177,7 +180,7 @@ async fn beside_slow(fast: &mut Callers, port: u16, calls: usize) -> Result<Vec<
     let mut running = JoinSet::new();
     running.spawn(slow.until(Arc::clone(&stop)));
     // Until the slow ones are under way, the load is not there.
-    tokio::time::sleep(Duration::from_millis(millis / 2)).await;
+    tokio::time::sleep(UNDER_WAY).await;
     let took = fast.round(calls).await;
     stop.store(true, Ordering::Relaxed);
     while let Some(ended) = running.join_next().await {
