@@ -193,6 +193,21 @@ impl Host {
         removed
     }
 
+    /// Kills what is left of servers that are being stopped.
+    pub fn kill(&self) {
+        self.0.manager.kill();
+    }
+
+    /// As [`Host::shutdown`], but what is left after `patience` is killed.
+    pub async fn shutdown_within(&self, patience: Duration) {
+        let shutdown = self.shutdown();
+        tokio::pin!(shutdown);
+        if tokio::time::timeout(patience, &mut shutdown).await.is_err() {
+            self.kill();
+            shutdown.await;
+        }
+    }
+
     /// Ends everything in good order: doors first, calls have `limits.drain` to finish, then the servers. Done when no
     /// process of ours is left.
     pub async fn shutdown(&self) {

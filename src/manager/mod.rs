@@ -155,7 +155,8 @@ impl Manager {
     pub(crate) fn start(config: Config, memory: HashMap<String, Starter>, client_info: Raw) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
-        let world = World { dialer: Arc::default(), relay, changes, generation: watch::Sender::new(0) };
+        let kill = tokio_util::sync::CancellationToken::new();
+        let world = World { dialer: Arc::default(), relay, changes, kill, generation: watch::Sender::new(0) };
         let servers = servers(config.servers, &memory);
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
@@ -234,6 +235,11 @@ impl Manager {
         self.stop();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+    }
+
+    /// Kills what is left of servers that are being stopped.
+    pub(crate) fn kill(&self) {
+        self.0.world.kill.cancel();
     }
 
     /// Lets every server go, without waiting.

@@ -30,7 +30,7 @@ pub struct ServerStatus {
     pub revision: Option<String>,
     /// Its own `serverInfo`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<Raw>,
+    pub server_info: Option<Raw>,
     /// How many connections (processes, sessions) it has.
     pub leases: usize,
     /// Calls so far.
@@ -113,7 +113,7 @@ impl Manager {
             since_ms: status.as_ref().map_or(0, |status| milliseconds(status.since.elapsed())),
             transport: server.target.as_ref().map_or("none", |target| target.transport()),
             revision: peer.as_ref().map(|peer| peer.version.to_string()),
-            server: peer.map(|peer| peer.info),
+            server_info: peer.map(|peer| peer.info),
             leases: upstreams.iter().filter(|upstream| upstream.connection().is_some()).count(),
             calls: server.calls.load(Ordering::Relaxed),
             calls_running: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.running())).sum(),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub(crate) use http::{EventStream, Http, Reply};
 pub(crate) use memory::{HANG_UP, Memory, Wire};
-pub(crate) use process::StderrTail;
+pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use stdio::{Pipe, PipeReader, spawn};
 
 /// Why a server cannot be reached, or no longer.

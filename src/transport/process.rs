@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
 
 use super::{Error, Label, environment, excerpt};
 use crate::config;
@@ -35,6 +36,17 @@ impl StderrTail {
         }
         lines.push_back(line);
     }
+}
+
+/// How a child is ended: its standard input is closed, then it is terminated, then killed.
+#[derive(Clone, Debug)]
+pub(crate) struct Ladder {
+    /// How long it may take to end by itself.
+    pub(crate) close: Duration,
+    /// How long it may take to end when told to.
+    pub(crate) terminate: Duration,
+    /// Cuts both short.
+    pub(crate) kill: CancellationToken,
 }
 
 /// A running child and its group.
@@ -89,23 +101,27 @@ impl Process {
         self.child.wait().await.ok()
     }
 
-    /// Ends the group: its standard input is closed by now; wait, terminate, wait, kill.
-    pub(super) async fn stop(mut self, close: Duration, terminate: Duration) {
-        if tokio::time::timeout(close, self.child.wait()).await.is_err() {
-            self.group.terminate();
-            let _ = tokio::time::timeout(terminate, self.child.wait()).await;
-        } else if self.group.is_alive() {
-            // The leader was a wrapper and left its children behind.
-            self.group.terminate();
+    /// Ends the group, whose standard input is closed by now, one step of the ladder after the other.
+    pub(super) async fn stop(mut self, ladder: Ladder) {
+        let kill = ladder.kill.clone();
+        kill.run_until_cancelled(self.ask(&ladder)).await;
+        self.group.kill();
+        let _ = self.child.wait().await;
+    }
+
+    async fn ask(&mut self, ladder: &Ladder) {
+        let exited = tokio::time::timeout(ladder.close, self.child.wait()).await.is_ok();
+        if exited && !self.group.is_alive() {
+            return;
         }
-        let until = tokio::time::Instant::now() + terminate;
+        // A leader that is gone was a wrapper, and left its children behind.
+        self.group.terminate();
+        let until = tokio::time::Instant::now() + ladder.terminate;
         while self.group.is_alive() && tokio::time::Instant::now() < until {
             // A group can only be asked, not waited for.
             tokio::time::sleep(Duration::from_millis(10)).await;
             let _ = self.child.try_wait();
         }
-        self.group.kill();
-        let _ = self.child.wait().await;
     }
 }
 

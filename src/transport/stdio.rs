@@ -13,7 +13,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::process::{self, Process, StderrTail};
+use super::process::{self, Ladder, Process, StderrTail};
 use super::{Error, Label, Limits, excerpt};
 use crate::config;
 use crate::protocol::lines::{Line, Lines};
@@ -229,7 +229,7 @@ impl PipeReader {
     }
 
     /// Ends the process and its group; done when no member is alive.
-    pub(crate) async fn stop(self, close: Duration, terminate: Duration) {
+    pub(crate) async fn stop(self, ladder: Ladder) {
         self.queue.close();
         // A child that writes its last words into a full pipe would never see the end of its input.
         let Self { process, mut stdout, .. } = self;
@@ -240,7 +240,7 @@ impl PipeReader {
             tokio::select! { () = reading => {}, _ = wait => {} }
         };
         let stop = async {
-            process.stop(close, terminate).await;
+            process.stop(ladder).await;
             drop(gone);
         };
         tokio::join!(stop, swallow);

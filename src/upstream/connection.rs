@@ -191,6 +191,18 @@ impl Connection {
         self.say(Message::Notification(Notification { method, params }));
     }
 
+    /// Sends a notification that must arrive before anything that is sent later.
+    pub(super) async fn say_first(self: &Arc<Self>, method: Method) -> Result<(), transport::Error> {
+        let notice = Notification { method, params: None };
+        match &self.parts.wire {
+            Wire::Http(http) => http.post(notice.frame()).await.map(drop),
+            Wire::Pipe(_) | Wire::Memory(_) => {
+                self.say(Message::Notification(notice));
+                Ok(())
+            }
+        }
+    }
+
     pub(super) fn respond(self: &Arc<Self>, id: &RequestId, outcome: Outcome) {
         if self.lock().asks.remove(id).is_some() {
             self.say(Message::Response(Response { id: Some(id.clone()), outcome }));

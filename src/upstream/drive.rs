@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::connection::Connection;
 use super::exchange::Item;
 use crate::protocol::{Frame, Message};
-use crate::transport::{Error, EventStream, Http, PipeReader, Reply};
+use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply};
 
 /// A broken answer stream is resumed that often without a new event, then the call counts as lost.
 const RESUMES: u32 = 3;
@@ -122,7 +122,7 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>) {
 }
 
 /// Reads a child until it ends or the connection is stopped; then ends the child.
-pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, close: Duration, terminate: Duration) {
+pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
     let stop = connection.stop_token().clone();
     loop {
         tokio::select! {
@@ -138,7 +138,7 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
         }
     }
     connection.lose(Error::Closed);
-    reader.stop(close, terminate).await;
+    reader.stop(ladder).await;
 }
 
 /// Reads a server in this process.

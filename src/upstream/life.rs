@@ -13,7 +13,7 @@ use super::state::{Action, Input, Policy, State};
 use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listing};
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
-use crate::transport::{self, Error, Http, Memory};
+use crate::transport::{self, Error, Http, Ladder, Memory};
 
 /// News of changed lists is gathered that long before they are asked for.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -354,7 +354,8 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue };
             let (pipe, reader) = transport::spawn(stdio, &sizes, settings.server.clone(), upstream.tail.clone(), tasks)?;
             let connection = Connection::new(parts(Wire::Pipe(pipe)));
-            tasks.spawn(drive::read_pipe(connection.clone(), reader, limits.stop_close, limits.stop_term));
+            let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
+            tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
             Ok(connection)
         }
         Target::Http(remote) => {

@@ -24,8 +24,8 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
         }
     };
     connection.shake_done(peer);
-    connection.notify(Method::Initialized, None);
-    Ok(())
+    // Some servers offer more once they have seen it: it must arrive before the lists are asked for.
+    connection.say_first(Method::Initialized).await
 }
 
 /// All pages of all lists that the server offers, the lists side by side.

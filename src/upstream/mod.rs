@@ -80,6 +80,8 @@ pub(crate) struct World {
     pub(crate) dialer: Arc<crate::dial::Dialer>,
     pub(crate) relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
     pub(crate) changes: mpsc::Sender<Change>,
+    /// No more waiting: what still runs is killed.
+    pub(crate) kill: CancellationToken,
     /// Counts up with every change of a state or a list.
     pub(crate) generation: watch::Sender<u64>,
 }

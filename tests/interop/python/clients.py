@@ -28,8 +28,8 @@ def script(world: World, kind: str) -> list[str]:
 
 # Each client with the eras that it speaks; the first TypeScript SDK ends before 2026-07-28.
 CLIENTS = [
-    ("python", "legacy"), ("python", "modern"), ("typescript", "legacy"), ("typescript2", "modern"),
-    ("rmcp", "legacy"), ("rmcp", "modern"),
+    ("python", "legacy"), ("python", "any"), ("typescript", "legacy"), ("typescript2", "any"),
+    ("rmcp", "legacy"), ("rmcp", "any"),
 ]  # fmt: skip
 
 
@@ -99,8 +99,8 @@ def pairs(world: World, report: Report, url: str, alias: str, label: str) -> Non
     ]
     if alias:
         both += [
-            (("python", "modern", FEATURES), ("rmcp", "legacy", FEATURES)),
-            (("python", "modern", SHARED), ("typescript2", "modern", SHARED)),
+            (("python", "any", FEATURES), ("rmcp", "legacy", FEATURES)),
+            (("python", "any", SHARED), ("typescript2", "any", SHARED)),
         ]
     for pair in both:
         running = []
@@ -165,7 +165,7 @@ def inspector_directly(world: World, report: Report) -> None:
 def inspector(world: World, report: Report, host: Host) -> None:
     mark = f"{host.mark}-inspector"
     small = world.config("inspected", mark, ["everything"])
-    for era in ("legacy", "modern"):
+    for era in ("legacy", "any"):
         url = ["--transport", "http", "--server-url", host.url]
         inspections(world, report, url, "remote", era, f"over http, {era}")
         stdio = ["--", world.binary, "stdio", "--config", str(small)]

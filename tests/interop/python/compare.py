@@ -110,7 +110,7 @@ async def connect(world: World, target: str | dict, era: str, able: bool, home: 
         return types.ListRootsResult(roots=[types.Root(uri=(world.files / "inner").as_uri(), name="inner")])
 
     answers = {"sampling_callback": refuse, "elicitation_callback": refuse, "list_roots_callback": roots} if able else {}
-    mode = {"legacy": "legacy", "modern": "auto"}[era]
+    mode = {"legacy": "legacy", "any": "auto"}[era]
     with errors:
         async with asyncio.timeout(240), Client(server, mode=mode, read_timeout_seconds=70, **answers) as client:
             yield client
@@ -290,7 +290,7 @@ def steadiness(world: World, report: Report, names: list[str]) -> None:
             raise AssertionError(f"the server itself failed: {broken}")
 
     for name in names:
-        for era in ("legacy", "modern"):
+        for era in ("legacy", "any"):
             for able in (True, False):
                 with report.check(f"directly, {era}, {'all' if able else 'no'} capabilities: {name} answers the same twice"):
                     try:
@@ -301,7 +301,7 @@ def steadiness(world: World, report: Report, names: list[str]) -> None:
 
 def through(world: World, report: Report, host: Host) -> None:
     """Through the host: over HTTP in each era with all capabilities and with none, and over stdio."""
-    for era in ("legacy", "modern"):
+    for era in ("legacy", "any"):
         for able in (True, False):
             compare(world, report, host.url, host.names, era, able, f"same over http, {era}, {'all' if able else 'no'} capabilities")
         command = {"command": world.binary, "args": ["stdio", "--config", str(host.config)], "cwd": os.getcwd()}

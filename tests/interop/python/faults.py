@@ -131,7 +131,7 @@ def kill_under_load(world: World, report: Report) -> None:
 async def _kill(world: World, report: Report, host: Host) -> None:
     async with (
         compare.connect(world, host.url, "legacy", False, "faults") as old,
-        compare.connect(world, host.url, "modern", False, "faults") as new,
+        compare.connect(world, host.url, "any", False, "faults") as new,
     ):
         loads = [Load(world, old), Load(world, new)]
         running = [asyncio.create_task(load.run()) for load in loads]

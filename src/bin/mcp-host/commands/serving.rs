@@ -1,6 +1,7 @@
 //! The life of a host that serves: until its door closes or a signal comes, then the drain.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use mcp_host::config::Config;
 use mcp_host::{Error, Host};
@@ -23,7 +24,7 @@ pub(crate) async fn until_told(
         tokio::select! {
             // The client is gone: nobody waits for an answer any more, but the servers are stopped in good order.
             closed = &mut door => {
-                return drained(async { host.shutdown().await; closed }, signals).await;
+                return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals).await;
             }
             wish = signals.next() => match wish {
                 Wish::Reload => reload(host, load(), output).await,
@@ -41,15 +42,29 @@ pub(crate) async fn until_told(
         let ((), closed) = tokio::join!(host.shutdown(), door);
         closed
     };
-    drained(drain, signals).await
+    drained(host, drain, signals).await
 }
 
-async fn drained(drain: impl Future<Output = Result<(), Error>>, signals: &mut Signals) -> Result<Exit, Failure> {
+async fn drained(
+    host: &Host,
+    drain: impl Future<Output = Result<(), Error>>,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
+    let mut drain = pin!(drain);
     tokio::select! {
-        closed = drain => Ok(closed.map(|()| Exit::Ok)?),
-        () = signals.end() => Err(Failure::silent(Exit::Interrupted)),
+        closed = &mut drain => return Ok(closed.map(|()| Exit::Ok)?),
+        () = signals.end() => {}
     }
+    host.kill();
+    // The servers are gone in a moment; their groups must be seen to be.
+    let _ = tokio::time::timeout(KILLED, drain).await;
+    Err(Failure::silent(Exit::Interrupted))
 }
+
+/// Clients kill a server of theirs some four seconds after they have closed its input; ours must be gone by then.
+const PATIENCE: Duration = Duration::from_millis(2500);
+/// How long the end of killed processes may take.
+const KILLED: Duration = Duration::from_secs(1);
 
 /// A config that cannot be used changes nothing.
 async fn reload(host: &Host, config: Result<Config, Failure>, output: &Output) {

@@ -1,0 +1,235 @@
+//! What a hop costs at least: the same HTTP library with nothing to think about, and one JSON-RPC id to rewrite.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::CONTENT_TYPE;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
+
+use crate::echo::standard_input;
+use crate::process::{Process, Role, loopback};
+
+/// Accepts on a port of loopback and gives each connection a service of its own, until standard input ends.
+pub(crate) async fn accept<S, F, B, E>(port: u16, mut service: impl FnMut() -> S) -> io::Result<()>
+where
+    S: Fn(Request<Incoming>) -> F + 'static,
+    F: Future<Output = Result<Response<B>, E>> + 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: std::error::Error + Send + Sync,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let listener = TcpListener::bind(loopback(port)).await?;
+    let mut lifeline = standard_input()?;
+    let mut connections = JoinSet::new();
+    let local = tokio::task::LocalSet::new();
+    local
+        .run_until(async {
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = lifeline.read_u8() => return Ok(()),
+                    Some(_) = connections.join_next() => continue,
+                };
+                let (stream, _) = accepted?;
+                stream.set_nodelay(true)?;
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service_fn(service()));
+                // A connection that breaks is its client's affair.
+                connections.spawn_local(async move { connection.await.ok() });
+            }
+        })
+        .await
+}
+
+/// HTTP parsed and passed on: for each connection one of its own to the server behind.
+pub(crate) async fn serve_http(port: u16, upstream: u16) -> io::Result<()> {
+    accept(port, || {
+        let sender: Rc<RefCell<Option<SendRequest<Incoming>>>> = Rc::default();
+        move |request| {
+            let sender = Rc::clone(&sender);
+            async move {
+                // Requests of one connection come one after the other, so taking it out is no race.
+                let taken = sender.borrow_mut().take();
+                let mut open = match taken {
+                    Some(open) => open,
+                    None => connect(upstream).await?,
+                };
+                open.ready().await.map_err(io::Error::other)?;
+                let response = open.send_request(request).await.map_err(io::Error::other)?;
+                sender.borrow_mut().replace(open);
+                Ok::<_, io::Error>(response)
+            }
+        }
+    })
+    .await
+}
+
+async fn connect(port: u16) -> io::Result<SendRequest<Incoming>> {
+    let stream = TcpStream::connect(loopback(port)).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    // Ends when its sender is dropped with the connection in front.
+    tokio::task::spawn_local(async move { connection.await.ok() });
+    Ok(sender)
+}
+
+/// HTTP in, one stdio server behind, ids rewritten by splicing bytes, writes batched.
+pub(crate) async fn serve_bridge(port: u16, tools: usize) -> io::Result<()> {
+    let (_child, stdin, stdout) = Process::piped(Role::EchoStdio { tools }).map_err(io::Error::other)?;
+    let bridge = Rc::new(Bridge::default());
+    let door = accept(port, || {
+        let bridge = Rc::clone(&bridge);
+        move |request| {
+            let bridge = Rc::clone(&bridge);
+            async move { Ok::<_, Infallible>(bridge.respond(request).await) }
+        }
+    });
+    tokio::select! {
+        ended = door => ended,
+        ended = bridge.write(stdin) => ended,
+        ended = bridge.read(stdout) => ended,
+    }
+}
+
+/// The requests under way through one pair of pipes.
+#[derive(Debug, Default)]
+struct Bridge {
+    next: Cell<u64>,
+    /// Our id to the client's own and to the client that waits.
+    pending: RefCell<HashMap<u64, (Bytes, oneshot::Sender<Bytes>)>>,
+    out: RefCell<Vec<u8>>,
+    written: Notify,
+}
+
+impl Bridge {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let plain = |status| {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = status;
+            response
+        };
+        if request.method() != Method::POST {
+            return plain(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        let Ok(body) = request.into_body().collect().await else { return plain(StatusCode::BAD_REQUEST) };
+        let body = body.to_bytes();
+        let Some(id) = id_of(&body) else {
+            self.send(&[&body]);
+            return plain(StatusCode::ACCEPTED);
+        };
+        let ours = self.next.get();
+        self.next.set(ours + 1);
+        let (sender, answer) = oneshot::channel();
+        self.send(&[&body[..id.start], ours.to_string().as_bytes(), &body[id.end..]]);
+        self.pending.borrow_mut().insert(ours, (body.slice(id), sender));
+        let Ok(answer) = answer.await else { return plain(StatusCode::BAD_GATEWAY) };
+        Response::builder()
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(answer))
+            .expect("all headers are valid")
+    }
+
+    /// Appends one line; the writer takes all that has gathered since its last write.
+    fn send(&self, parts: &[&[u8]]) {
+        let mut out = self.out.borrow_mut();
+        for part in parts {
+            out.extend_from_slice(part);
+        }
+        out.push(b'\n');
+        self.written.notify_one();
+    }
+
+    async fn write(&self, mut stdin: ChildStdin) -> io::Result<()> {
+        let mut batch = Vec::new();
+        loop {
+            self.written.notified().await;
+            std::mem::swap(&mut batch, &mut *self.out.borrow_mut());
+            stdin.write_all(&batch).await?;
+            batch.clear();
+        }
+    }
+
+    async fn read(&self, mut stdout: ChildStdout) -> io::Result<()> {
+        let mut received = BytesMut::with_capacity(64 * 1024);
+        let mut seen = 0;
+        while stdout.read_buf(&mut received).await? > 0 {
+            while let Some(at) = memchr::memchr(b'\n', &received[seen..]) {
+                let end = seen + at;
+                self.deliver(&received[..end]);
+                // Not split off: the buffer stays in one piece, so it is used again instead of allocated anew.
+                received.advance(end + 1);
+                seen = 0;
+            }
+            seen = received.len();
+            received.reserve(64 * 1024);
+        }
+        Ok(())
+    }
+
+    fn deliver(&self, line: &[u8]) {
+        let Some(span) = id_of(line) else { return };
+        let ours = std::str::from_utf8(&line[span.clone()]).ok().and_then(|id| id.parse::<u64>().ok());
+        let Some((theirs, client)) = ours.and_then(|ours| self.pending.borrow_mut().remove(&ours)) else { return };
+        let mut answer = Vec::with_capacity(line.len() + theirs.len());
+        answer.extend_from_slice(&line[..span.start]);
+        answer.extend_from_slice(&theirs);
+        answer.extend_from_slice(&line[span.end..]);
+        // A client that has gone waits for nothing.
+        client.send(answer.into()).ok();
+    }
+}
+
+/// Where the value of the outermost `id` lies, found without a look at what comes after it.
+fn id_of(message: &[u8]) -> Option<Range<usize>> {
+    let mut depth = 0_u32;
+    let mut at = 0;
+    while at < message.len() {
+        match message[at] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            b'"' => {
+                let end = string_end(message, at + 1)?;
+                let key = &message[at + 1..end];
+                at = end;
+                if depth == 1 && key == b"id" && message.get(end + 1) == Some(&b':') {
+                    let start = end + 2;
+                    let length = match message.get(start)? {
+                        b'"' => string_end(message, start + 1)? + 1 - start,
+                        _ => message[start..].iter().position(|byte| matches!(byte, b',' | b'}' | b' '))?,
+                    };
+                    return Some(start..start + length);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The place of the quote that ends the string whose inside starts at `at`.
+fn string_end(message: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += memchr::memchr2(b'"', b'\\', message.get(at..)?)?;
+        if message[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
+}

@@ -1,0 +1,160 @@
+//! The load client: callers that each wait for their answer before they ask again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::task::JoinSet;
+
+use crate::call::{self, Call, Work};
+use crate::http::{Connection, Session};
+
+/// Ids that one caller may use; what is left of eight digits tells callers of one session apart.
+const IDS: u64 = 5_000_000;
+
+/// One caller with a connection of its own, in a session it may share.
+#[derive(Debug)]
+struct Caller {
+    connection: Connection,
+    session: Arc<Session>,
+    call: Arc<Call>,
+    next: u64,
+    message: Vec<u8>,
+}
+
+/// Callers at work side by side.
+#[derive(Debug)]
+pub(crate) struct Callers(Vec<Caller>);
+
+impl Callers {
+    /// Opens `count` connections on `sessions` sessions of the endpoint at `address`.
+    pub(crate) async fn open(address: SocketAddr, work: Work, count: usize, sessions: usize) -> Result<Self> {
+        let mut callers = Vec::with_capacity(count);
+        let mut opened: Vec<Arc<Session>> = Vec::with_capacity(sessions);
+        let mut tool = None;
+        for at in 0..count {
+            let mut connection = Connection::open(address).await?;
+            if opened.len() < sessions {
+                opened.push(Arc::new(Session::open(&mut connection).await?));
+            }
+            let session = Arc::clone(&opened[at % sessions]);
+            if tool.is_none() {
+                tool = Some(find(&list(&mut connection, &session).await?, work)?);
+            }
+            let call = Arc::new(Call::new(work, tool.as_deref().unwrap_or_default()));
+            callers.push(Caller { connection, session, call, next: IDS * at as u64 + 1, message: Vec::new() });
+        }
+        Ok(Self(callers))
+    }
+
+    /// Makes `calls` calls in all; how long each took.
+    pub(crate) async fn round(&mut self, calls: usize) -> Result<Vec<Duration>> {
+        let each = calls / self.0.len();
+        let mut running = JoinSet::new();
+        for mut caller in self.0.drain(..) {
+            running.spawn(async move {
+                let mut took = Vec::with_capacity(each);
+                for _ in 0..each {
+                    took.push(caller.call().await?);
+                }
+                Ok::<_, anyhow::Error>((caller, took))
+            });
+        }
+        let mut took = Vec::with_capacity(calls);
+        while let Some(joined) = running.join_next().await {
+            let (caller, times) = joined??;
+            self.0.push(caller);
+            took.extend(times);
+        }
+        Ok(took)
+    }
+
+    /// Calls again and again until `stop`; how many calls were made.
+    pub(crate) async fn until(mut self, stop: Arc<AtomicBool>) -> Result<usize> {
+        let mut running = JoinSet::new();
+        for mut caller in self.0.drain(..) {
+            let stop = Arc::clone(&stop);
+            running.spawn(async move {
+                let mut calls = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    caller.call().await?;
+                    calls += 1;
+                }
+                Ok::<_, anyhow::Error>(calls)
+            });
+        }
+        let mut calls = 0;
+        while let Some(joined) = running.join_next().await {
+            calls += joined??;
+        }
+        Ok(calls)
+    }
+}
+
+impl Caller {
+    async fn call(&mut self) -> Result<Duration> {
+        let id = self.next;
+        self.next += 1;
+        self.message.clear();
+        self.call.write(id, &mut self.message);
+        let started = Instant::now();
+        let answer = self.connection.post(&self.session, &self.message).await?;
+        let mut cursor = call::next_cursor(answer)?;
+        let took = started.elapsed();
+        if cursor.is_none() {
+            self.call.check(id, answer)?;
+            return Ok(took);
+        }
+        // A list in pages is a list when the last one has come.
+        while let Some(at) = cursor {
+            self.next += 1;
+            let page = call::list(self.next, Some(&at));
+            cursor = call::next_cursor(self.connection.post(&self.session, page.as_bytes()).await?)?;
+        }
+        Ok(started.elapsed())
+    }
+}
+
+/// The names of all tools, over every page.
+pub(crate) async fn list(connection: &mut Connection, session: &Session) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let mut cursor: Option<String> = None;
+    for id in 1.. {
+        let request = call::list(id, cursor.as_deref());
+        let page = connection.post(session, request.as_bytes()).await.context("tools/list")?;
+        names.extend(call::names(page)?.into_iter().map(String::from));
+        cursor = call::next_cursor(page)?;
+        if cursor.is_none() {
+            break;
+        }
+        ensure!(id < 1000, "a list without end");
+    }
+    Ok(names)
+}
+
+/// A client that comes, looks and goes: connect, initialize, list, close.
+pub(crate) async fn churn(address: SocketAddr, times: usize) -> Result<Vec<Duration>> {
+    let mut took = Vec::with_capacity(times);
+    for _ in 0..times {
+        let started = Instant::now();
+        let mut connection = Connection::open(address).await?;
+        let session = Session::open(&mut connection).await?;
+        let answer = connection.post(&session, call::list(1, None).as_bytes()).await?;
+        ensure!(call::answer_id(answer)? == 1, "not the answer to the list");
+        connection.delete(&session).await?;
+        drop(connection);
+        took.push(started.elapsed());
+    }
+    Ok(took)
+}
+
+/// The exposed name of the tool that does `work`: hosts put the server's name before it. Of several servers, the last.
+fn find(names: &[String], work: Work) -> Result<String> {
+    if let Work::List(tools) = work {
+        ensure!(names.len() == tools, "{} tools instead of {tools}", names.len());
+    }
+    let tool = work.tool();
+    names.iter().rfind(|name| name.ends_with(tool)).cloned().with_context(|| format!("no tool {tool} in {names:?}"))
+}

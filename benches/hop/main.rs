@@ -1,0 +1,158 @@
+//! What a hop through `mcp-host` costs, side by side with a direct connection and with floors of its own.
+//!
+//! `cargo bench --bench hop` measures everything in one run: requests directly to an echo server, through a floor (the
+//! least that a hop of this kind can do) and through the host, taking turns. It prints the latency of each, the CPU time
+//! of the program in the middle, the ratio of the two, and the bounds we hold ourselves to. Nothing here fails because
+//! something is slow.
+//!
+//! `cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...`: fewer rounds; without the host; only rows whose
+//! name holds the text.
+//!
+//! All figures are of one run and only comparable within it. `taskset -c 0 cargo bench --bench hop` keeps everything on
+//! one core: steadier, and without the cost of waking another core, which on an idle machine is most of the latency.
+//!
+//! This one binary is also the echo server and the floors: it starts itself again in another role.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to whoever started it")]
+
+mod call;
+mod echo;
+mod floors;
+mod hop;
+mod host;
+mod http;
+mod load;
+mod measure;
+mod pipe;
+mod process;
+mod report;
+mod rows;
+mod state;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::process::Role;
+use crate::report::Outcome;
+use crate::rows::{Kind, ROWS, Row};
+
+const USAGE: &str = "usage: cargo bench --bench hop -- [--quick] [--floors] [--only TEXT]...";
+
+/// What was asked on the command line.
+#[derive(Debug)]
+struct Settings {
+    /// Turns of each way.
+    rounds: usize,
+    /// What a row's number of requests is divided by.
+    share: usize,
+    ways: Ways,
+    only: Vec<String>,
+}
+
+/// What is measured.
+#[derive(Debug, PartialEq, Eq)]
+enum Ways {
+    All,
+    /// Everything but the host.
+    Floors,
+}
+
+impl Settings {
+    fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
+        let mut settings = Self { rounds: 15, share: 1, ways: Ways::All, only: Vec::new() };
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--bench" => {}
+                "--quick" => (settings.rounds, settings.share) = (5, 4),
+                "--floors" => settings.ways = Ways::Floors,
+                "--only" => settings.only.push(arguments.next().with_context(|| format!("--only what? {USAGE}"))?),
+                other => bail!("unknown argument {other}; {USAGE}"),
+            }
+        }
+        Ok(settings)
+    }
+
+    fn with_host(&self) -> bool {
+        self.ways == Ways::All
+    }
+
+    /// Requests of one round.
+    fn calls(&self, calls: usize) -> usize {
+        calls / self.share
+    }
+
+    fn wants(&self, row: &Row) -> bool {
+        let asked = self.only.is_empty() || self.only.iter().any(|text| row.name.contains(text.as_str()));
+        let possible = self.with_host() || !matches!(row.kind, Kind::Ten { .. } | Kind::Idle { .. });
+        asked && possible
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(arguments) {
+        Ok(code) => code,
+        Err(cause) => {
+            eprintln!("error: {cause:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Vec<String>) -> Result<ExitCode> {
+    // One thread: servers and floors are to be plain, and the client must not compete with what it measures.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some(role) = Role::parse(&arguments)? {
+        runtime.block_on(play(role)).with_context(|| format!("{role:?}"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        // `cargo test --all-targets` runs benchmarks too, without this flag; it is not meant to wait for them.
+        println!("nothing measured; {USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = Settings::parse(arguments)?;
+    runtime.block_on(bench(&settings))
+}
+
+async fn play(role: Role) -> std::io::Result<()> {
+    match role {
+        Role::EchoStdio { tools } => echo::serve_stdio(tools).await,
+        Role::EchoHttp { port, tools } => echo::serve_http(port, tools).await,
+        Role::FloorHttp { port, upstream } => floors::serve_http(port, upstream).await,
+        Role::FloorBridge { port, tools } => floors::serve_bridge(port, tools).await,
+    }
+}
+
+/// Measures every row that is wanted; a row that cannot be measured stops no other.
+async fn bench(settings: &Settings) -> Result<ExitCode> {
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| settings.wants(row)).collect();
+    ensure!(!rows.is_empty(), "no row matches {:?}", settings.only);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("hop: {} rounds of each way in turn, medians, {cores} cores", settings.rounds);
+    let mut outcomes = Vec::with_capacity(rows.len());
+    for row in rows {
+        eprintln!("measuring {}", row.name);
+        let outcome = measure(row.kind, settings).await.unwrap_or_else(Outcome::Failed);
+        outcomes.push((row, outcome));
+    }
+    report::print(&outcomes);
+    let failed = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn measure(kind: Kind, settings: &Settings) -> Result<Outcome> {
+    let state = |unit, values| Outcome::State { unit, values };
+    Ok(match kind {
+        Kind::Hop { servers, work, callers, calls } => {
+            Outcome::Hop(hop::requests(servers, work, callers, calls, settings).await?)
+        }
+        Kind::Ten { calls } => Outcome::Hop(hop::ten(calls, settings).await?),
+        Kind::Churn { clients } => Outcome::Hop(hop::churn(clients, settings).await?),
+        Kind::Idle { sessions, after } => state("KB each", state::idle(sessions, after, settings).await?),
+        Kind::Memory { servers } => state("MB", state::memory(servers, settings).await?),
+        Kind::Start { servers } => state("ms", state::start(servers, settings).await?),
+        Kind::Slow { link, calls } => state("p99 ratio", state::slow(link, calls, settings).await?),
+    })
+}

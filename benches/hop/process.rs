@@ -1,0 +1,133 @@
+//! Child processes: this binary in one of its roles, or the host. Each ends with its handle, by its own id.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// How long anything may take to come up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks whether a port is open: well under what is measured.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What this binary does when it is started again as a part of the bench.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Role {
+    /// The echo server on its standard streams.
+    EchoStdio { tools: usize },
+    /// The echo server over Streamable HTTP.
+    EchoHttp { port: u16, tools: usize },
+    /// HTTP parsed and passed on to another port.
+    FloorHttp { port: u16, upstream: u16 },
+    /// HTTP in, an echo server on pipes behind it.
+    FloorBridge { port: u16, tools: usize },
+}
+
+impl Role {
+    pub(crate) fn arguments(self) -> Vec<String> {
+        let (name, numbers) = match self {
+            Self::EchoStdio { tools } => ("--echo-stdio", vec![tools]),
+            Self::EchoHttp { port, tools } => ("--echo-http", vec![port.into(), tools]),
+            Self::FloorHttp { port, upstream } => ("--floor-http", vec![port.into(), upstream.into()]),
+            Self::FloorBridge { port, tools } => ("--floor-bridge", vec![port.into(), tools]),
+        };
+        std::iter::once(name.to_owned()).chain(numbers.iter().map(ToString::to_string)).collect()
+    }
+
+    /// Reads back what `arguments` wrote; nothing when the bench itself is meant.
+    pub(crate) fn parse(arguments: &[String]) -> Result<Option<Self>> {
+        let number = |at: usize| -> Result<usize> {
+            arguments
+                .get(at)
+                .with_context(|| format!("{arguments:?}: a number is missing"))?
+                .parse()
+                .context("a number")
+        };
+        let port = |at: usize| -> Result<u16> { u16::try_from(number(at)?).context("a port") };
+        Ok(match arguments.first().map(String::as_str) {
+            Some("--echo-stdio") => Some(Self::EchoStdio { tools: number(1)? }),
+            Some("--echo-http") => Some(Self::EchoHttp { port: port(1)?, tools: number(2)? }),
+            Some("--floor-http") => Some(Self::FloorHttp { port: port(1)?, upstream: port(2)? }),
+            Some("--floor-bridge") => Some(Self::FloorBridge { port: port(1)?, tools: number(2)? }),
+            _ => None,
+        })
+    }
+}
+
+/// A running child; dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    pid: u32,
+}
+
+impl Process {
+    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline: it ends with us.
+    pub(crate) fn start(role: Role) -> Result<Self> {
+        let mut command = itself(role)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        Self::spawn(command)
+    }
+
+    /// Starts this binary in a role that speaks over its pipes.
+    pub(crate) fn piped(role: Role) -> Result<(Self, ChildStdin, ChildStdout)> {
+        let mut command = itself(role)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Self::spawn(command)?;
+        let stdin = process.child.stdin.take().expect("asked for above");
+        let stdout = process.child.stdout.take().expect("asked for above");
+        Ok((process, stdin, stdout))
+    }
+
+    /// Starts any program.
+    pub(crate) fn spawn(mut command: Command) -> Result<Self> {
+        let name = command.as_std().get_program().to_owned();
+        let child = command.kill_on_drop(true).spawn().with_context(|| format!("cannot start {}", name.display()))?;
+        let pid = child.id().expect("not yet waited for");
+        Ok(Self { child, pid })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns once the process accepts connections on `port`. Blocks: nothing else runs at this time.
+    pub(crate) fn wait_for(&mut self, port: u16) -> Result<()> {
+        let started = Instant::now();
+        while TcpStream::connect(loopback(port)).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended before it listened on port {port}: {status}");
+            }
+            if started.elapsed() > PATIENCE {
+                bail!("does not listen on port {port} after {PATIENCE:?}");
+            }
+            std::thread::park_timeout(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Asks the process to end, and kills it when it does not.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        self.child.kill().await.context("cannot end a child")
+    }
+}
+
+/// The command that starts this binary in a role.
+pub(crate) fn itself(role: Role) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    command.args(role.arguments());
+    Ok(command)
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(loopback(0)).context("no free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+pub(crate) fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}

@@ -1,0 +1,190 @@
+//! Rows of states: memory, start, and fairness between slow and fast calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::task::JoinSet;
+
+use crate::Settings;
+use crate::call::Work;
+use crate::hop::Ground;
+use crate::host::{Host, Link, Servers, first_list};
+use crate::http::{Connection, Session};
+use crate::load::{self, Callers};
+use crate::measure::{median, quantile, resident};
+use crate::pipe::Pipe;
+use crate::process::{Process, Role, free_port, loopback};
+use crate::rows::After;
+
+/// How long a process may put itself in order before its memory is read.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Sessions beyond those that are counted: warming up needs some.
+const SPARE: usize = 100;
+/// The cap that a host has unless told otherwise.
+const SESSIONS: usize = 1024;
+/// Calls that wake what is started late, before memory is read.
+const WAKING: usize = 500;
+/// Slow calls at any time, and how many milliseconds each sleeps: so long that their ends meet few of the fast calls,
+/// well under one in a hundred.
+const SLOW: (usize, u64) = (16, 300);
+/// How long slow calls need to get under way.
+const UNDER_WAY: Duration = Duration::from_millis(20);
+
+/// The share of rounds whose tails are taken as undisturbed.
+const QUIET: f64 = 0.1;
+/// Tails are taken of rounds so much shorter and more numerous, so that some of them are quiet.
+const SHORTER: usize = 4;
+
+/// One figure for each way, where there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    pub(crate) direct: Option<f64>,
+    pub(crate) floor: Option<f64>,
+    pub(crate) host: Option<f64>,
+}
+
+/// Kilobytes that the host holds for each session.
+pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> Result<Values> {
+    if !settings.with_host() {
+        return Ok(Values::default());
+    }
+    let room = (sessions + SPARE > SESSIONS).then_some(sessions + SPARE);
+    let host = Host::start(Servers::one(Link::Http), room).await?;
+    let pid = host.process.pid();
+    let mut connection = Connection::open(loopback(host.port)).await?;
+    for _ in 0..SPARE {
+        let session = Session::open(&mut connection).await?;
+        load::list(&mut connection, &session).await?;
+        connection.delete(&session).await?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    let before = resident(pid);
+    let mut opened = Vec::with_capacity(sessions);
+    for _ in 0..sessions {
+        let session = Session::open(&mut connection).await?;
+        if matches!(after, After::List) {
+            load::list(&mut connection, &session).await?;
+        }
+        opened.push(session);
+    }
+    tokio::time::sleep(SETTLE).await;
+    let grown = before.zip(resident(pid)).map(|(before, after)| after.saturating_sub(before));
+    // The first one still answers: the figure is that of sessions that live.
+    let first = opened.first().context("no session")?;
+    load::list(&mut connection, first).await.context("the oldest session is gone")?;
+    Ok(Values { host: grown.map(|bytes| bytes as f64 / 1024.0 / sessions as f64), ..Values::default() })
+}
+
+/// Megabytes of the program in the middle once it has listed and called.
+pub(crate) async fn memory(servers: Servers, settings: &Settings) -> Result<Values> {
+    let ground = Ground::start(servers, settings).await?;
+    let floor = after_use(ground.floor_port, &ground.floor).await.context("floor")?;
+    let host = match &ground.host {
+        Some(host) => after_use(host.port, &host.process).await.context("host")?,
+        None => None,
+    };
+    Ok(Values { direct: None, floor, host })
+}
+
+async fn after_use(port: u16, process: &Process) -> Result<Option<f64>> {
+    let mut callers = Callers::open(loopback(port), Work::Echo(32), 1, 1).await?;
+    callers.round(WAKING).await?;
+    tokio::time::sleep(SETTLE).await;
+    Ok(resident(process.pid()).map(|bytes| bytes as f64 / (1024.0 * 1024.0)))
+}
+
+/// Milliseconds until all tools are listed; the direct way starts all servers itself, side by side.
+pub(crate) async fn start(servers: Servers, settings: &Settings) -> Result<Values> {
+    let (mut direct, mut floor, mut host) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..settings.rounds {
+        direct.push(start_directly(servers).await.context("direct")?);
+        // A bridge has one server: with several there is no floor to compare with.
+        if servers.count == 1 {
+            floor.push(start_floor(servers.tools).await.context("floor")?);
+        }
+        if settings.with_host() {
+            let started = Host::start(servers, None).await?;
+            host.push(started.started_in);
+            started.process.stop().await?;
+        }
+    }
+    let millis = |times: &[Duration]| median(times).map(|time| time.as_secs_f64() * 1000.0);
+    Ok(Values { direct: millis(&direct), floor: millis(&floor), host: millis(&host) })
+}
+
+async fn start_directly(servers: Servers) -> Result<Duration> {
+    let started = Instant::now();
+    let mut starting = JoinSet::new();
+    for _ in 0..servers.count {
+        starting.spawn(async move {
+            let mut pipe = Pipe::start(servers.tools).await?;
+            Ok::<_, anyhow::Error>((pipe.count_tools().await?, pipe))
+        });
+    }
+    let mut pipes = Vec::with_capacity(servers.count);
+    while let Some(listed) = starting.join_next().await {
+        let (tools, pipe) = listed??;
+        ensure!(tools == servers.tools, "{tools} tools instead of {}", servers.tools);
+        pipes.push(pipe);
+    }
+    Ok(started.elapsed())
+}
+
+async fn start_floor(tools: usize) -> Result<Duration> {
+    let port = free_port()?;
+    let started = Instant::now();
+    let mut bridge = Process::start(Role::FloorBridge { port, tools })?;
+    let took = first_list(&mut bridge, port, tools, started).await?;
+    bridge.stop().await?;
+    Ok(took)
+}
+
+/// The ninety-ninth percentile of fast calls beside slow ones, over that of fast calls alone.
+pub(crate) async fn slow(link: Link, calls: usize, settings: &Settings) -> Result<Values> {
+    let ground = Ground::start(Servers::one(link), settings).await?;
+    let ports = [ground.server_port, Some(ground.floor_port), ground.host.as_ref().map(|host| host.port)];
+    let mut fast = Vec::new();
+    for port in ports {
+        fast.push(match port {
+            Some(port) => Some(Callers::open(loopback(port), Work::Echo(32), 1, 1).await?),
+            None => None,
+        });
+    }
+    let calls = settings.calls(calls) / SHORTER;
+    let mut tails = [const { (Vec::new(), Vec::new()) }; 3];
+    for round in 0..=settings.rounds * SHORTER {
+        for ((fast, port), (alone, loaded)) in fast.iter_mut().zip(ports).zip(&mut tails) {
+            let Some((fast, port)) = fast.as_mut().zip(port) else { continue };
+            let tail =
+                [fast.round(calls).await?, beside_slow(fast, port, calls).await?].map(|took| quantile(&took, 0.99));
+            // The first round only warms up.
+            if round > 0 {
+                alone.extend(tail[0]);
+                loaded.extend(tail[1]);
+            }
+        }
+    }
+    // What else the machine does only ever makes a tail longer, so the quiet rounds count.
+    let quiet = |tails: &[Duration]| Some(quantile(tails, QUIET)?.as_secs_f64());
+    let [direct, floor, host] =
+        tails.map(|(alone, loaded)| quiet(&alone).zip(quiet(&loaded)).map(|(alone, loaded)| loaded / alone));
+    Ok(Values { direct, floor, host })
+}
+
+async fn beside_slow(fast: &mut Callers, port: u16, calls: usize) -> Result<Vec<Duration>> {
+    let (count, millis) = SLOW;
+    let slow = Callers::open(loopback(port), Work::Slow(millis), count, 1).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut running = JoinSet::new();
+    running.spawn(slow.until(Arc::clone(&stop)));
+    // Until the slow ones are under way, the load is not there.
+    tokio::time::sleep(UNDER_WAY).await;
+    let took = fast.round(calls).await;
+    stop.store(true, Ordering::Relaxed);
+    while let Some(ended) = running.join_next().await {
+        ensure!(ended?.context("slow calls")? >= count, "the slow calls did not run");
+    }
+    took
+}
