@@ -99,7 +99,7 @@ impl HostBuilder {
         let info = self.info.unwrap_or_else(|| {
             Raw::from_value(&serde_json::json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") }))
         });
-        let (manager, news) = Manager::start(config.clone(), memory.clone(), info.clone());
+        let (manager, news) = Manager::start(config.clone(), &memory, info.clone());
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let client = router.admit(Principal::local(), ProtocolVersion::LATEST, profile);

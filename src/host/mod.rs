@@ -65,7 +65,6 @@ impl Drop for Inner {
 
 impl Host {
     /// Begins a host.
-    #[must_use]
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }

@@ -8,12 +8,12 @@ use crate::upstream::Owner;
 
 /// The identity of a client, proven by its credential; without authorization everybody is the local user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<str>);
+pub(crate) struct Principal(Arc<str>);
 
 impl Principal {
     /// The one user of this machine.
     #[must_use]
-    pub fn local() -> Self {
+    pub(crate) fn local() -> Self {
         Self("local".into())
     }
 }

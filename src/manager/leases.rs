@@ -167,7 +167,7 @@ impl Manager {
             opened_for,
             client_info: inner.client_info.clone(),
             start_timeout: config.start_timeout,
-            restart: config.restart.clone(),
+            restart: config.restart,
             limits: Arc::new(inner.settings.limits.clone()),
             caps: caps(&inner.settings.limits),
         };

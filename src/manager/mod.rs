@@ -19,7 +19,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-pub use lease::Principal;
+pub(crate) use lease::Principal;
 pub(crate) use leases::NoLease;
 pub(crate) use lease::Who;
 pub use status::ServerStatus;
@@ -53,6 +53,8 @@ pub(crate) struct Server {
     /// Never used for another server in this process.
     pub(crate) id: usize,
     pub(crate) config: config::Server,
+    /// How its URIs are shown.
+    pub(crate) uris: UriMode,
     /// Its name in errors and logs.
     pub(crate) label: Arc<str>,
     naming: Arc<ServerNaming>,
@@ -71,7 +73,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn new(config: config::Server, memory: Option<Starter>) -> Self {
+    fn new(config: config::Server, memory: Option<Starter>, resources: UriMode) -> Self {
         let naming = Arc::new(ServerNaming {
             prefix: config.prefix,
             include: config.include_tools.clone(),
@@ -89,6 +91,7 @@ impl Server {
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             slots,
+            uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
             config,
             naming,
@@ -138,7 +141,7 @@ struct Inner {
     owners: Mutex<Owners>,
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
-    catalogs: Mutex<HashMap<Vec<(usize, u128)>, Arc<Catalog>>>,
+    catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
     stop: tokio_util::sync::CancellationToken,
 }
 
@@ -152,12 +155,12 @@ const CHANGES: usize = 4096;
 
 impl Manager {
     /// Makes the manager and starts what is to be started eagerly.
-    pub(crate) fn start(config: Config, memory: HashMap<String, Starter>, client_info: Raw) -> (Self, News) {
+    pub(crate) fn start(config: Config, memory: &HashMap<String, Starter>, client_info: Raw) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
         let kill = tokio_util::sync::CancellationToken::new();
         let world = World { dialer: Arc::default(), relay, changes, kill, generation: watch::Sender::new(0) };
-        let servers = servers(config.servers, &memory);
+        let servers = servers(config.servers, memory, &config.host.naming);
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             naming: config.host.naming.clone(),
@@ -189,11 +192,6 @@ impl Manager {
         self.0.servers.load_full()
     }
 
-    /// How the URIs of a server are shown.
-    pub(crate) fn uri_mode(&self, server: &Server) -> UriMode {
-        if server.config.prefix == config::Prefix::Never { UriMode::Passthrough } else { self.0.naming.resources }
-    }
-
     pub(crate) fn settings(&self) -> &config::HostSettings {
         &self.0.settings
     }
@@ -210,7 +208,7 @@ impl Manager {
     /// Takes another set of servers: those that are the same go on undisturbed, the others are stopped or started.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) {
         let old = self.servers();
-        let mut new = servers(config.servers, memory);
+        let mut new = servers(config.servers, memory, &self.0.naming);
         for server in &mut new {
             if let Some(same) = old.iter().find(|old| old.config.same_as(&server.config) && old.target.is_some()) {
                 *server = same.clone();
@@ -270,8 +268,12 @@ impl Manager {
     }
 }
 
-fn servers(configs: Vec<config::Server>, memory: &HashMap<String, Starter>) -> Vec<Arc<Server>> {
-    configs.into_iter().map(|config| Arc::new(Server::new(config.clone(), memory.get(&config.name).cloned()))).collect()
+fn servers(configs: Vec<config::Server>, memory: &HashMap<String, Starter>, naming: &Naming) -> Vec<Arc<Server>> {
+    let server = |config: config::Server| {
+        let start = memory.get(&config.name).cloned();
+        Arc::new(Server::new(config, start, naming.resources))
+    };
+    configs.into_iter().map(server).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -6,6 +6,9 @@ use super::{Manager, Server, Who, lock};
 use crate::registry::{Catalog, Contribution, Offer};
 use crate::upstream::{StateName, Upstream};
 
+/// The servers of a view, and what each lists.
+pub(super) type Key = Vec<(usize, u128)>;
+
 /// Catalogs kept for clients with the same view.
 const CATALOGS: usize = 64;
 
@@ -31,7 +34,7 @@ impl Manager {
             Some(upstream) => offered(&upstream, server),
             None => server.last_offer.load_full(),
         });
-        let key: Vec<(usize, u128)> =
+        let key: Key =
             contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
         let mut catalogs = lock(&self.0.catalogs);
         if let Some(catalog) = catalogs.get(&key) {

@@ -18,8 +18,8 @@ impl Raw {
     ///
     /// # Errors
     /// When they are not.
-    pub fn parse(bytes: Bytes) -> Result<Self, serde_json::Error> {
-        let value: &RawValue = serde_json::from_slice(&bytes)?;
+    pub fn parse(bytes: &Bytes) -> Result<Self, serde_json::Error> {
+        let value: &RawValue = serde_json::from_slice(bytes)?;
         let inner = bytes.slice_ref(value.get().as_bytes());
         Ok(Self(inner))
     }

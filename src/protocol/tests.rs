@@ -65,13 +65,13 @@ fn raw_members_come_out_as_they_came_in() {
 #[test]
 fn h31_profiles_round_trip() {
     let text = r#"{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}"#;
-    let raw = Raw::parse(Bytes::from_static(text.as_bytes())).unwrap();
+    let raw = Raw::parse(&Bytes::from_static(text.as_bytes())).unwrap();
     let profile = Profile::from_capabilities(raw.as_value());
     assert_eq!(
         profile.to_capabilities(),
         r#"{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}"#
     );
-    let old = Raw::parse(Bytes::from_static(br#"{"elicitation":{},"sampling":3,"roots":null}"#)).unwrap();
+    let old = Raw::parse(&Bytes::from_static(br#"{"elicitation":{},"sampling":3,"roots":null}"#)).unwrap();
     assert_eq!(Profile::from_capabilities(old.as_value()), Profile::ELICITATION_FORM);
 }
 
@@ -133,7 +133,7 @@ proptest! {
         let mut want = json!(object);
         for pretty in [false, true] {
             let text = if pretty { serde_json::to_vec_pretty(&object) } else { serde_json::to_vec(&object) }.unwrap();
-            let raw = Raw::parse(text.into()).unwrap();
+            let raw = Raw::parse(&text.into()).unwrap();
             let set: Value = raw.with_member(&name, &serde_json::to_vec(&new).unwrap()).read().unwrap();
             want[&name] = new.clone();
             prop_assert_eq!(&set, &want);

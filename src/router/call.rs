@@ -12,7 +12,6 @@ use super::answer::Failure;
 use super::client::Client;
 use super::{Mailbox, Router};
 use crate::config::Roots;
-use crate::exposed::UriMode;
 use crate::manager::Server;
 use crate::protocol::{self, Edits, ErrorObject, Message, Method, Notification, Outcome, Profile, Raw};
 use crate::registry::{Resolution, Target, expose_content};
@@ -23,8 +22,6 @@ use crate::upstream::{Ask, Connection, Item, Upstream};
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     pub(super) server: Arc<Server>,
-    /// How the URIs in the answer are shown.
-    pub(super) uris: UriMode,
     pub(super) method: Method,
     pub(super) params: Raw,
     /// Members of the params to set: path of one or two names, and the new string.
@@ -36,7 +33,6 @@ struct Running<'a> {
     client: &'a Arc<Client>,
     leg: &'a Arc<Mailbox>,
     server: &'a Arc<Server>,
-    uris: UriMode,
     /// The client's own progress token, as JSON.
     token: Option<Raw>,
     progress: Option<f64>,
@@ -71,7 +67,7 @@ impl Router {
     ) -> Outcome {
         let server = self.server(&target)?;
         let renames = vec![(&["name"] as &[_], target.name)];
-        self.forward(client, Forward { server, uris: target.uris, method, params, renames }, leg).await
+        self.forward(client, Forward { server, method, params, renames }, leg).await
     }
 
     pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, ErrorObject> {
@@ -141,10 +137,10 @@ impl Router {
         let id = connection.next_id();
         let (params, token) = outgoing(forward, id);
         let mut exchange = connection.open(id, &forward.method, Some(&params), client.owner());
-        let running = Running { client, leg, server, uris: forward.uris, token, progress: None, answered: None };
+        let running = Running { client, leg, server, token, progress: None, answered: None };
         let outcome = running.wait(id, &mut exchange, &upstream, &connection, self.limits().answer).await?;
         Ok(match outcome {
-            Ok(result) => Ok(expose_content(&result, &server.config.alias, forward.uris)),
+            Ok(result) => Ok(expose_content(&result, &server.config.alias, server.uris)),
             Err(error) => Err(error),
         })
     }
@@ -186,11 +182,10 @@ fn outgoing(forward: &Forward, id: u64) -> (Raw, Option<Raw>) {
             [parent, _] => protocol::member(whole, parent),
             _ => None,
         };
-        if let (Some(parent), Some(last)) = (parent, path.last()) {
-            if protocol::text(parent, last).as_deref() != Some(&**value) {
+        if let (Some(parent), Some(last)) = (parent, path.last())
+            && protocol::text(parent, last).as_deref() != Some(&**value) {
                 edits.set(parent, last, Raw::from_value(&**value).as_bytes());
             }
-        }
     }
     let meta = protocol::member(whole, "_meta").filter(|meta| meta.get().starts_with('{'));
     let token = meta.and_then(|meta| protocol::member(meta, "progressToken"));
@@ -259,7 +254,7 @@ impl Running<'_> {
                 Item::Ask(ask) => {
                     reset(clock.as_mut(), answer, end);
                     let answered = self.answered.get_or_insert_with(Arc::default).clone();
-                    question(self.client, self.server, self.uris, upstream, ask, Some((id, self.leg)), Some(answered));
+                    question(self.client, self.server, upstream, ask, Some((id, self.leg)), Some(answered));
                     if !self.client.is_asked(id) {
                         reset(clock.as_mut(), idle, end);
                     }
@@ -323,7 +318,6 @@ fn unanswered(ask: Ask) {
 pub(super) fn question(
     client: &Client,
     server: &Server,
-    uris: UriMode,
     upstream: &Upstream,
     mut ask: Ask,
     call: Option<(u64, &Arc<Mailbox>)>,
@@ -353,7 +347,7 @@ pub(super) fn question(
         }
         (Method::CreateMessage, _) => {
             if let Some(params) = ask.params.take() {
-                ask.params = Some(expose_content(&params, &server.config.alias, uris));
+                ask.params = Some(expose_content(&params, &server.config.alias, server.uris));
             }
         }
         _ => {}

@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
 use crate::manager::Who;
-use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::protocol::{Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Upstream};
 
 /// One downstream session, or the program that embeds the host.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     pub(super) who: Who,
     revision: ProtocolVersion,
     mailbox: Mailbox,
@@ -82,26 +82,14 @@ impl Client {
 
     /// The agreed revision.
     #[must_use]
-    pub fn revision(&self) -> ProtocolVersion {
+    pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
-    }
-
-    /// What it declared.
-    #[must_use]
-    pub fn profile(&self) -> Profile {
-        self.who.profile
     }
 
     /// What belongs to none of its requests.
     #[must_use]
-    pub fn mailbox(&self) -> &Mailbox {
+    pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
-    }
-
-    /// Whether a request of it is running.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.state().running.is_empty()
     }
 
     pub(super) fn owner(&self) -> Owner {

@@ -15,7 +15,7 @@ use crate::protocol::{Message, Method};
 
 /// A queue of messages to one client: of its session, or of one of its requests.
 #[derive(Debug)]
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     news: Notify,
     readers: AtomicUsize,
@@ -41,7 +41,7 @@ enum Opening {
 
 /// While it lives, somebody reads the box.
 #[derive(Debug)]
-pub struct Reader<'a>(&'a Mailbox);
+pub(crate) struct Reader<'a>(&'a Mailbox);
 
 impl Mailbox {
     /// An empty box that takes up to `cap` bytes, or one message of any size.
@@ -87,7 +87,7 @@ impl Mailbox {
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
-    pub async fn next(&self) -> Option<Message> {
+    pub(crate) async fn next(&self) -> Option<Message> {
         loop {
             let news = self.news.notified();
             {
@@ -104,7 +104,7 @@ impl Mailbox {
     }
 
     /// The next message, if there is one now.
-    pub fn try_next(&self) -> Option<Message> {
+    pub(crate) fn try_next(&self) -> Option<Message> {
         self.lock().pop()
     }
 
@@ -112,7 +112,7 @@ impl Mailbox {
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
-    pub async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         loop {
             let news = self.news.notified();
             {
@@ -140,7 +140,7 @@ impl Mailbox {
 
     /// Whether the client was too slow: the door must cut it off.
     #[must_use]
-    pub fn overflowed(&self) -> bool {
+    pub(crate) fn overflowed(&self) -> bool {
         self.lock().state == Opening::Overflowed
     }
 
@@ -155,7 +155,7 @@ impl Mailbox {
     }
 
     /// Says that a stream to the client is open, as long as the answer lives.
-    pub fn read(&self) -> Reader<'_> {
+    pub(crate) fn read(&self) -> Reader<'_> {
         self.readers.fetch_add(1, Ordering::Relaxed);
         self.reader_came.notify_waiters();
         Reader(self)
@@ -163,7 +163,7 @@ impl Mailbox {
 
     /// Whether a stream to the client is open.
     #[must_use]
-    pub fn has_reader(&self) -> bool {
+    pub(crate) fn has_reader(&self) -> bool {
         self.readers.load(Ordering::Relaxed) > 0
     }
 

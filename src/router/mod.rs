@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use client::Client;
-pub use mailbox::Mailbox;
+pub(crate) use client::Client;
+pub(crate) use mailbox::Mailbox;
 
-pub use crate::manager::Principal;
+pub(crate) use crate::manager::Principal;
 use crate::config;
 use crate::manager::{Manager, News, Server, ServerStatus, Who};
 use crate::protocol::{
@@ -33,7 +33,7 @@ use client::Refused;
 
 /// Routes what clients say to the servers and back; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Router(Arc<Inner>);
+pub(crate) struct Router(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -68,7 +68,7 @@ impl Router {
     ///
     /// # Errors
     /// `-32602` when the params have no `protocolVersion`.
-    pub fn open(&self, principal: Principal, params: Option<&Raw>) -> Result<(Arc<Client>, Raw), ErrorObject> {
+    pub(crate) fn open(&self, principal: Principal, params: Option<&Raw>) -> Result<(Arc<Client>, Raw), ErrorObject> {
         let missing = || ErrorObject::invalid_params("initialize: `protocolVersion` is missing");
         let params = params.ok_or_else(missing)?;
         let wanted = params.text("protocolVersion").ok_or_else(missing)?;
@@ -89,7 +89,7 @@ impl Router {
     }
 
     /// The session ended: its calls are cancelled, its leases given back.
-    pub fn close(&self, client: &Arc<Client>) {
+    pub(crate) fn close(&self, client: &Arc<Client>) {
         self.clients().remove(&client.owner());
         for subscription in client.close() {
             subscription.upstream.unwant_uri(&subscription.raw);
@@ -102,7 +102,7 @@ impl Router {
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
-    pub fn request(
+    pub(crate) fn request(
         &self,
         client: &Arc<Client>,
         request: Request,
@@ -153,7 +153,7 @@ impl Router {
     }
 
     /// Takes a notification of the client.
-    pub fn notify(&self, client: &Arc<Client>, notification: Notification) {
+    pub(crate) fn notify(&self, client: &Arc<Client>, notification: Notification) {
         match notification.method {
             Method::Cancelled => {
                 let id = notification.params.and_then(|params| params.member("requestId")?.read::<RequestId>().ok());
@@ -175,7 +175,7 @@ impl Router {
     }
 
     /// Takes the client's answer to a request that went out through a mailbox.
-    pub fn answer(&self, client: &Arc<Client>, response: Response) {
+    pub(crate) fn answer(&self, client: &Arc<Client>, response: Response) {
         if let Some(id) = response.id {
             client.answer(&id, response.outcome);
         }
@@ -183,19 +183,19 @@ impl Router {
 
     /// A mailbox for one request.
     #[must_use]
-    pub fn leg(&self) -> Arc<Mailbox> {
+    pub(crate) fn leg(&self) -> Arc<Mailbox> {
         Arc::new(Mailbox::new(self.limits().client_queue))
     }
 
     /// The limits of the config.
     #[must_use]
-    pub fn limits(&self) -> &config::Limits {
+    pub(crate) fn limits(&self) -> &config::Limits {
         &self.0.manager.settings().limits
     }
 
     /// All servers, in config order.
     #[must_use]
-    pub fn status(&self) -> Vec<ServerStatus> {
+    pub(crate) fn status(&self) -> Vec<ServerStatus> {
         self.0.manager.status()
     }
 

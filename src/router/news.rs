@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::call::{log, question};
 use super::client::Client;
 use super::Router;
-use crate::exposed::UriMode;
 use crate::manager::{News, Server};
 use crate::protocol::{ErrorObject, Message, Method, Notification, Raw};
 use crate::registry::{Kind, expose_target};
@@ -67,7 +66,7 @@ impl Router {
         match what {
             Relayed::Updated(params) => {
                 let Some(raw) = params.text("uri") else { return };
-                let notice = Notification { method: Method::ResourceUpdated, params: Some(expose_target(&params, &server.config.alias, self.uri_mode(server))) };
+                let notice = Notification { method: Method::ResourceUpdated, params: Some(expose_target(&params, &server.config.alias, server.uris)) };
                 for client in clients.iter().filter(|client| client.watches(server.id, &raw)) {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }
@@ -97,18 +96,17 @@ impl Router {
 
     /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
-        let uris = self.uri_mode(&server);
         if client.mailbox().has_reader() {
-            return question(&client, &server, uris, &upstream, ask, None, None);
+            return question(&client, &server, &upstream, ask, None, None);
         }
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
             if matches!(came, Some(Ok(()))) {
-                return question(&client, &server, uris, &upstream, ask, None, None);
+                return question(&client, &server, &upstream, ask, None, None);
             }
             match client.any_leg() {
-                Some(leg) => question(&client, &server, uris, &upstream, ask, Some((0, &leg)), None),
+                Some(leg) => question(&client, &server, &upstream, ask, Some((0, &leg)), None),
                 None => refuse(ask),
             }
         });
@@ -120,9 +118,6 @@ impl Router {
         users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 
-    fn uri_mode(&self, server: &Server) -> UriMode {
-        self.manager().uri_mode(server)
-    }
 }
 
 /// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).

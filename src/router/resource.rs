@@ -14,7 +14,7 @@ impl Router {
         let (uri, target) = self.resource(client, "resources/read", &params).await?;
         let server = self.server(&target)?;
         let renames = vec![(&["uri"] as &[_], target.name)];
-        let outcome = self.forward(client, Forward { server, uris: target.uris, method: Method::ResourcesRead, params, renames }, leg).await;
+        let outcome = self.forward(client, Forward { server, method: Method::ResourcesRead, params, renames }, leg).await;
         outcome.map_err(|error| with_exposed_uri(error, &uri))
     }
 
@@ -36,7 +36,7 @@ impl Router {
             return Ok(Raw::trusted(bytes::Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#)));
         }
         let renames = vec![(path, target.name)];
-        self.forward(client, Forward { server, uris: target.uris, method: Method::Complete, params, renames }, leg).await
+        self.forward(client, Forward { server, method: Method::Complete, params, renames }, leg).await
     }
 
     pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<&Raw>, leg: &Arc<Mailbox>) -> Outcome {
@@ -53,7 +53,7 @@ impl Router {
         };
         if upstream.want_uri(&target.name) {
             let renames = vec![(&["uri"] as &[_], target.name.clone())];
-            let forward = Forward { server: server.clone(), uris: target.uris, method: Method::ResourcesSubscribe, params, renames };
+            let forward = Forward { server: server.clone(), method: Method::ResourcesSubscribe, params, renames };
             if let Err(error) = self.forward(client, forward, leg).await {
                 upstream.unwant_uri(&target.name);
                 return Err(with_exposed_uri(error, &uri));

@@ -19,7 +19,7 @@ pub(crate) use stdio::{Pipe, PipeReader, spawn};
 
 /// Why a server cannot be reached, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The command could not be started.
     #[error("cannot start `{command}`: {reason}")]
     Spawn {
@@ -89,7 +89,7 @@ fn tail(text: &Option<String>) -> String {
 impl Error {
     /// Whether zero bytes of the request reached the server, or it refused it before any work: it may be sent again.
     #[must_use]
-    pub fn not_sent(&self) -> bool {
+    pub(crate) fn not_sent(&self) -> bool {
         matches!(
             self,
             Self::Spawn { .. }

@@ -24,7 +24,6 @@ use crate::protocol::{Frame, Message};
 pub(crate) struct Pipe {
     queue: Arc<Queue>,
     pid: Option<u32>,
-    tail: StderrTail,
 }
 
 /// The reading end of a child, and the child itself.
@@ -71,7 +70,7 @@ pub(crate) fn spawn(
     let queue = Arc::new(Queue { waiting: Mutex::default(), news: Notify::new(), cap: limits.queue });
     tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
     tasks.spawn(write(ends.stdin, queue.clone()));
-    let pipe = Pipe { queue: queue.clone(), pid: process.pid(), tail: tail.clone() };
+    let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap) = (Lines::new(limits.message), limits.message);
     let noise = Noise::default();
     Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, tail, queue, noise, server, cap }))
@@ -96,18 +95,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Closes the standard input of the child once everything queued is written.
-    pub(crate) fn close(&self) {
-        self.queue.close();
-    }
-
     pub(crate) fn pid(&self) -> Option<u32> {
         self.pid
-    }
-
-    /// The last line of standard error.
-    pub(crate) fn last_words(&self) -> Option<String> {
-        self.tail.last()
     }
 }
 

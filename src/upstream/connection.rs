@@ -166,7 +166,7 @@ impl Connection {
                 inbox.put(Item::Lost(error));
                 return exchange;
             }
-            table.waiting.insert(id, Waiting { inbox: inbox.clone(), owner, may_ask: method.may_ask() });
+            table.waiting.insert(id, Waiting { inbox, owner, may_ask: method.may_ask() });
         }
         let rpc_id = number(id);
         let sent = match &self.parts.wire {
@@ -232,12 +232,12 @@ impl Connection {
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
         if matches!(error, E::SessionEnded | E::Unreachable { .. } | E::Unauthorized { .. }) {
-            self.lose(error.clone());
+            self.lose(error);
         }
     }
 
     /// The connection is gone: everybody who waits is told.
-    pub(super) fn lose(&self, error: transport::Error) {
+    pub(super) fn lose(&self, error: &transport::Error) {
         let waiting = {
             let mut table = self.lock();
             if table.lost.is_some() {
@@ -398,11 +398,10 @@ impl Connection {
     /// way, by its latest. Two clients with calls under way: unclear, and never guessed.
     fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
         let table = self.lock();
-        if let Some((id, entry)) = origin.and_then(|id| Some((id, table.waiting.get(&id)?))) {
-            if entry.owner != Owner::HOST {
+        if let Some((id, entry)) = origin.and_then(|id| Some((id, table.waiting.get(&id)?)))
+            && entry.owner != Owner::HOST {
                 return Whose::Exchange(id, entry.owner, entry.inbox.clone());
             }
-        }
         let mut found: Option<(u64, &Waiting)> = None;
         for (id, entry) in &table.waiting {
             if entry.owner == Owner::HOST || (asks && !entry.may_ask) {

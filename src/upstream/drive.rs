@@ -131,13 +131,13 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
             next = reader.next() => match next {
                 Ok(message) => connection.receive(None, message),
                 Err(error) => {
-                    connection.lose(error);
+                    connection.lose(&error);
                     break;
                 }
             }
         }
     }
-    connection.lose(Error::Closed);
+    connection.lose(&Error::Closed);
     reader.stop(ladder).await;
 }
 
@@ -154,5 +154,5 @@ pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio
             }
         }
     }
-    connection.lose(Error::Closed);
+    connection.lose(&Error::Closed);
 }

@@ -15,7 +15,7 @@ use crate::transport;
 
 /// Whom a request is made for: a client, or the host itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(pub(crate) u64);
+pub(crate) struct Owner(pub(crate) u64);
 
 impl Owner {
     /// The host itself.

@@ -71,7 +71,7 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
     }
     Ok(Peer {
         version,
-        info: wire.server_info.map_or_else(Raw::empty_object, |info| Raw::from_value(info)),
+        info: wire.server_info.map_or_else(Raw::empty_object, Raw::from_value),
         instructions: instructions.filter(|text| !text.trim().is_empty()),
         offers: wire.capabilities.map(offers).unwrap_or_default(),
     })

@@ -50,7 +50,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
     let policy = Policy {
         start_timeout: settings.start_timeout,
         healthy: settings.limits.healthy,
-        restart: settings.restart.clone(),
+        restart: settings.restart,
     };
     let mut life = Life {
         upstream: upstream.clone(),
@@ -239,7 +239,7 @@ impl Life {
         self.work = None;
         self.upstream.connection.store(None);
         if let Some(connection) = self.connection.take() {
-            connection.lose(Error::Closed);
+            connection.lose(&Error::Closed);
         }
     }
 
@@ -252,7 +252,7 @@ impl Life {
                 if let Wire::Http(http) = connection.wire() {
                     let _ = tokio::time::timeout(limit, http.delete()).await;
                 }
-                connection.lose(Error::Closed);
+                connection.lose(&Error::Closed);
             }
             tasks.close();
             tasks.wait().await;

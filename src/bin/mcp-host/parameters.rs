@@ -14,7 +14,7 @@ pub(crate) fn for_tool(words: &[String], schema: Option<&Value>) -> Result<Raw, 
             Failure::new(Exit::Usage, format!("the arguments are no JSON: {why}"))
                 .help(r#"mcp-host call TOOL '{"key": "value"}', or mcp-host call TOOL key=value"#)
         };
-        return Raw::parse(json.clone().into_bytes().into()).map_err(|error| wrong(error.to_string()));
+        return Raw::parse(&json.clone().into_bytes().into()).map_err(|error| wrong(error.to_string()));
     }
     object(words, |key, value| {
         let property = schema.map(|schema| &schema["properties"][key]).filter(|property| !property.is_null());
@@ -43,7 +43,7 @@ fn object(words: &[String], value: impl Fn(&str, &str) -> Result<String, Failure
         members.push(format!("{}:{}", text(key), value(key, given)?));
     }
     let object = format!("{{{}}}", members.join(","));
-    Raw::parse(object.into_bytes().into()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+    Raw::parse(&object.into_bytes().into()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
 /// The types that a schema allows for one value. Empty: it does not say.

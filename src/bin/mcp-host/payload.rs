@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn structure_stands_in_for_text() {
         let structured = r#"{"structuredContent":{"z":1.50,"a":[1,{}],"e":[]}}"#;
-        let result = Raw::parse(structured.as_bytes().to_vec().into()).unwrap();
+        let result = Raw::parse(&structured.as_bytes().to_vec().into()).unwrap();
         assert_eq!(tool_result(&result), ["{\n  \"z\": 1.50,\n  \"a\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}"]);
     }
 

@@ -16,7 +16,7 @@ mod resources;
 mod rewrite;
 
 fn raw(text: &str) -> Raw {
-    Raw::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap_or_else(|error| panic!("{error}: {text}"))
+    Raw::parse(&Bytes::copy_from_slice(text.as_bytes())).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 fn value(raw: &Raw) -> Value {

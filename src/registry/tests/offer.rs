@@ -329,7 +329,7 @@ proptest! {
         let catalog = build(&[server(0, "gh", Prefix::Always, &offer(&lists))]);
         for kind in Kind::ALL {
             let page = catalog.page(kind, None).unwrap();
-            let list = Raw::parse(page.member(kind.member()).unwrap().bytes().clone()).unwrap();
+            let list = Raw::parse(page.member(kind.member()).unwrap().bytes()).unwrap();
             prop_assert_eq!(array(list.as_value()).unwrap().len(), catalog.entries(kind).len());
         }
     }
