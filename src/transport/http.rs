@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     /// One message.
     Json(Bytes),
     /// Messages until the answer is among them.
-    Stream(EventStream),
+    Stream(Box<EventStream>),
 }
 
 impl Http {
@@ -93,7 +93,7 @@ impl Http {
         }
         match kind(&response) {
             Kind::Json => Ok(Reply::Json(self.body(response).await?)),
-            Kind::Events => Ok(Reply::Stream(EventStream::new(response, self.cap))),
+            Kind::Events => Ok(Reply::Stream(Box::new(EventStream::new(response, self.cap)))),
             Kind::Other(kind) if response.content_length() == Some(0) && kind.is_empty() => Ok(Reply::Accepted),
             Kind::Other(kind) => Err(Error::Malformed(format!(
                 "{} answered with {}, not with JSON or an event stream; is this the URL of an MCP endpoint?",

@@ -158,8 +158,7 @@ pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Lab
     let mut buffer = [0u8; 4096];
     let mut line = Vec::new();
     let mut second = (Instant::now(), 0u32);
-    loop {
-        let Ok(count @ 1..) = stderr.read(&mut buffer).await else { break };
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
             let room = LINE * 4 - line.len().min(LINE * 4);
             line.extend_from_slice(&part[..part.len().min(room)]);

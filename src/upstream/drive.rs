@@ -22,7 +22,7 @@ pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u6
             Ok(message) => connection.receive(Some(id), message),
             Err(reason) => lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
         },
-        Ok(Reply::Stream(stream)) => follow(&connection, &http, id, stream).await,
+        Ok(Reply::Stream(stream)) => follow(&connection, &http, id, *stream).await,
         Ok(Reply::Accepted) => {}
         Err(error) => {
             connection.failed(&error);
@@ -97,14 +97,9 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>) {
     while fruitless < TRIES {
         match http.stream(last_event.as_deref()).await {
             Ok(mut stream) => {
-                loop {
-                    match stream.next().await {
-                        Ok(Some(data)) => {
-                            fruitless = 0;
-                            take(&connection, None, &data);
-                        }
-                        Ok(None) | Err(_) => break,
-                    }
+                while let Ok(Some(data)) = stream.next().await {
+                    fruitless = 0;
+                    take(&connection, None, &data);
                 }
                 last_event = stream.last_event.take().or(last_event);
                 retry = stream.retry.or(retry);

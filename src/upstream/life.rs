@@ -221,7 +221,7 @@ impl Life {
     }
 
     /// The lease is ready: calls may have the connection, and the server learns what clients want of it.
-    fn connect(&mut self) {
+    fn connect(&self) {
         let Some(connection) = self.connection.clone() else { return };
         let (level, uris) = {
             let wanted = self.upstream.wanted();

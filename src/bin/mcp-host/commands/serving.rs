@@ -69,7 +69,10 @@ const KILLED: Duration = Duration::from_secs(1);
 /// A config that cannot be used changes nothing.
 async fn reload(host: &Host, config: Result<Config, Failure>, output: &Output) {
     let outcome = match config {
-        Ok(config) => Ok(host.reload(config)),
+        Ok(config) => {
+            host.reload(config);
+            Ok(())
+        }
         Err(failure) => Err(failure),
     };
     match outcome {
