@@ -160,10 +160,11 @@ impl Sessions {
     /// Takes out what has not been used for too long, and drops what is kept of streams nobody came back for.
     pub(super) fn sweep(&self) -> Vec<Arc<Session>> {
         let now = Instant::now();
-        let oldest = millis(now - self.clock).saturating_sub(millis(self.idle));
+        let (time, idle) = (millis(now - self.clock), millis(self.idle));
         let mut gone = Vec::new();
         self.lock().retain(|_, session| {
-            let stays = !session.is_idle() || session.used.load(Ordering::Relaxed) > oldest;
+            let unused = time.saturating_sub(session.used.load(Ordering::Relaxed));
+            let stays = !session.is_idle() || unused < idle;
             if stays {
                 session.forget(now);
             } else {

@@ -1,0 +1,15 @@
+//! The doors from outside: raw bytes in, raw bytes out, a scripted router behind.
+
+mod support;
+
+#[cfg(all(feature = "server", unix))]
+mod admin;
+#[cfg(feature = "server")]
+mod guard;
+#[cfg(feature = "server")]
+mod http;
+#[cfg(feature = "server")]
+mod refusals;
+mod stdio;
+#[cfg(feature = "server")]
+mod streams;
