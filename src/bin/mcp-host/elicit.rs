@@ -50,7 +50,11 @@ impl ClientHandler for Terminal {
             output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
             Ok(match fill(&output, &mut answers, &fields(&params)).await {
                 Some(content) => Raw::from_value(&json!({ "action": "accept", "content": content })),
-                None => Raw::from_value(&json!({ "action": "cancel" })),
+                None => {
+                    // The cursor still stands behind the question.
+                    output.talk("");
+                    Raw::from_value(&json!({ "action": "cancel" }))
+                }
             })
         })
     }

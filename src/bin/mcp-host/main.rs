@@ -13,6 +13,7 @@ mod parameters;
 mod payload;
 mod report;
 mod servers;
+mod session;
 mod signals;
 mod telemetry;
 mod text;
