@@ -154,13 +154,13 @@ fn status_without_a_daemon() {
     assert_snapshot!(run(&["status"]), @"
     exit 4
     --- stderr
-    error: no daemon is running
+    error: no mcp-host is running
     help: mcp-host serve
     ");
     assert_snapshot!(run(&["status", "--listen", "127.0.0.1:9"]), @"
     exit 4
     --- stderr
-    error: no daemon is running on 127.0.0.1:9
+    error: no mcp-host is running on port 9
     help: mcp-host serve --listen 127.0.0.1:9
     ");
 }
@@ -237,10 +237,10 @@ fn the_demo_is_listed() {
     exit 0
     --- stdout
     TOOL             DESCRIPTION
-    clock__now       Tells the time in UTC.
     echo__echo       Answers with the text it was given.
     echo__countdown  Counts down to zero, one number a second, and reports its progress.
     echo__ask        Asks the user for a name and a colour, and answers with a greeting.
+    clock__now       Tells the time in UTC.
     ");
     assert_snapshot!(run(&["prompts", "clock", "--demo"]), @"
     exit 0
@@ -324,7 +324,7 @@ fn a_question_without_a_terminal_is_declined() {
     --- stdout
     As you like, stranger.
     --- stderr
-    note: `echo` asked a question; declined, since this is no terminal
+    note: the server asked a question; declined, since this is no terminal
     ");
 }
 

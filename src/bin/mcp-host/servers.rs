@@ -40,7 +40,16 @@ impl Plan {
             return Ok(Self { config: load(common, listen)?, clock: false });
         }
         let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(common, listen)? };
-        config.servers.push(demo_child()?);
+        let child = demo_child()?;
+        let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
+        if let Some(server) = config.servers.iter().find(clash) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the config has a server `{}`, and so has the demo", server.name),
+            )
+            .help("leave out --config or --demo"));
+        }
+        config.servers.push(child);
         Ok(Self { config, clock: true })
     }
 

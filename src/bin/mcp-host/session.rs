@@ -41,7 +41,12 @@ impl<'a> Session<'a> {
             server.restart.max_retries = 0;
         }
         let host = plan.builder().client_handler(Terminal::new(output.clone())).start().await?;
-        live::until(output, &host, host.settled()).await;
+        let ready = async {
+            host.settled().await;
+            // Connected is not listed yet.
+            host.catalog_ready().await;
+        };
+        live::until(output, &host, ready).await;
         Ok(Self { host, again, output })
     }
 

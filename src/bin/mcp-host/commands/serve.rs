@@ -27,7 +27,12 @@ pub(crate) async fn run(
     let host = plan.builder().start().await?;
     watch::listening(&url(address), output);
     let mut watch = Watch::new(&host, common.again(args.demo), output);
-    let load = || Plan::load(common, args.demo, args.listen).map(|plan| plan.config);
+    let load = || {
+        if args.demo {
+            return Err(Failure::new(Exit::Usage, "a demo does not read its config again"));
+        }
+        Plan::load(common, false, args.listen).map(|plan| plan.config)
+    };
     let serving = serving::until_told(&host, host.serve_http(listener), signals, load, output);
     let starting = async {
         watch.start().await;

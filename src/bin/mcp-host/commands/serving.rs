@@ -22,6 +22,8 @@ pub(crate) async fn until_told(
     let mut door = pin!(door);
     loop {
         tokio::select! {
+            // A signal that came early finds the door open, so that closing it is noticed.
+            biased;
             // The client is gone: nobody waits for an answer any more, but the servers are stopped in good order.
             closed = &mut door => {
                 return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals).await;
@@ -79,7 +81,7 @@ async fn reload(host: &Host, config: Result<Config, Failure>, output: &Output) {
         Ok(()) => output.remark("config read again"),
         Err(failure) => {
             failure.warn(output);
-            output.talk("help: nothing changed; mend the config and send SIGHUP again");
+            output.talk("help: nothing changed; send SIGHUP again when the config is right");
         }
     }
 }
