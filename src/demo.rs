@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn definitions_are_json() {
         for text in [ECHO, COUNTDOWN, ASK, FORM, NOW, TIME, PLAN] {
-            Raw::parse(raw(text).bytes().clone()).unwrap();
+            Raw::parse(raw(text).bytes()).unwrap();
         }
     }
 

@@ -1,8 +1,10 @@
 //! One use of some servers from a shell: they are started for one command and stopped after it.
 
+use std::time::Duration;
+
 use mcp_host::config::Start;
 use mcp_host::protocol::Raw;
-use mcp_host::{Call, ErrorKind, Host, ServerStatus, StateName};
+use mcp_host::{Call, ErrorKind, Host, HostBuilder, ServerStatus, StateName};
 
 use crate::args::Common;
 use crate::elicit::Terminal;
@@ -22,7 +24,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Loads the config and starts what is wanted.
+    /// Starts what is wanted for a call, during which a server may ask the user something.
     pub(crate) async fn open(
         common: &Common,
         demo: bool,
@@ -31,22 +33,35 @@ impl<'a> Session<'a> {
     ) -> Result<Self, Failure> {
         let mut plan = Plan::load(common, demo, None)?;
         plan.keep(wanted)?;
-        Self::start(plan, common.again(demo), output).await
+        for server in &mut plan.config.servers {
+            // A process that is told of the terminal serves the call; one without, to list early, would be a second.
+            server.start = Start::Lazy;
+        }
+        let terminal = Terminal::new(output.clone());
+        Self::start(plan, |host| host.client_handler(terminal), common.again(demo), output).await
     }
 
-    /// Starts a plan: lazy servers too, and without a second attempt, since somebody waits at a prompt.
-    pub(crate) async fn start(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
+    /// Starts what is in a plan, to look at it.
+    pub(crate) async fn look(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
         for server in &mut plan.config.servers {
             server.start = Start::Eager;
-            server.restart.max_retries = 0;
         }
-        let host = plan.builder().client_handler(Terminal::new(output.clone())).start().await?;
-        let ready = async {
-            host.settled().await;
-            // Connected is not listed yet.
-            host.catalog_ready().await;
-        };
-        live::until(output, &host, ready).await;
+        Self::start(plan, |host| host, again, output).await
+    }
+
+    async fn start(
+        mut plan: Plan,
+        with: impl FnOnce(HostBuilder) -> HostBuilder,
+        again: String,
+        output: &'a Output,
+    ) -> Result<Self, Failure> {
+        for server in &mut plan.config.servers {
+            // Somebody waits at a prompt: a server has one attempt, and as long as it needs for that.
+            server.restart.max_retries = 0;
+            plan.config.host.startup_wait = plan.config.host.startup_wait.max(server.start_timeout);
+        }
+        let host = with(plan.builder()).start().await?;
+        live::until(output, &host, host.catalog_ready()).await;
         Ok(Self { host, again, output })
     }
 
@@ -78,7 +93,7 @@ impl<'a> Session<'a> {
 
     /// Stops the servers.
     pub(crate) async fn close(self) {
-        self.host.shutdown().await;
+        self.host.shutdown_within(PATIENCE).await;
     }
 
     /// Where nobody knows the name, it says which were near, and which servers are not there to know it.
@@ -134,3 +149,6 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
 pub(crate) fn look_closer(name: &str, again: &str) -> String {
     format!("mcp-host check --connect {} -v{again}", quoted(name))
 }
+
+/// How long servers have to end by themselves, once the answer is there.
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     plan.tell_notes(output);
     let unusable = unusable(&plan.config);
     let again = common.again(args.demo.demo);
-    let session = Session::start(plan, again.clone(), output).await?;
+    let session = Session::look(plan, again.clone(), output).await?;
     let status = session.host.status();
     session.close().await;
     if output.json {

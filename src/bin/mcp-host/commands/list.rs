@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::args::{Common, List};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::Wanted;
+use crate::servers::{Plan, Wanted};
 use crate::session::Session;
 use crate::text;
 
@@ -30,7 +30,9 @@ struct Item<'a> {
 
 pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
-    let session = Session::open(common, args.demo.demo, wanted, output).await?;
+    let mut plan = Plan::load(common, args.demo.demo, None)?;
+    plan.keep(wanted)?;
+    let session = Session::look(plan, common.again(args.demo.demo), output).await?;
     let catalog = session.host.catalog();
     let mut failures = session.failures();
     // A failed server never fails the list of the others. With nobody left, its failure is the answer.

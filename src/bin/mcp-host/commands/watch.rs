@@ -64,8 +64,11 @@ impl<'a> Watch<'a> {
         let status = self.host.status();
         let server = status.iter().find(|server| server.alias == event.server || server.name == event.server);
         if self.output.json {
+            let trouble = matches!(event.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
+            let known = server.filter(|_| trouble).and_then(|server| server.last_error.as_ref());
             let _ = self.output.value(&json!({
-                "event": "server", "server": event.server, "from": event.from, "to": event.to, "cause": event.cause,
+                "event": "server", "server": event.server, "from": event.from, "to": event.to,
+                "cause": event.cause.as_ref().or(known),
                 "at": unix_ms(event.at),
             }));
             if let Some(server) = server.filter(|_| glyph(event.to).is_some()) {
