@@ -53,7 +53,8 @@ impl Lines {
                 continue;
             }
             let bar = self.bars.entry(server.alias.clone()).or_insert_with(|| {
-                let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}")).with_message(starting(server));
+                let bar =
+                    ProgressBar::new_spinner().with_style(style("{spinner} {msg}")).with_message(starting(server));
                 let bar = self.output.bar(bar);
                 bar.enable_steady_tick(TICK);
                 bar

@@ -115,6 +115,11 @@ impl<'a> Watch<'a> {
 
     fn summary(&self) {
         let status = self.host.status();
+        let gone = |server: &ServerStatus| matches!(server.state, StateName::Disconnecting | StateName::Disconnected);
+        if !status.is_empty() && status.iter().all(gone) {
+            // Stopped before it was up.
+            return;
+        }
         let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tools: usize = status.iter().map(|server| server.tools).sum();
         if self.output.json {
