@@ -1,3 +1,5 @@
 //! Tests.
 
 mod config;
+mod readme;
+mod tidy;
