@@ -2,3 +2,5 @@
 
 mod cli;
 mod config;
+mod readme;
+mod tidy;
