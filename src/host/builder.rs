@@ -26,6 +26,7 @@ pub struct HostBuilder {
     bare: bool,
     handler: Option<Arc<dyn ClientHandler>>,
     info: Option<Raw>,
+    state: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -74,6 +75,12 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps what is learned of servers in that directory, for the next start; without it nothing is kept.
+    pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.state = Some(path.into());
+        self
+    }
+
     /// Starts the servers and gives the handle; it waits for none of them. Must be called inside a Tokio runtime.
     ///
     /// # Errors
@@ -105,7 +112,7 @@ impl HostBuilder {
                 &serde_json::json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") }),
             )
         });
-        let (manager, news) = Manager::start(config.clone(), &memory, info.clone());
+        let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref());
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let client = router.admit(Principal::local(), ProtocolVersion::LATEST, profile);

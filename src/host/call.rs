@@ -95,9 +95,9 @@ impl Call {
             }
             Message::Request(request) => {
                 let (router, client) = (self.host.0.router.clone(), self.host.0.client.clone());
-                let handler = self.host.0.handler.clone();
+                let (handler, server) = (self.host.0.handler.clone(), self.server());
                 self.host.0.router.spawn(async move {
-                    let outcome = ask(handler.as_deref(), &request.method, request.params).await;
+                    let outcome = ask(handler.as_deref(), &server, &request.method, request.params).await;
                     router.answer(&client, Response { id: Some(request.id), outcome });
                 });
             }
@@ -112,21 +112,27 @@ impl Call {
                 None => Ok(result),
             },
             Ok(result) => Ok(result),
-            Err(error) if error.code == code::INVALID_PARAMS && self.is_unknown() => {
+            Err(error) if error.code == code::INVALID_PARAMS && self.target().found().is_none() => {
                 Err(Error::new(ErrorKind::Unknown, error.message))
             }
             Err(error) => Err(Error::from_answer(error)),
         }
     }
 
-    fn is_unknown(&self) -> bool {
+    fn target(&self) -> Resolution {
         let catalog = self.host.catalog();
-        let found = match self.method {
+        match self.method {
             Method::ToolsCall => catalog.tool(&self.name),
             Method::PromptsGet => catalog.prompt(&self.name),
             _ => catalog.resource(&self.name),
-        };
-        !matches!(found, Resolution::Found(_))
+        }
+    }
+
+    /// The server that the call goes to, by its name in the config.
+    fn server(&self) -> String {
+        let target = self.target().found();
+        let server = target.and_then(|target| self.host.0.manager.server(target.server));
+        server.map(|server| server.config.name.clone()).unwrap_or_default()
     }
 }
 

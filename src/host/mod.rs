@@ -31,7 +31,8 @@ use crate::upstream::{Starter, StateName};
 pub trait ClientHandler: Send + Sync + 'static {
     /// What it can answer; servers are told exactly this.
     fn profile(&self) -> Profile;
-    /// Answers `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    /// Answers `elicitation/create`, `sampling/createMessage` or `roots/list`. `server` is its name in the config, empty
+    /// where the question belongs to no call.
     fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome>;
 }
 
@@ -251,15 +252,15 @@ async fn answer_questions(router: Router, client: Arc<Client>, handler: Option<A
     let _reading = client.mailbox().read();
     while let Some(message) = client.mailbox().next().await {
         if let Message::Request(request) = message {
-            let outcome = ask(handler.as_deref(), &request.method, request.params).await;
+            let outcome = ask(handler.as_deref(), "", &request.method, request.params).await;
             router.answer(&client, Response { id: Some(request.id), outcome });
         }
     }
 }
 
-async fn ask(handler: Option<&dyn ClientHandler>, method: &Method, params: Option<Raw>) -> Outcome {
+async fn ask(handler: Option<&dyn ClientHandler>, server: &str, method: &Method, params: Option<Raw>) -> Outcome {
     match handler {
-        Some(handler) => handler.request("", method.clone(), params).await,
+        Some(handler) => handler.request(server, method.clone(), params).await,
         None => Err(crate::protocol::ErrorObject::method_not_found(method.as_str())),
     }
 }

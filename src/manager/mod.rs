@@ -4,6 +4,7 @@
 //! fails or is slow changes nothing for another, and no list waits longer for it than `startupWait`. Start reading at
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
+mod known;
 mod lease;
 mod leases;
 mod status;
@@ -11,9 +12,10 @@ mod supervisor;
 mod view;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
@@ -24,12 +26,14 @@ pub(crate) use lease::Who;
 pub(crate) use leases::NoLease;
 pub use status::ServerStatus;
 
+use known::Known;
+
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
 pub(crate) use crate::upstream::StateName;
-use crate::upstream::{Change, Connection, Relayed, Starter, Target, World};
+use crate::upstream::{Connection, Relayed, Starter, Target, World};
 
 /// One change of a server's state.
 #[derive(Clone, Debug)]
@@ -65,15 +69,17 @@ pub(crate) struct Server {
     /// What it listed last, on any lease: a hint for clients that have no lease yet.
     last_offer: ArcSwapOption<Offer>,
     /// It has asked a client something: its leases are not shared from the start.
-    asks: std::sync::atomic::AtomicBool,
+    asks: AtomicBool,
+    known: Arc<Known>,
     shown: Mutex<Option<StateName>>,
+    since: Instant,
     calls: AtomicU64,
     /// `maxConcurrent`: above it calls wait, first come first served.
     pub(crate) slots: Option<Semaphore>,
 }
 
 impl Server {
-    fn new(config: config::Server, memory: Option<Starter>, resources: UriMode) -> Self {
+    fn new(config: config::Server, memory: Option<Starter>, resources: UriMode, known: &Arc<Known>) -> Self {
         let naming = Arc::new(ServerNaming {
             prefix: config.prefix,
             include: config.include_tools.clone(),
@@ -87,6 +93,7 @@ impl Server {
             (None, None, None) => target(&config.transport),
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
+        let asks = known.asks(&known::key(&config.transport));
         let slots = (config.max_concurrent > 0).then(|| Semaphore::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -99,9 +106,18 @@ impl Server {
             fixed,
             leases: Mutex::default(),
             last_offer: ArcSwapOption::empty(),
-            asks: false.into(),
+            asks: asks.into(),
+            known: known.clone(),
             shown: Mutex::default(),
+            since: Instant::now(),
             calls: AtomicU64::new(0),
+        }
+    }
+
+    /// It has asked a client something: from now on its leases are each client's own.
+    pub(crate) fn note_ask(&self) {
+        if !self.asks.swap(true, Ordering::Relaxed) && !matches!(self.target, Some(Target::Memory(_))) {
+            self.known.note(&known::key(&self.config.transport));
         }
     }
 
@@ -141,6 +157,7 @@ struct Inner {
     owners: Mutex<Owners>,
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
+    known: Arc<Known>,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
     stop: tokio_util::sync::CancellationToken,
 }
@@ -155,12 +172,18 @@ const CHANGES: usize = 4096;
 
 impl Manager {
     /// Makes the manager and starts what is to be started eagerly.
-    pub(crate) fn start(config: Config, memory: &HashMap<String, Starter>, client_info: Raw) -> (Self, News) {
+    pub(crate) fn start(
+        config: Config,
+        memory: &HashMap<String, Starter>,
+        client_info: Raw,
+        state: Option<&Path>,
+    ) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
         let kill = tokio_util::sync::CancellationToken::new();
         let world = World { dialer: Arc::default(), relay, changes, kill, generation: watch::Sender::new(0) };
-        let servers = servers(config.servers, memory, &config.host.naming);
+        let known = Arc::new(Known::load(state));
+        let servers = servers(config.servers, memory, &config.host.naming, &known);
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             naming: config.host.naming.clone(),
@@ -172,6 +195,7 @@ impl Manager {
             next_lease: AtomicU64::new(1),
             owners: Mutex::default(),
             nothing: Arc::default(),
+            known,
             catalogs: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
@@ -208,7 +232,7 @@ impl Manager {
     /// Takes another set of servers: those that are the same go on undisturbed, the others are stopped or started.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) {
         let old = self.servers();
-        let mut new = servers(config.servers, memory, &self.0.naming);
+        let mut new = servers(config.servers, memory, &self.0.naming, &self.0.known);
         for server in &mut new {
             if let Some(same) = old.iter().find(|old| old.config.same_as(&server.config) && old.target.is_some()) {
                 *server = same.clone();
@@ -256,10 +280,9 @@ impl Manager {
         self.0.world.generation.send_modify(|generation| *generation += 1);
     }
 
-    fn emit(&self, server: &Server, from: StateName, change: &Change, to: StateName) {
-        let event = Event { server: server.config.name.clone(), from, to, cause: change.cause.clone(), at: change.at };
+    fn emit(&self, server: &Server, from: StateName, to: StateName, cause: Option<String>, at: SystemTime) {
         // Nobody listening is fine.
-        let _ = self.0.events.send(event);
+        let _ = self.0.events.send(Event { server: server.config.name.clone(), from, to, cause, at });
     }
 
     /// How long the first list may wait for servers that are starting.
@@ -268,10 +291,15 @@ impl Manager {
     }
 }
 
-fn servers(configs: Vec<config::Server>, memory: &HashMap<String, Starter>, naming: &Naming) -> Vec<Arc<Server>> {
+fn servers(
+    configs: Vec<config::Server>,
+    memory: &HashMap<String, Starter>,
+    naming: &Naming,
+    known: &Arc<Known>,
+) -> Vec<Arc<Server>> {
     let server = |config: config::Server| {
         let start = memory.get(&config.name).cloned();
-        Arc::new(Server::new(config, start, naming.resources))
+        Arc::new(Server::new(config, start, naming.resources, known))
     };
     configs.into_iter().map(server).collect()
 }

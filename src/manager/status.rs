@@ -110,7 +110,7 @@ impl Manager {
             name: server.config.name.clone(),
             alias: server.config.alias.to_string(),
             state,
-            since_ms: status.as_ref().map_or(0, |status| milliseconds(status.since.elapsed())),
+            since_ms: milliseconds(status.as_ref().map_or(server.since, |status| status.since).elapsed()),
             transport: server.target.as_ref().map_or("none", |target| target.transport()),
             revision: peer.as_ref().map(|peer| peer.version.to_string()),
             server_info: peer.map(|peer| peer.info),

@@ -30,6 +30,16 @@ impl Manager {
         self.servers().iter().find(|server| server.users(lease).is_some()).cloned()
     }
 
+    /// Why the server is in that state: the lease may be further than the change that is told of it.
+    fn cause_of(&self, server: &Server, state: StateName) -> Option<String> {
+        let statuses = server.upstreams().into_iter().map(|upstream| upstream.status());
+        let mut bad = statuses.filter(|status| {
+            status.state == state
+                && matches!(state, StateName::Failed | StateName::Reconnecting | StateName::Unauthorized)
+        });
+        bad.find_map(|status| status.cause)
+    }
+
     fn follow(&self, server: &Arc<Server>, change: &Change) {
         tracing::debug!(server = &*server.label, lease = change.lease, "{} -> {}", change.from, change.to);
         if let Some(upstream) = server.upstreams().into_iter().find(|upstream| upstream.id == change.lease) {
@@ -48,7 +58,8 @@ impl Manager {
         // A server has several leases and shows the best of them: not each change of a lease is one of the server.
         let from = before.unwrap_or(change.from);
         if from != now {
-            self.emit(server, from, change, now);
+            let cause = change.cause.clone().or_else(|| self.cause_of(server, now));
+            self.emit(server, from, now, cause, change.at);
         }
     }
 }

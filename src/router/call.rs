@@ -218,7 +218,8 @@ impl Running<'_> {
     ) -> Result<Outcome, Attempt> {
         let config = &self.server.config;
         let (idle, maximum) = (config.call_timeout, config.max_call_time);
-        let end = Instant::now() + maximum;
+        let mut end = Instant::now() + maximum;
+        let mut asked_at = None;
         let clock = tokio::time::sleep_until((Instant::now() + idle).min(end));
         tokio::pin!(clock);
         let asks = AskGuard { client: self.client, call: id };
@@ -229,13 +230,15 @@ impl Running<'_> {
                 item = exchange.next() => item,
                 () = notified(answered.as_deref()) => {
                     if !self.client.is_asked(id) {
+                        end += asked_at.take().map_or(Duration::ZERO, |at: Instant| at.elapsed());
                         reset(clock.as_mut(), idle, end);
                     }
                     continue;
                 }
                 () = &mut clock => {
-                    if self.client.is_asked(id) && Instant::now() < end {
+                    if self.client.is_asked(id) {
                         self.client.drop_asks(id, unanswered);
+                        end += asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
                         reset(clock.as_mut(), idle, end);
                         continue;
                     }
@@ -245,15 +248,19 @@ impl Running<'_> {
             };
             match item {
                 Item::Progress(params) => {
-                    reset(clock.as_mut(), if self.client.is_asked(id) { answer } else { idle }, end);
+                    if !self.client.is_asked(id) {
+                        reset(clock.as_mut(), idle, end);
+                    }
                     self.progress(&params);
                 }
                 Item::Log(params) => log(self.client, self.leg, self.server, &params),
                 Item::Ask(ask) => {
-                    reset(clock.as_mut(), answer, end);
+                    let at = *asked_at.get_or_insert_with(Instant::now);
+                    clock.as_mut().reset(at + answer);
                     let answered = self.answered.get_or_insert_with(Arc::default).clone();
                     question(self.client, self.server, upstream, ask, Some((id, self.leg)), Some(answered));
                     if !self.client.is_asked(id) {
+                        asked_at = None;
                         reset(clock.as_mut(), idle, end);
                     }
                 }
@@ -321,6 +328,7 @@ pub(super) fn question(
     call: Option<(u64, &Arc<Mailbox>)>,
     answered: Option<Arc<Notify>>,
 ) {
+    server.note_ask();
     let declared = upstream.profile();
     let (known, mode) = match ask.method {
         Method::RootsList => (declared.has(Profile::ROOTS), true),

@@ -109,9 +109,11 @@ impl Router {
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
+        let limit = self.limits().pending_per_client;
+        // Before the first poll: a `cancelled` that comes right behind the request has to find it.
+        let begun = client.begin(&request.id, &leg, limit);
         async move {
-            let limit = router.limits().pending_per_client;
-            let guard = match client.begin(&request.id, &leg, limit) {
+            let guard = match begun {
                 Ok(guard) => guard,
                 Err(Refused::Closed) => return None,
                 Err(Refused::IdInUse) => {

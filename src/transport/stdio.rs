@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use super::process::{self, Ladder, Process, StderrTail};
@@ -32,6 +33,7 @@ pub(crate) struct PipeReader {
     stdout: ChildStdout,
     lines: Lines,
     process: Process,
+    drain: JoinHandle<()>,
     tail: StderrTail,
     queue: Arc<Queue>,
     noise: Noise,
@@ -68,12 +70,12 @@ pub(crate) fn spawn(
 ) -> Result<(Pipe, PipeReader), Error> {
     let (process, ends) = Process::start(settings)?;
     let queue = Arc::new(Queue { waiting: Mutex::default(), news: Notify::new(), cap: limits.queue });
-    tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
+    let drain = tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
     tasks.spawn(write(ends.stdin, queue.clone()));
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap) = (Lines::new(limits.message), limits.message);
     let noise = Noise::default();
-    Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, tail, queue, noise, server, cap }))
+    Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, noise, server, cap }))
 }
 
 impl Pipe {
@@ -197,7 +199,7 @@ impl PipeReader {
                     let space = self.lines.space();
                     match tokio::time::timeout(LAST_WORDS, self.stdout.read_buf(space)).await {
                         Ok(Ok(1..)) => {}
-                        _ => return Err(self.exited(status)),
+                        _ => return Err(self.exited(status).await),
                     }
                 }
             }
@@ -206,10 +208,12 @@ impl PipeReader {
 
     async fn ended(&mut self) -> Error {
         let status = tokio::time::timeout(LAST_WORDS, self.process.wait()).await.ok().flatten();
-        self.exited(status)
+        self.exited(status).await
     }
 
-    fn exited(&self, status: Option<std::process::ExitStatus>) -> Error {
+    async fn exited(&mut self, status: Option<std::process::ExitStatus>) -> Error {
+        // What it said last is the best reason there is.
+        let _ = tokio::time::timeout(LAST_WORDS, &mut self.drain).await;
         let status = match status {
             None => "it closed its standard output".to_owned(),
             status => process::describe(status),

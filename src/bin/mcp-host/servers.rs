@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 
+use std::path::PathBuf;
+
 use mcp_host::config::{self, Config, HostSettings, LoadRequest, Server, Stdio, Transport};
 use mcp_host::{Host, HostBuilder, demo};
 
@@ -30,6 +32,13 @@ pub(crate) struct Plan {
     pub(crate) config: Config,
     /// The demo server that runs in this process.
     clock: bool,
+}
+
+/// Where what is learned of servers is kept: `$XDG_STATE_HOME/mcp-host`.
+fn state_directory() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("mcp-host"))
 }
 
 impl Plan {
@@ -93,7 +102,10 @@ impl Plan {
 
     /// The builder of a host for this plan.
     pub(crate) fn builder(self) -> HostBuilder {
-        let builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
+        let mut builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
+        if let Some(state) = state_directory() {
+            builder = builder.state_directory(state);
+        }
         if self.clock { builder.in_process(CLOCK, demo::clock()) } else { builder }
     }
 
