@@ -109,9 +109,11 @@ impl Router {
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
+        let limit = self.limits().pending_per_client;
+        // Before the first poll: a `cancelled` that came in right behind the request has to find it.
+        let begun = client.begin(&request.id, &leg, limit);
         async move {
-            let limit = router.limits().pending_per_client;
-            let guard = match client.begin(&request.id, &leg, limit) {
+            let guard = match begun {
                 Ok(guard) => guard,
                 Err(Refused::Closed) => return None,
                 Err(Refused::IdInUse) => {
@@ -268,6 +270,14 @@ impl Router {
             text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
         }
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Every client that is there now, oldest first.
+    #[cfg(test)]
+    pub(crate) fn present(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+        all.sort_by_key(|client| client.owner().0);
+        all
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Client>>> {
