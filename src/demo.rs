@@ -12,62 +12,19 @@ use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 /// Talks back: `echo` (text), `countdown` (progress, cancellable) and `ask` (elicitation).
 #[must_use]
 pub fn echo() -> InProcess {
-    let echo = json!({
-        "name": "echo",
-        "description": "Answers with the text it was given.",
-        "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] },
-        "annotations": { "readOnlyHint": true },
-    });
-    let countdown = json!({
-        "name": "countdown",
-        "description": "Counts down to zero, one number a second, and reports its progress.",
-        "inputSchema": {
-            "type": "object",
-            "properties": { "from": { "type": "integer", "minimum": 1, "maximum": LONGEST, "default": 5 } },
-        },
-        "annotations": { "readOnlyHint": true },
-    });
-    let ask = json!({
-        "name": "ask",
-        "description": "Asks the user for a name and a colour, and answers with a greeting.",
-        "inputSchema": { "type": "object" },
-        "annotations": { "readOnlyHint": true },
-    });
     InProcess::new("echo", env!("CARGO_PKG_VERSION"))
-        .tool(Raw::from_value(&echo), |call| Box::pin(async move { repeat(&call) }))
-        .tool(Raw::from_value(&countdown), |call| Box::pin(count_down(call)))
-        .tool(Raw::from_value(&ask), |call| Box::pin(greet(call)))
+        .tool(raw(ECHO), |call| Box::pin(async move { repeat(&call) }))
+        .tool(raw(COUNTDOWN), |call| Box::pin(count_down(call)))
+        .tool(raw(ASK), |call| Box::pin(greet(call)))
 }
 
 /// Tells the time: a tool, a resource and a prompt.
 #[must_use]
 pub fn clock() -> InProcess {
-    let now = json!({
-        "name": "now",
-        "description": "Tells the time in UTC.",
-        "inputSchema": { "type": "object" },
-        "outputSchema": {
-            "type": "object",
-            "properties": { "utc": { "type": "string" }, "unix": { "type": "integer" } },
-            "required": ["utc", "unix"],
-        },
-        "annotations": { "readOnlyHint": true },
-    });
-    let time = json!({
-        "uri": NOW,
-        "name": "now",
-        "description": "The time in UTC, as of the moment it is read.",
-        "mimeType": "text/plain",
-    });
-    let plan = json!({
-        "name": "plan",
-        "description": "Plans the hour that has begun.",
-        "arguments": [{ "name": "topic", "description": "What the hour is for.", "required": true }],
-    });
     InProcess::new("clock", env!("CARGO_PKG_VERSION"))
-        .tool(Raw::from_value(&now), |_| Box::pin(async { Ok(tell_time()) }))
-        .resource(Raw::from_value(&time), |_| Box::pin(async { Ok(read_time()) }))
-        .prompt(Raw::from_value(&plan), |call| Box::pin(async move { plan_hour(&call) }))
+        .tool(raw(NOW), |_| Box::pin(async { Ok(tell_time()) }))
+        .resource(raw(TIME), |_| Box::pin(async { Ok(read_time()) }))
+        .prompt(raw(PLAN), |call| Box::pin(async move { plan_hour(&call) }))
 }
 
 fn repeat(call: &Invocation) -> Outcome {
@@ -95,19 +52,7 @@ async fn count_down(call: Invocation) -> Outcome {
 }
 
 async fn greet(call: Invocation) -> Outcome {
-    let question = json!({
-        "mode": "form",
-        "message": "Who are you?",
-        "requestedSchema": {
-            "type": "object",
-            "properties": {
-                "name": { "type": "string", "title": "Your name", "minLength": 1 },
-                "colour": { "type": "string", "title": "A colour", "enum": ["red", "green", "blue"], "default": "green" },
-            },
-            "required": ["name"],
-        },
-    });
-    let reply = match call.request(Method::Elicit, Some(Raw::from_value(&question))).await {
+    let reply = match call.request(Method::Elicit, Some(raw(FORM))).await {
         Ok(reply) => reply,
         Err(error) => return Ok(failure(&format!("this client cannot be asked: {}", error.message))),
     };
@@ -129,7 +74,7 @@ fn tell_time() -> Raw {
 
 fn read_time() -> Raw {
     let text = rfc_3339(unix_seconds());
-    Raw::from_value(&json!({ "contents": [{ "uri": NOW, "mimeType": "text/plain", "text": text }] }))
+    Raw::from_value(&json!({ "contents": [{ "uri": "clock://now", "mimeType": "text/plain", "text": text }] }))
 }
 
 fn plan_hour(call: &Invocation) -> Outcome {
@@ -151,6 +96,11 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
+/// One of the texts below, on one line. Members keep their order: a form is asked from the top.
+fn raw(json: &'static str) -> Raw {
+    Raw::trusted(json.lines().map(str::trim).collect::<String>().into())
+}
+
 fn unix_seconds() -> u64 {
     // A clock before 1970 reads as 1970.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
@@ -170,13 +120,81 @@ fn rfc_3339(unix: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-const NOW: &str = "clock://now";
 /// A minute is as long as anybody waits for a demo.
 const LONGEST: u32 = 60;
+
+const ECHO: &str = r#"{
+    "name": "echo",
+    "description": "Answers with the text it was given.",
+    "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] },
+    "annotations": { "readOnlyHint": true }
+}"#;
+
+const COUNTDOWN: &str = r#"{
+    "name": "countdown",
+    "description": "Counts down to zero, one number a second, and reports its progress.",
+    "inputSchema": {
+        "type": "object",
+        "properties": { "from": { "type": "integer", "minimum": 1, "maximum": 60, "default": 5 } }
+    },
+    "annotations": { "readOnlyHint": true }
+}"#;
+
+const ASK: &str = r#"{
+    "name": "ask",
+    "description": "Asks the user for a name and a colour, and answers with a greeting.",
+    "inputSchema": { "type": "object" },
+    "annotations": { "readOnlyHint": true }
+}"#;
+
+const FORM: &str = r#"{
+    "mode": "form",
+    "message": "Who are you?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "title": "Your name", "minLength": 1 },
+            "colour": { "type": "string", "title": "A colour", "enum": ["red", "green", "blue"], "default": "green" }
+        },
+        "required": ["name"]
+    }
+}"#;
+
+const NOW: &str = r#"{
+    "name": "now",
+    "description": "Tells the time in UTC.",
+    "inputSchema": { "type": "object" },
+    "outputSchema": {
+        "type": "object",
+        "properties": { "utc": { "type": "string" }, "unix": { "type": "integer" } },
+        "required": ["utc", "unix"]
+    },
+    "annotations": { "readOnlyHint": true }
+}"#;
+
+const TIME: &str = r#"{
+    "uri": "clock://now",
+    "name": "now",
+    "description": "The time in UTC, as of the moment it is read.",
+    "mimeType": "text/plain"
+}"#;
+
+const PLAN: &str = r#"{
+    "name": "plan",
+    "description": "Plans the hour that has begun.",
+    "arguments": [{ "name": "topic", "description": "What the hour is for.", "required": true }]
+}"#;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn definitions_are_json() {
+        for text in [ECHO, COUNTDOWN, ASK, FORM, NOW, TIME, PLAN] {
+            Raw::parse(raw(text).bytes()).unwrap();
+        }
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

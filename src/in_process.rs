@@ -14,7 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response};
+use crate::protocol::{
+    ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
+};
 use crate::registry::Kind;
 use crate::transport::{HANG_UP, Wire};
 
@@ -59,7 +61,11 @@ impl InProcess {
 
     /// Offers a tool: its definition as in `tools/list`, and what a call does.
     #[must_use]
-    pub fn tool(self, definition: Raw, handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static) -> Self {
+    pub fn tool(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
         self.offer(Kind::Tools, definition, handler)
     }
 
@@ -76,13 +82,21 @@ impl InProcess {
 
     /// Offers a prompt: its definition as in `prompts/list`, and what makes its messages.
     #[must_use]
-    pub fn prompt(self, definition: Raw, handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static) -> Self {
+    pub fn prompt(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
         self.offer(Kind::Prompts, definition, handler)
     }
 
     /// Offers a resource: its definition as in `resources/list`, and what reads it.
     #[must_use]
-    pub fn resource(self, definition: Raw, handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static) -> Self {
+    pub fn resource(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
         self.offer(Kind::Resources, definition, handler)
     }
 
@@ -140,7 +154,8 @@ impl InProcess {
     fn initialize(&self, params: Option<&Raw>) -> Outcome {
         let wanted = params.and_then(|params| params.text("protocolVersion")).unwrap_or_default();
         let version = ProtocolVersion::parse(&wanted).unwrap_or(ProtocolVersion::LATEST);
-        let mut capabilities = serde_json::json!({ "tools": {}, "prompts": {}, "logging": {}, "resources": { "subscribe": true } });
+        let mut capabilities =
+            serde_json::json!({ "tools": {}, "prompts": {}, "logging": {}, "resources": { "subscribe": true } });
         if self.others.contains_key(&Method::Complete) {
             capabilities["completions"] = serde_json::json!({});
         }
@@ -160,7 +175,8 @@ impl InProcess {
         let by = |kind: Kind, name: &str| self.named.get(&(kind, name.to_owned())).cloned();
         match method {
             Method::ToolsCall | Method::PromptsGet => {
-                let (kind, what) = if *method == Method::ToolsCall { (Kind::Tools, "tool") } else { (Kind::Prompts, "prompt") };
+                let (kind, what) =
+                    if *method == Method::ToolsCall { (Kind::Tools, "tool") } else { (Kind::Prompts, "prompt") };
                 let name = params.text("name").unwrap_or_default();
                 by(kind, &name).ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {name}")))
             }
@@ -228,7 +244,11 @@ impl Instance {
             Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
                 let uri = params.as_ref().and_then(|params| params.text("uri")).unwrap_or_default();
                 let mut watched = lock(&self.watched);
-                if method == Method::ResourcesSubscribe { watched.insert(uri) } else { watched.remove(&uri) };
+                if method == Method::ResourcesSubscribe {
+                    watched.insert(uri)
+                } else {
+                    watched.remove(&uri)
+                };
                 Some(Ok(Raw::empty_object()))
             }
             _ => None,
@@ -303,7 +323,8 @@ impl Invocation {
     /// Tells how far it is, if the caller wants to know.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
         let Some(token) = &self.token else { return };
-        let mut params = serde_json::json!({ "progressToken": token, "progress": number(progress), "message": message });
+        let mut params =
+            serde_json::json!({ "progressToken": token, "progress": number(progress), "message": message });
         if let Some(total) = total {
             params["total"] = number(total);
         }
@@ -357,8 +378,15 @@ impl Invocation {
 
 /// A whole number is written as one.
 fn number(value: f64) -> serde_json::Value {
-    #[expect(clippy::cast_possible_truncation, reason = "only whole numbers within the exact range of a double get here")]
-    if value.fract() == 0.0 && value.abs() < 9e15 { serde_json::Value::from(value as i64) } else { serde_json::Value::from(value) }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only whole numbers within the exact range of a double get here"
+    )]
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        serde_json::Value::from(value as i64)
+    } else {
+        serde_json::Value::from(value)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -140,7 +140,11 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         startup_wait: Duration::from_secs(2),
         allowed_hosts: vec!["c".to_owned()],
         allowed_origins: vec!["https://a.example".to_owned()],
-        naming: crate::exposed::Naming { max_length: 70, separator: "_".to_owned(), ..crate::exposed::Naming::default() },
+        naming: crate::exposed::Naming {
+            max_length: 70,
+            separator: "_".to_owned(),
+            ..crate::exposed::Naming::default()
+        },
         limits: Limits { leases: 7, ..Limits::default() },
     };
     assert_eq!(config.host, expected);

@@ -30,7 +30,10 @@ pub struct HostBuilder {
 
 impl std::fmt::Debug for HostBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostBuilder").field("files", &self.files).field("servers", &self.servers).finish_non_exhaustive()
+        f.debug_struct("HostBuilder")
+            .field("files", &self.files)
+            .field("servers", &self.servers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -88,7 +91,8 @@ impl HostBuilder {
         let mut memory: HashMap<String, Starter> = HashMap::new();
         for (name, server) in self.servers {
             let transport = config::Transport::Stdio(config::Stdio::default());
-            let mut entry = config::Server::new(&name, transport).map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+            let mut entry = config::Server::new(&name, transport)
+                .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }
@@ -97,7 +101,9 @@ impl HostBuilder {
             memory.insert(name, Arc::new(move |wire, tasks| server.start(wire, tasks)));
         }
         let info = self.info.unwrap_or_else(|| {
-            Raw::from_value(&serde_json::json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") }))
+            Raw::from_value(
+                &serde_json::json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") }),
+            )
         });
         let (manager, news) = Manager::start(config.clone(), &memory, info.clone());
         let router = Router::start(manager.clone(), news, info);

@@ -89,7 +89,8 @@ impl Host {
         loop {
             generation.mark_unchanged();
             let starting = |status: &ServerStatus| {
-                status.state.is_starting() || (status.state == StateName::Reconnecting && status.ready_after_ms.is_none())
+                status.state.is_starting()
+                    || (status.state == StateName::Reconnecting && status.ready_after_ms.is_none())
             };
             if !self.status().iter().any(starting) || generation.changed().await.is_err() {
                 return;
@@ -130,7 +131,11 @@ impl Host {
     /// When standard input or output cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), Error> {
         let serve = downstream::stdio::serve_process(self.0.router.clone(), self.0.stop.child_token());
-        self.0.doors.track_future(serve).await.map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
+        self.0
+            .doors
+            .track_future(serve)
+            .await
+            .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
     }
 
     /// Serves clients over Streamable HTTP at `/mcp`, and the status on the local socket, until the host shuts down.
@@ -144,7 +149,9 @@ impl Host {
         let stop = self.0.stop.child_token();
         let socket = match downstream::admin::StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
-            Err(error @ downstream::admin::Error::Running { .. }) => return Err(Error::new(ErrorKind::Config, error.to_string())),
+            Err(error @ downstream::admin::Error::Running { .. }) => {
+                return Err(Error::new(ErrorKind::Config, error.to_string()));
+            }
             Err(error) => {
                 tracing::warn!("no status socket: {error}");
                 None

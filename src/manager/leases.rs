@@ -90,7 +90,10 @@ impl Manager {
         let entries = lock(&server.leases);
         let entry = entries.iter().find(|entry| {
             entry.users.contains(&who.owner)
-                && entry.upstream.bound_to().is_none_or(|owner| owner == who.owner || server.config.sharing == Sharing::Host)
+                && entry
+                    .upstream
+                    .bound_to()
+                    .is_none_or(|owner| owner == who.owner || server.config.sharing == Sharing::Host)
         })?;
         Some(entry.upstream.clone())
     }

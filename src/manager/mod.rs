@@ -20,8 +20,8 @@ use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use lease::Principal;
-pub(crate) use leases::NoLease;
 pub(crate) use lease::Who;
+pub(crate) use leases::NoLease;
 pub use status::ServerStatus;
 
 use crate::config::{self, Config};

@@ -86,7 +86,8 @@ async fn listed(upstream: &Upstream, wait: std::time::Duration) {
     let mut status = upstream.watch();
     let over = async {
         let seen = status.wait_for(|status| {
-            has_listed(upstream) || matches!(status.state, StateName::Failed | StateName::Unauthorized | StateName::Disconnected)
+            has_listed(upstream)
+                || matches!(status.state, StateName::Failed | StateName::Unauthorized | StateName::Disconnected)
         });
         drop(seen.await);
     };

@@ -61,7 +61,8 @@ impl Profile {
             }
         };
         let part = |name: &str| raw::member(capabilities, name).filter(|value| value.get().starts_with('{'));
-        let has = |value: &RawValue, name: &str| raw::member(value, name).is_some_and(|value| value.get().starts_with('{'));
+        let has =
+            |value: &RawValue, name: &str| raw::member(value, name).is_some_and(|value| value.get().starts_with('{'));
         if let Some(roots) = part("roots") {
             add(true, Self::ROOTS);
             add(raw::member(roots, "listChanged").is_some_and(|value| value.get() == "true"), Self::ROOTS_CHANGED);
@@ -98,8 +99,11 @@ impl Profile {
     }
 
     fn group(self, name: &str, members: &[(&str, Self)]) -> String {
-        let inner: Vec<String> =
-            members.iter().filter(|(_, flag)| self.has(*flag)).map(|(member, _)| format!(r#""{member}":{{}}"#)).collect();
+        let inner: Vec<String> = members
+            .iter()
+            .filter(|(_, flag)| self.has(*flag))
+            .map(|(member, _)| format!(r#""{member}":{{}}"#))
+            .collect();
         format!(r#""{name}":{{{}}}"#, inner.join(","))
     }
 }

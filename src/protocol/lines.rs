@@ -24,6 +24,9 @@ pub(crate) struct Lines {
 
 /// How much of a line over the cap is kept, to find the id in it.
 const HEAD: usize = 4096;
+/// Room for the first bytes of a message, and for those of one that proves to be large: a pipe holds 64 KiB.
+const SMALL: usize = 8 * 1024;
+const LARGE: usize = 128 * 1024;
 
 impl Lines {
     pub(crate) fn new(cap: usize) -> Self {
@@ -32,7 +35,7 @@ impl Lines {
 
     /// Where the next bytes go; room grows with what is waited for.
     pub(crate) fn space(&mut self) -> &mut BytesMut {
-        let wanted = if self.buffer.len() < 8192 { 8192 } else { self.buffer.len().min(256 * 1024) };
+        let wanted = if self.buffer.len() < SMALL { SMALL } else { LARGE };
         self.buffer.reserve(wanted);
         &mut self.buffer
     }

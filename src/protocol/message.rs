@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{ErrorObject, Method, Raw, RequestId, code};

@@ -18,8 +18,8 @@ pub use error::{ErrorObject, code};
 pub use id::{ProgressToken, RequestId};
 pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
 pub use method::Method;
+pub(crate) use raw::member;
 pub use raw::{Edits, Raw, object};
-pub(crate) use raw::{member, text};
 pub use version::ProtocolVersion;
 
 #[cfg(test)]

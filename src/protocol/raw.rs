@@ -97,6 +97,22 @@ impl Raw {
         Some(Self::part(&self.0, value))
     }
 
+    /// The members of this object with those names, as they stand, found in one pass.
+    #[must_use]
+    pub fn members<const N: usize>(&self, names: [&str; N]) -> [Option<Self>; N] {
+        let mut found = [None; N];
+        let mut deserializer = serde_json::Deserializer::from_slice(&self.0);
+        // What is no object has no members.
+        let _ = deserializer.deserialize_map(Find { names, found: &mut found });
+        found.map(|value| value.map(|value| Self::part(&self.0, value)))
+    }
+
+    /// This value as a string, if it is one.
+    #[must_use]
+    pub fn string(&self) -> Option<Cow<'_, str>> {
+        serde_json::from_slice::<Text<'_>>(&self.0).ok().map(|text| text.0)
+    }
+
     /// The string member with that name.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
@@ -212,14 +228,34 @@ impl<'a> Edits<'a> {
         }
     }
 
+    /// Replaces `part`, a member of the source or of one of its members.
+    pub fn replace_part(&mut self, part: &Raw, with: Vec<u8>) {
+        if let Some(range) = self.range(&part.0) {
+            self.edits.push((range, with));
+        }
+    }
+
+    /// Adds a member that the source (an object) does not have yet.
+    pub fn append(&mut self, name: &str, value: &[u8]) {
+        self.add(0..self.source.len(), name, value);
+    }
+
     /// Sets the member `name` of `object` (which must borrow from the source): in place, or added at the end.
     pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
         if let Some(old) = member(object, name) {
             self.replace(old, value.to_vec());
             return;
         }
-        let text = object.get().as_bytes();
-        let (Some(range), true) = (self.range(text), text.starts_with(b"{")) else { return };
+        if let Some(range) = self.range(object.get().as_bytes()) {
+            self.add(range, name, value);
+        }
+    }
+
+    fn add(&mut self, range: Range<usize>, name: &str, value: &[u8]) {
+        let text = &self.source[range.clone()];
+        if !text.starts_with(b"{") {
+            return;
+        }
         let empty = text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
         let mut added = if empty { Vec::new() } else { b",".to_vec() };
         added.extend_from_slice(Raw::from_value(name).as_bytes());
@@ -288,29 +324,32 @@ impl<'a> Edits<'a> {
 
 /// The first member `name` of the object in `bytes`.
 fn find<'a>(bytes: &'a [u8], name: &str) -> Option<&'a RawValue> {
+    let mut found = [None];
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    deserializer.deserialize_map(Find(name)).ok().flatten()
+    deserializer.deserialize_map(Find { names: [name], found: &mut found }).ok()?;
+    found[0]
 }
 
-struct Find<'n>(&'n str);
+struct Find<'n, 'de, const N: usize> {
+    names: [&'n str; N],
+    found: &'n mut [Option<&'de RawValue>; N],
+}
 
-impl<'de> Visitor<'de> for Find<'_> {
-    type Value = Option<&'de RawValue>;
+impl<'de, const N: usize> Visitor<'de> for Find<'_, 'de, N> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(Text(key)) = map.next_key()? {
-            if found.is_none() && key == self.0 {
-                found = Some(map.next_value()?);
-            } else {
-                map.next_value::<de::IgnoredAny>()?;
+            match self.names.iter().position(|name| *name == key) {
+                Some(at) if self.found[at].is_none() => self.found[at] = Some(map.next_value()?),
+                _ => drop(map.next_value::<de::IgnoredAny>()?),
             }
         }
-        Ok(found)
+        Ok(())
     }
 }
 

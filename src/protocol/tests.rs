@@ -44,7 +44,8 @@ fn h37_envelopes_are_strict() {
 
 #[test]
 fn an_error_may_lack_its_id() {
-    let message = parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x","data":{"a":1.0}}}"#).unwrap();
+    let message =
+        parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x","data":{"a":1.0}}}"#).unwrap();
     let Message::Response(Response { id: None, outcome: Err(error) }) = message else { panic!("{message:?}") };
     assert_eq!(error.data.unwrap().as_bytes(), br#"{"a":1.0}"#);
 }
@@ -64,7 +65,8 @@ fn raw_members_come_out_as_they_came_in() {
 
 #[test]
 fn h31_profiles_round_trip() {
-    let text = r#"{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}"#;
+    let text =
+        r#"{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}"#;
     let raw = Raw::parse(&Bytes::from_static(text.as_bytes())).unwrap();
     let profile = Profile::from_capabilities(raw.as_value());
     assert_eq!(
@@ -91,7 +93,9 @@ fn a_line_over_the_cap_is_skipped_alone() {
 #[test]
 fn h27_events_by_the_book() {
     let mut events = Events::new(64);
-    events.push(b"\xef\xbb\xbf: hello\nid: 1\ndata:\n\nevent: x\rdata:a\rdata: b\r\rid: no\0pe\ndata: c\r\n\r\nretry: 5\n\n");
+    events.push(
+        b"\xef\xbb\xbf: hello\nid: 1\ndata:\n\nevent: x\rdata:a\rdata: b\r\rid: no\0pe\ndata: c\r\n\r\nretry: 5\n\n",
+    );
     let mut all = Vec::new();
     while let Some(event) = events.next().unwrap() {
         all.push((event.kind, String::from_utf8_lossy(&event.data).into_owned(), event.id, event.retry));

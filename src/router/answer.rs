@@ -43,7 +43,12 @@ impl Failure {
 
     /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.
     pub(super) fn queue(wait: std::time::Duration) -> Self {
-        Self { kind: Kind::Overloaded, text: format!("had no free slot within {wait:?} (queueTimeout)"), sent: false, retryable: true }
+        Self {
+            kind: Kind::Overloaded,
+            text: format!("had no free slot within {wait:?} (queueTimeout)"),
+            sent: false,
+            retryable: true,
+        }
     }
 
     /// No answer in time.
@@ -69,7 +74,9 @@ impl Failure {
             _ => Kind::OutcomeUnknown,
         };
         let text = match kind {
-            Kind::OutcomeUnknown => format!("was lost before it answered ({error}); the outcome is unknown: the work may have been done"),
+            Kind::OutcomeUnknown => {
+                format!("was lost before it answered ({error}); the outcome is unknown: the work may have been done")
+            }
             _ => format!("gave no answer of MCP: {error}"),
         };
         Self { kind, text, sent: true, retryable: false }

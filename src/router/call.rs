@@ -24,8 +24,12 @@ pub(super) struct Forward {
     pub(super) server: Arc<Server>,
     pub(super) method: Method,
     pub(super) params: Raw,
-    /// Members of the params to set: path of one or two names, and the new string.
-    pub(super) renames: Vec<(&'static [&'static str], Arc<str>)>,
+    /// The member of the params that names the target, as it stands.
+    pub(super) named: Raw,
+    /// What the server itself calls the target.
+    pub(super) target: Arc<str>,
+    /// `_meta` of the params.
+    pub(super) meta: Option<Raw>,
 }
 
 /// What is kept of a call while it runs.
@@ -42,32 +46,30 @@ struct Running<'a> {
 impl Router {
     pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let name = params.text("name").ok_or_else(|| ErrorObject::invalid_params("tools/call: `name` is missing"))?;
-        if params.member("arguments").is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
+        let [named, arguments, meta] = params.members(["name", "arguments", "_meta"]);
+        let missing = || ErrorObject::invalid_params("tools/call: `name` is missing");
+        let named = named.ok_or_else(missing)?;
+        let name = named.string().ok_or_else(missing)?;
+        if arguments.is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
             return Err(ErrorObject::invalid_params(format!("tool {name:?}: `arguments` is not an object")));
         }
         let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
-        self.forward_named(client, Method::ToolsCall, params, target, leg).await
+        let server = self.server(&target)?;
+        drop(name);
+        let forward = Forward { server, method: Method::ToolsCall, params, named, target: target.name, meta };
+        self.forward(client, forward, leg).await
     }
 
     pub(super) async fn get_prompt(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let name = params.text("name").ok_or_else(|| ErrorObject::invalid_params("prompts/get: `name` is missing"))?;
+        let [named, meta] = params.members(["name", "_meta"]);
+        let missing = || ErrorObject::invalid_params("prompts/get: `name` is missing");
+        let named = named.ok_or_else(missing)?;
+        let name = named.string().ok_or_else(missing)?.into_owned();
         let target = self.find(client, "prompt", &name, |catalog| catalog.prompt(&name)).await?;
-        self.forward_named(client, Method::PromptsGet, params, target, leg).await
-    }
-
-    async fn forward_named(
-        &self,
-        client: &Arc<Client>,
-        method: Method,
-        params: Raw,
-        target: Target,
-        leg: &Arc<Mailbox>,
-    ) -> Outcome {
         let server = self.server(&target)?;
-        let renames = vec![(&["name"] as &[_], target.name)];
-        self.forward(client, Forward { server, method, params, renames }, leg).await
+        let forward = Forward { server, method: Method::PromptsGet, params, named, target: target.name, meta };
+        self.forward(client, forward, leg).await
     }
 
     pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, ErrorObject> {
@@ -167,43 +169,39 @@ fn may_repeat(server: &Server, forward: &Forward, error: &transport::Error) -> b
     if forward.method != Method::ToolsCall {
         return true;
     }
-    forward.renames.iter().any(|(_, name)| server.config.repeatable.iter().any(|tool| **tool == **name))
+    server.config.repeatable.iter().any(|tool| **tool == *forward.target)
 }
 
 /// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the
 /// client's progress token.
 fn outgoing(forward: &Forward, id: u64) -> (Raw, Option<Raw>) {
-    let params = &forward.params;
-    let mut edits = Edits::new(params);
-    let whole = params.as_value();
-    for (path, value) in &forward.renames {
-        let parent = match path {
-            [_] => Some(whole),
-            [parent, _] => protocol::member(whole, parent),
-            _ => None,
-        };
-        if let (Some(parent), Some(last)) = (parent, path.last())
-            && protocol::text(parent, last).as_deref() != Some(&**value) {
-                edits.set(parent, last, Raw::from_value(&**value).as_bytes());
-            }
+    let mut edits = Edits::new(&forward.params);
+    if forward.named.string().as_deref() != Some(&*forward.target) {
+        edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
     }
-    let meta = protocol::member(whole, "_meta").filter(|meta| meta.get().starts_with('{'));
-    let token = meta.and_then(|meta| protocol::member(meta, "progressToken"));
-    // A call has our own watchdog, which progress feeds.
+    let Some(meta) = forward.meta.as_ref().filter(|meta| meta.is_object()) else {
+        // A call has our own watchdog, which progress feeds.
+        if forward.method == Method::ToolsCall && forward.meta.is_none() {
+            edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes());
+        }
+        return (edits.apply(), None);
+    };
+    let mut own = Edits::new(meta);
+    let mut token = None;
+    let value = meta.as_value();
+    for (key, value) in protocol::object(value).unwrap_or_default() {
+        if key == "progressToken" {
+            token = Some(Raw::part(meta.bytes(), value));
+        } else if key.starts_with("io.modelcontextprotocol/") && key != "io.modelcontextprotocol/related-task" {
+            own.remove(meta.as_value(), &key);
+        }
+    }
     if token.is_some() || forward.method == Method::ToolsCall {
-        match meta {
-            Some(meta) => edits.set(meta, "progressToken", id.to_string().as_bytes()),
-            None => edits.set(whole, "_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
-        }
+        own.set(value, "progressToken", id.to_string().as_bytes());
     }
-    if let Some(meta) = meta {
-        for (key, _) in protocol::object(meta).unwrap_or_default() {
-            if key.starts_with("io.modelcontextprotocol/") && key != "io.modelcontextprotocol/related-task" {
-                edits.remove(meta, &key);
-            }
-        }
+    if !own.is_empty() {
+        edits.replace_part(meta, own.apply().as_bytes().to_vec());
     }
-    let token = token.map(|token| Raw::part(params.bytes(), token));
     (edits.apply(), token)
 }
 

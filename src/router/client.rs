@@ -255,9 +255,9 @@ impl Client {
     pub(super) fn watches(&self, server: usize, raw: &str) -> bool {
         self.state().subscriptions.values().any(|subscription| {
             subscription.server == server
-                && raw.strip_prefix(&*subscription.raw).is_some_and(|rest| {
-                    rest.is_empty() || rest.starts_with('/') || subscription.raw.ends_with('/')
-                })
+                && raw
+                    .strip_prefix(&*subscription.raw)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || subscription.raw.ends_with('/'))
         })
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::client::{Client, DEFAULT_LEVEL, LEVELS, View};
 use super::Router;
+use super::client::{Client, DEFAULT_LEVEL, LEVELS, View};
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::registry::{Catalog, Kind};
@@ -19,14 +19,16 @@ impl Router {
         };
         let cursor = match params.and_then(|params| params.member("cursor")) {
             None => None,
-            Some(cursor) => Some(
-                cursor.read::<String>().map_err(|_| ErrorObject::invalid_params("`cursor` is not a string"))?,
-            ),
+            Some(cursor) => {
+                Some(cursor.read::<String>().map_err(|_| ErrorObject::invalid_params("`cursor` is not a string"))?)
+            }
         };
         let catalog = self.settled_catalog(client).await;
         client.tell(&catalog);
         catalog.page(kind, cursor.as_deref()).map_err(|_| {
-            ErrorObject::invalid_params("this cursor is of another list or of one that has changed; list again from the start")
+            ErrorObject::invalid_params(
+                "this cursor is of another list or of one that has changed; list again from the start",
+            )
         })
     }
 

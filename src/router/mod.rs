@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 pub(crate) use client::Client;
 pub(crate) use mailbox::Mailbox;
 
-pub(crate) use crate::manager::Principal;
 use crate::config;
+pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, Server, ServerStatus, Who};
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, code,
@@ -144,7 +144,7 @@ impl Router {
             Method::PromptsGet => self.get_prompt(client, params, leg).await,
             Method::ResourcesRead => self.read_resource(client, params, leg).await,
             Method::Complete => self.complete(client, params, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, params.as_ref(), leg).await,
+            Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
             Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
             Method::SetLevel => self.set_level(client, params.as_ref()),
             Method::Initialize => {
@@ -233,7 +233,9 @@ impl Router {
         let upstream = self.0.manager.lease(server, &client.who).map_err(|none| {
             answer::Failure::no_lease(match none {
                 NoLease::Fixed(why) => format!("is not to be had: {why}"),
-                NoLease::Limit(limit) => format!("has {limit} connections in use already (host.limits.leasesPerServer)"),
+                NoLease::Limit(limit) => {
+                    format!("has {limit} connections in use already (host.limits.leasesPerServer)")
+                }
             })
         })?;
         client.keep_lease(server.id, upstream.clone());

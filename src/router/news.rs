@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Router;
 use super::call::{log, question};
 use super::client::Client;
-use super::Router;
 use crate::manager::{News, Server};
 use crate::protocol::{ErrorObject, Message, Method, Notification, Raw};
 use crate::registry::{Kind, expose_target};
@@ -66,7 +66,10 @@ impl Router {
         match what {
             Relayed::Updated(params) => {
                 let Some(raw) = params.text("uri") else { return };
-                let notice = Notification { method: Method::ResourceUpdated, params: Some(expose_target(&params, &server.config.alias, server.uris)) };
+                let notice = Notification {
+                    method: Method::ResourceUpdated,
+                    params: Some(expose_target(&params, &server.config.alias, server.uris)),
+                };
                 for client in clients.iter().filter(|client| client.watches(server.id, &raw)) {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }
@@ -117,7 +120,6 @@ impl Router {
         let clients = self.clients();
         users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
-
 }
 
 /// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).

@@ -2,47 +2,43 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::call::Forward;
 use super::client::{Client, Subscription};
 use super::{Mailbox, Router};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
-use crate::registry::Target;
 
 impl Router {
     pub(super) async fn read_resource(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let (uri, target) = self.resource(client, "resources/read", &params).await?;
-        let server = self.server(&target)?;
-        let renames = vec![(&["uri"] as &[_], target.name)];
-        let outcome = self.forward(client, Forward { server, method: Method::ResourcesRead, params, renames }, leg).await;
-        outcome.map_err(|error| with_exposed_uri(error, &uri))
+        let (uri, forward) = self.resource(client, Method::ResourcesRead, params).await?;
+        self.forward(client, forward, leg).await.map_err(|error| with_exposed_uri(error, &uri))
     }
 
     pub(super) async fn complete(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let reference = params.member("ref").ok_or_else(|| ErrorObject::invalid_params("completion/complete: `ref` is missing"))?;
-        let kind = reference.text("type").unwrap_or_default();
-        let (target, path): (Target, &'static [&'static str]) = match (kind.as_str(), reference.text("name"), reference.text("uri")) {
-            ("ref/prompt", Some(name), _) => {
-                (self.find(client, "prompt", &name, |catalog| catalog.prompt(&name)).await?, &["ref", "name"])
-            }
-            ("ref/resource", _, Some(uri)) => {
-                (self.find(client, "resource template", &uri, |catalog| catalog.template(&uri)).await?, &["ref", "uri"])
-            }
-            _ => return Err(ErrorObject::invalid_params("completion/complete: `ref` is neither a prompt nor a resource")),
+        let [reference, meta] = params.members(["ref", "_meta"]);
+        let wrong = || ErrorObject::invalid_params("completion/complete: `ref` names neither a prompt nor a resource");
+        let [kind, name, uri] = reference.ok_or_else(wrong)?.members(["type", "name", "uri"]);
+        let kind = kind.as_ref().and_then(Raw::string).ok_or_else(wrong)?;
+        let named = if kind == "ref/prompt" { name } else { uri }.ok_or_else(wrong)?;
+        let text = named.string().ok_or_else(wrong)?.into_owned();
+        let target = match &*kind {
+            "ref/prompt" => self.find(client, "prompt", &text, |catalog| catalog.prompt(&text)).await?,
+            "ref/resource" => self.find(client, "resource template", &text, |catalog| catalog.template(&text)).await?,
+            _ => return Err(wrong()),
         };
         let server = self.server(&target)?;
         if !self.offers(client, &server, |offers| offers.completions).await {
-            return Ok(Raw::trusted(bytes::Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#)));
+            return Ok(Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#)));
         }
-        let renames = vec![(path, target.name)];
-        self.forward(client, Forward { server, method: Method::Complete, params, renames }, leg).await
+        let forward = Forward { server, method: Method::Complete, params, named, target: target.name, meta };
+        self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<&Raw>, leg: &Arc<Mailbox>) -> Outcome {
-        let params = params.cloned().unwrap_or_else(Raw::empty_object);
-        let (uri, target) = self.resource(client, "resources/subscribe", &params).await?;
-        let server = self.server(&target)?;
+    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
+        let (uri, forward) = self.resource(client, Method::ResourcesSubscribe, params).await?;
+        let (server, raw) = (forward.server.clone(), forward.target.clone());
         if !self.offers(client, &server, |offers| offers.subscribe).await {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
             return Err(ErrorObject::invalid_params(text));
@@ -51,16 +47,13 @@ impl Router {
             Ok(upstream) => upstream,
             Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
         };
-        if upstream.want_uri(&target.name) {
-            let renames = vec![(&["uri"] as &[_], target.name.clone())];
-            let forward = Forward { server: server.clone(), method: Method::ResourcesSubscribe, params, renames };
-            if let Err(error) = self.forward(client, forward, leg).await {
-                upstream.unwant_uri(&target.name);
-                return Err(with_exposed_uri(error, &uri));
-            }
+        if upstream.want_uri(&raw)
+            && let Err(error) = self.forward(client, forward, leg).await
+        {
+            upstream.unwant_uri(&raw);
+            return Err(with_exposed_uri(error, &uri));
         }
-        let subscription = Subscription { server: server.id, raw: target.name, upstream };
-        if let Some(old) = client.subscribe(&uri, subscription) {
+        if let Some(old) = client.subscribe(&uri, Subscription { server: server.id, raw, upstream }) {
             old.upstream.unwant_uri(&old.raw);
         }
         Ok(Raw::empty_object())
@@ -76,13 +69,21 @@ impl Router {
         Ok(Raw::empty_object())
     }
 
-    async fn resource(&self, client: &Arc<Client>, method: &str, params: &Raw) -> Result<(String, Target), ErrorObject> {
-        let uri = params.text("uri").ok_or_else(|| ErrorObject::invalid_params(format!("{method}: `uri` is missing")))?;
-        let look = |catalog: &crate::registry::Catalog| catalog.resource(&uri);
-        match self.find(client, "resource", &uri, look).await {
-            Ok(target) => Ok((uri, target)),
-            Err(error) => Err(with_uri(error, &uri)),
-        }
+    async fn resource(
+        &self,
+        client: &Arc<Client>,
+        method: Method,
+        params: Option<Raw>,
+    ) -> Result<(String, Forward), ErrorObject> {
+        let params = params.unwrap_or_else(Raw::empty_object);
+        let [named, meta] = params.members(["uri", "_meta"]);
+        let missing = || ErrorObject::invalid_params(format!("{method}: `uri` is missing"));
+        let named = named.ok_or_else(missing)?;
+        let uri = named.string().ok_or_else(missing)?.into_owned();
+        let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
+        let target = found.map_err(|error| with_uri(error, &uri))?;
+        let server = self.server(&target)?;
+        Ok((uri, Forward { server, method, params, named, target: target.name, meta }))
     }
 
     /// Whether the server offers a family; it is started for that if need be.
@@ -101,7 +102,7 @@ impl Router {
     }
 }
 
-/// Whom a lookup of a resource gives.
+/// An error about a resource names it.
 pub(super) fn with_uri(error: ErrorObject, uri: &str) -> ErrorObject {
     error.with_data(Raw::from_value(&serde_json::json!({ "uri": uri })))
 }
@@ -114,4 +115,3 @@ fn with_exposed_uri(error: ErrorObject, uri: &str) -> ErrorObject {
         None => error,
     }
 }
-

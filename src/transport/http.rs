@@ -51,13 +51,16 @@ impl Http {
         let origin = remote.url.origin().ascii_serialization();
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
-            let bad = |what: &str| Error::Malformed(format!("header `{name}` in the config: its {what} is not legal in HTTP"));
+            let bad = |what: &str| {
+                Error::Malformed(format!("header `{name}` in the config: its {what} is not legal in HTTP"))
+            };
             let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("name"))?;
             let mut value = HeaderValue::try_from(value.expose()).map_err(|_| bad("value"))?;
             value.set_sensitive(true);
             headers.append(header, value);
         }
-        let client = dialer.client(&remote.url).map_err(|reason| Error::Unreachable { origin: origin.clone(), reason })?;
+        let client =
+            dialer.client(&remote.url).map_err(|reason| Error::Unreachable { origin: origin.clone(), reason })?;
         Ok(Self {
             client,
             url: remote.url.clone(),
@@ -116,7 +119,9 @@ impl Http {
         }
         match kind(&response) {
             Kind::Events => Ok(EventStream::new(response, self.cap)),
-            Kind::Json | Kind::Other(_) => Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin))),
+            Kind::Json | Kind::Other(_) => {
+                Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin)))
+            }
         }
     }
 
@@ -133,7 +138,8 @@ impl Http {
     }
 
     fn request(&self, method: Method, accept: HeaderValue) -> reqwest::RequestBuilder {
-        let mut request = self.client.request(method, self.url.clone()).headers(self.headers.clone()).header(ACCEPT, accept);
+        let mut request =
+            self.client.request(method, self.url.clone()).headers(self.headers.clone()).header(ACCEPT, accept);
         if let Some(session) = &*self.session.load() {
             request = request.header(SESSION, HeaderValue::clone(session));
         }
@@ -145,9 +151,14 @@ impl Http {
 
     fn learn_session(&self, response: &Response) -> Result<(), Error> {
         let Some(id) = response.headers().get(SESSION) else { return Ok(()) };
-        let legal = !id.is_empty() && id.len() <= SESSION_ID_BYTES && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
+        let legal = !id.is_empty()
+            && id.len() <= SESSION_ID_BYTES
+            && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
         if !legal {
-            return Err(Error::Malformed(format!("{} gave a session id that is not visible ASCII up to 1 KiB", self.origin)));
+            return Err(Error::Malformed(format!(
+                "{} gave a session id that is not visible ASCII up to 1 KiB",
+                self.origin
+            )));
         }
         self.session.store(Some(Arc::new(id.clone())));
         Ok(())

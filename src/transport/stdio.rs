@@ -247,7 +247,11 @@ impl Noise {
         self.lines += 1;
         if self.lines <= 5 || self.lines.is_power_of_two() {
             let text = excerpt(line, 200);
-            tracing::warn!(server = &**server, lines = self.lines, "not a message on standard output ({reason}): {text}");
+            tracing::warn!(
+                server = &**server,
+                lines = self.lines,
+                "not a message on standard output ({reason}): {text}"
+            );
         }
     }
 }

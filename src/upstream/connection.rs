@@ -16,8 +16,10 @@ use tokio_util::task::TaskTracker;
 use super::exchange::{Ask, Exchange, Inbox, Item, Owner};
 use super::handshake::Peer;
 use super::{Relay, Relayed, drive};
+use crate::protocol::{
+    ErrorObject, Frame, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response,
+};
 use crate::transport::HANG_UP;
-use crate::protocol::{ErrorObject, Frame, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response};
 use crate::transport::{self, Http, Memory, Pipe};
 
 /// How messages leave.
@@ -151,13 +153,14 @@ impl Connection {
     /// Sends a request under an id of [`Connection::next_id`].
     pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, owner: Owner) -> Exchange {
         let inbox = Arc::new(Inbox::default());
-        let mut exchange =
-            Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over: false };
+        let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over: false };
         {
             let mut table = self.lock();
             let refused = match &table.lost {
                 Some(error) => Some(error.clone()),
-                None if table.waiting.len() >= self.parts.pending_cap => Some(transport::Error::Overloaded(self.parts.pending_cap)),
+                None if table.waiting.len() >= self.parts.pending_cap => {
+                    Some(transport::Error::Overloaded(self.parts.pending_cap))
+                }
                 None => None,
             };
             if let Some(error) = refused {
@@ -265,7 +268,12 @@ impl Connection {
     fn receive_response(&self, response: Response) {
         let Some(RequestId::Number(id)) = response.id else {
             if let Err(error) = response.outcome {
-                tracing::warn!(server = &*self.parts.server, code = error.code, "an error about no request: {}", error.message);
+                tracing::warn!(
+                    server = &*self.parts.server,
+                    code = error.code,
+                    "an error about no request: {}",
+                    error.message
+                );
             }
             return;
         };
@@ -302,7 +310,9 @@ impl Connection {
             Method::LogMessage => match self.correlate(origin, false) {
                 Whose::Exchange(_, _, inbox) => inbox.put(Item::Log(params)),
                 Whose::Nobody => self.relay(Relayed::Log(params)),
-                Whose::Unclear => tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}"),
+                Whose::Unclear => {
+                    tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
+                }
             },
             Method::Cancelled => self.withdraw(&params),
             Method::ToolsListChanged => self.mark(TOOLS),
@@ -310,7 +320,9 @@ impl Connection {
             Method::ResourcesListChanged => self.mark(RESOURCES),
             Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
             Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
-            Method::Other(name) if matches!(self.parts.wire, Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
+            Method::Other(name) if matches!(self.parts.wire, Wire::Memory(_)) && *name == *HANG_UP => {
+                self.hang_up(&params)
+            }
             other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),
         }
     }
@@ -344,7 +356,10 @@ impl Connection {
             let mut table = self.lock();
             if table.asks.contains_key(&id) || table.asks.len() >= ASKS {
                 drop(table);
-                tracing::warn!(server = &*self.parts.server, "a question with an id in use, or one of too many: dropped");
+                tracing::warn!(
+                    server = &*self.parts.server,
+                    "a question with an id in use, or one of too many: dropped"
+                );
                 return;
             }
             table.asks.insert(id.clone(), None);
@@ -399,9 +414,10 @@ impl Connection {
     fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
         let table = self.lock();
         if let Some((id, entry)) = origin.and_then(|id| Some((id, table.waiting.get(&id)?)))
-            && entry.owner != Owner::HOST {
-                return Whose::Exchange(id, entry.owner, entry.inbox.clone());
-            }
+            && entry.owner != Owner::HOST
+        {
+            return Whose::Exchange(id, entry.owner, entry.inbox.clone());
+        }
         let mut found: Option<(u64, &Waiting)> = None;
         for (id, entry) in &table.waiting {
             if entry.owner == Owner::HOST || (asks && !entry.may_ask) {

@@ -60,7 +60,8 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         #[serde(borrow, default)]
         instructions: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> = result.read().map_err(|error| format!("its answer to `initialize` is no InitializeResult: {error}"))?;
+    let wire: Wire<'_> =
+        result.read().map_err(|error| format!("its answer to `initialize` is no InitializeResult: {error}"))?;
     let version = ProtocolVersion::parse(&wire.protocol_version).ok_or_else(|| {
         let known: Vec<&str> = ProtocolVersion::ALL.iter().map(|version| version.as_str()).collect();
         format!("it speaks revision {:?} only; this build speaks {}", wire.protocol_version, known.join(", "))

@@ -47,11 +47,8 @@ struct Life {
 /// Runs until the lease is stopped and its last process is gone.
 pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
     let settings = &upstream.settings;
-    let policy = Policy {
-        start_timeout: settings.start_timeout,
-        healthy: settings.limits.healthy,
-        restart: settings.restart,
-    };
+    let policy =
+        Policy { start_timeout: settings.start_timeout, healthy: settings.limits.healthy, restart: settings.restart };
     let mut life = Life {
         upstream: upstream.clone(),
         world,
@@ -140,7 +137,10 @@ impl Life {
                 None
             }
             Done::Refreshed(Err(error)) => {
-                tracing::warn!(server = &*self.upstream.settings.server, "its lists are not to be had, the last ones stay: {error}");
+                tracing::warn!(
+                    server = &*self.upstream.settings.server,
+                    "its lists are not to be had, the last ones stay: {error}"
+                );
                 self.degraded(true);
                 None
             }
@@ -352,7 +352,8 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue };
-            let (pipe, reader) = transport::spawn(stdio, &sizes, settings.server.clone(), upstream.tail.clone(), tasks)?;
+            let (pipe, reader) =
+                transport::spawn(stdio, &sizes, settings.server.clone(), upstream.tail.clone(), tasks)?;
             let connection = Connection::new(parts(Wire::Pipe(pipe)));
             let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
             tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));

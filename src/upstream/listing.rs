@@ -19,7 +19,12 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
             Ok(result) => break handshake::read(&result).map_err(Error::Malformed)?,
             Err(error) => match handshake::mutual_version(&error).filter(|mutual| *mutual != version) {
                 Some(mutual) => version = mutual,
-                None => return Err(Error::Malformed(format!("it refused `initialize`: {} ({})", error.message, error.code))),
+                None => {
+                    return Err(Error::Malformed(format!(
+                        "it refused `initialize`: {} ({})",
+                        error.message, error.code
+                    )));
+                }
             },
         }
     };
@@ -87,7 +92,9 @@ async fn pages(
         match outcome {
             Ok(page) => match builder.page(kind, &page) {
                 Ok(None) => return Ok(()),
-                Ok(Some(cursor)) => params = Some(Raw::empty_object().with_member("cursor", Raw::from_value(&cursor).as_bytes())),
+                Ok(Some(cursor)) => {
+                    params = Some(Raw::empty_object().with_member("cursor", Raw::from_value(&cursor).as_bytes()))
+                }
                 // The builder has noted why.
                 Err(_) => return Ok(()),
             },

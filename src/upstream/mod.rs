@@ -103,7 +103,10 @@ pub(crate) enum Relayed {
     Log(Raw),
     ElicitationComplete(Raw),
     /// A question; `unclear` when calls of several clients are under way.
-    Ask { ask: Ask, unclear: bool },
+    Ask {
+        ask: Ask,
+        unclear: bool,
+    },
     Withdrawn(crate::protocol::RequestId),
 }
 
@@ -294,7 +297,9 @@ impl Upstream {
             }
             let changed = async {
                 match patience {
-                    Some(until) => tokio::time::timeout_at(until, status.changed()).await.is_ok_and(|changed| changed.is_ok()),
+                    Some(until) => {
+                        tokio::time::timeout_at(until, status.changed()).await.is_ok_and(|changed| changed.is_ok())
+                    }
                     None => status.changed().await.is_ok(),
                 }
             };

@@ -194,7 +194,10 @@ impl State {
                 todo.extend([Action::ClearTimer, Action::Close]);
                 Self::Disconnecting
             }
-            (Self::Idle | Self::Disconnected | Self::Reconnecting { .. } | Self::Unauthorized | Self::Failed, I::Stop) => {
+            (
+                Self::Idle | Self::Disconnected | Self::Reconnecting { .. } | Self::Unauthorized | Self::Failed,
+                I::Stop,
+            ) => {
                 todo.push(Action::ClearTimer);
                 Self::Disconnected
             }
@@ -212,7 +215,15 @@ impl State {
             )
             | (
                 state @ Self::Disconnecting,
-                I::Start | I::Opened | I::Ready | I::Lost | I::Hopeless | I::Refused | I::Answered | I::TimedOut | I::Stop,
+                I::Start
+                | I::Opened
+                | I::Ready
+                | I::Lost
+                | I::Hopeless
+                | I::Refused
+                | I::Answered
+                | I::TimedOut
+                | I::Stop,
             ) => state,
         }
     }
@@ -298,7 +309,9 @@ mod tests {
             got += &row.join(" ");
             got += "\n";
         }
-        let squeeze = |text: &str| text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+        let squeeze = |text: &str| {
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
         assert_eq!(squeeze(&got), squeeze(want));
     }
 
@@ -306,7 +319,10 @@ mod tests {
     fn h8_a_crash_loop_that_looks_like_success_ends_in_failed() {
         let (mut state, now) = (State::Idle, Instant::now());
         let mut attempts = 0;
-        for input in [Input::Start].into_iter().chain([Input::Opened, Input::Ready, Input::Lost, Input::TimedOut].into_iter().cycle()) {
+        for input in [Input::Start]
+            .into_iter()
+            .chain([Input::Opened, Input::Ready, Input::Lost, Input::TimedOut].into_iter().cycle())
+        {
             let mut todo = Vec::new();
             state = state.on(input, &policy(), now, 1.0, &mut todo);
             attempts += todo.iter().filter(|action| **action == Action::Open).count();

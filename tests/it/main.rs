@@ -1,3 +1,6 @@
 //! Tests.
 
+mod cli;
 mod config;
+mod readme;
+mod tidy;

@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
+
+use crate::servers::quoted;
 
 /// One endpoint for many MCP servers.
 #[derive(Debug, Parser)]
@@ -86,6 +89,8 @@ pub(crate) struct Check {
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
     #[command(flatten)]
+    pub(crate) demo: Demo,
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -156,6 +161,14 @@ pub(crate) struct Demo {
     pub(crate) demo: bool,
 }
 
+impl Common {
+    /// The options that a command in a hint needs to mean the same servers.
+    pub(crate) fn again(&self, demo: bool) -> String {
+        let files = self.config.iter().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
+        demo.then(|| " --demo".to_owned()).into_iter().chain(files).collect()
+    }
+}
+
 impl Cli {
     /// The options from before and after the command together.
     pub(crate) fn common(&self) -> Common {
@@ -191,16 +204,27 @@ pub(crate) fn explain(error: &clap::Error) -> (String, String) {
     let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
     let wrong = parts.next().unwrap_or_default();
     let wrong = wrong.strip_prefix("error: ").unwrap_or(&wrong).to_owned();
-    let mut help = None;
+    let mut help = suggestion(error);
     for part in parts {
         if let Some(tip) = part.strip_prefix("tip: ") {
             help.get_or_insert(tip.to_owned());
-        } else if let Some(usage) = part.strip_prefix("Usage: ") {
+        } else if let Some(usage) =
+            part.strip_prefix("Usage: ").filter(|_| error.kind() != ErrorKind::InvalidSubcommand)
+        {
             let usage = usage.split(" For more information").next().unwrap_or(usage);
             help.get_or_insert(usage.to_owned());
         }
     }
     (wrong, help.unwrap_or_else(|| "mcp-host --help".to_owned()))
+}
+
+/// The command that was meant, by its name.
+fn suggestion(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::SuggestedSubcommand)? {
+        ContextValue::Strings(names) => names.first().map(|name| format!("mcp-host {name}")),
+        ContextValue::String(name) => Some(format!("mcp-host {name}")),
+        _ => None,
+    }
 }
 
 const NEXT_STEPS: &str = "\
@@ -232,10 +256,7 @@ mod tests {
     fn usage_errors_are_two_lines() {
         let explained = |args: &[&str]| explain(&Cli::try_parse_from(args).unwrap_err());
         let pair = |wrong: &str, help: &str| (wrong.to_owned(), help.to_owned());
-        assert_eq!(
-            explained(&["mcp-host", "tolls"]),
-            pair("unrecognized subcommand 'tolls'", "a similar subcommand exists: 'tools'")
-        );
+        assert_eq!(explained(&["mcp-host", "tolls"]), pair("unrecognized subcommand 'tolls'", "mcp-host tools"));
         assert_eq!(
             explained(&["mcp-host", "call"]),
             pair(

@@ -38,19 +38,24 @@ impl ClientHandler for Terminal {
             let error = ErrorObject::method_not_found(method.as_str());
             return Box::pin(async { Err(error) });
         }
+        let server = if server.is_empty() { "the server".to_owned() } else { format!("server `{server}`") };
         if !self.output.interactive() {
-            self.output.remark(&format!("note: `{server}` asked a question; declined, since this is no terminal"));
+            self.output.remark(&format!("note: {server} asked a question; declined, since this is no terminal"));
             return Box::pin(async { Ok(Raw::from_value(&json!({ "action": "decline" }))) });
         }
-        let (output, answers, server) = (self.output.clone(), Arc::clone(&self.answers), server.to_owned());
+        let (output, answers) = (self.output.clone(), Arc::clone(&self.answers));
         Box::pin(async move {
             let params = params.ok_or_else(|| ErrorObject::invalid_params("a form needs a message and a schema"))?;
             let mut answers = answers.lock().await;
-            output.talk(&format!("`{server}` asks: {}", params.text("message").unwrap_or_default()));
+            output.talk(&format!("{server} asks: {}", params.text("message").unwrap_or_default()));
             output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
             Ok(match fill(&output, &mut answers, &fields(&params)).await {
                 Some(content) => Raw::from_value(&json!({ "action": "accept", "content": content })),
-                None => Raw::from_value(&json!({ "action": "cancel" })),
+                None => {
+                    // The cursor still stands behind the question.
+                    output.talk("");
+                    Raw::from_value(&json!({ "action": "cancel" }))
+                }
             })
         })
     }

@@ -18,7 +18,8 @@ pub(crate) async fn until<F: Future>(output: &Output, host: &Host, work: F) -> F
         return work.await;
     }
     let mut lines = Lines::new(output.clone());
-    let mut tick = tokio::time::interval(TICK);
+    // What is ready at once needs no line.
+    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + 3 * TICK, TICK);
     loop {
         tokio::select! {
             done = &mut work => return done,
@@ -52,7 +53,9 @@ impl Lines {
                 continue;
             }
             let bar = self.bars.entry(server.alias.clone()).or_insert_with(|| {
-                let bar = self.output.bar(ProgressBar::new_spinner().with_style(style("{spinner} {msg}")));
+                let bar =
+                    ProgressBar::new_spinner().with_style(style("{spinner} {msg}")).with_message(starting(server));
+                let bar = self.output.bar(bar);
                 bar.enable_steady_tick(TICK);
                 bar
             });

@@ -13,6 +13,7 @@ mod parameters;
 mod payload;
 mod report;
 mod servers;
+mod session;
 mod signals;
 mod telemetry;
 mod text;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::{Builder, Runtime};
 
-use args::Cli;
+use args::{Cli, Command};
 use output::Output;
 use report::{Exit, Failure};
 
@@ -38,7 +39,9 @@ fn main() -> ExitCode {
 fn start(cli: Cli) -> Exit {
     let common = cli.common();
     let output = Output::new(common.json, common.quiet);
-    telemetry::install(&output, common.verbose, common.quiet);
+    // Nobody but the log tells how the servers of `stdio` are.
+    let told = if matches!(cli.command, Some(Command::Stdio(_))) { "" } else { ",mcp_host::upstream=error" };
+    telemetry::install(&output, common.verbose, common.quiet, told);
     let Some(command) = cli.command else {
         return print_help(&output);
     };

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
+use mcp_host::protocol::Raw;
 use serde::Serialize;
 
 use crate::text;
@@ -43,6 +44,11 @@ impl Output {
     /// Writes a value as one line of JSON.
     pub(crate) fn value<T: Serialize + ?Sized>(&self, value: &T) -> io::Result<()> {
         self.line(&text::json(&serde_json::to_string(value)?))
+    }
+
+    /// Writes what a server answered: as it came for a machine, else as `human` shows it.
+    pub(crate) fn answer(&self, result: &Raw, human: impl FnOnce(&Raw) -> Vec<String>) -> io::Result<()> {
+        if self.json { self.line(&text::json(result.as_str())) } else { self.lines(human(result)) }
     }
 
     /// Says something that must be seen. Escapes it.

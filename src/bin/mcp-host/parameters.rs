@@ -33,7 +33,8 @@ fn object(words: &[String], value: impl Fn(&str, &str) -> Result<String, Failure
     let mut members = Vec::new();
     for word in words {
         let Some((key, given)) = word.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(Failure::new(Exit::Usage, format!("`{word}` is neither key=value nor a JSON object")));
+            return Err(Failure::new(Exit::Usage, format!("`{word}` is neither key=value nor a JSON object"))
+                .help("write it as key=value, in quotes where the value holds blanks"));
         };
         if keys.contains(&key) {
             return Err(Failure::new(Exit::Usage, format!("`{key}` is given twice"))
@@ -113,10 +114,15 @@ fn typed(key: &str, value: &str, types: &Types) -> Result<String, Failure> {
 }
 
 fn example(key: &str, types: &Types) -> Option<String> {
-    if types.has("array") {
-        return Some(format!("{key}='[\"a\", \"b\"]'"));
-    }
-    types.has("object").then(|| format!("{key}='{{\"name\": \"value\"}}'"))
+    let examples = [
+        ("integer", "3"),
+        ("number", "1.5"),
+        ("boolean", "true"),
+        ("array", r#"'["a", "b"]'"#),
+        ("object", r#"'{"name": "value"}'"#),
+    ];
+    let (_, value) = examples.iter().find(|(name, _)| types.has(name))?;
+    Some(format!("for example {key}={value}"))
 }
 
 fn said(name: &str) -> &str {

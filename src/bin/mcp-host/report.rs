@@ -165,7 +165,6 @@ fn help_for(kind: ErrorKind, server: Option<&str>) -> Option<String> {
     let server = server.unwrap_or("SERVER");
     match kind {
         ErrorKind::Unauthorized => Some(format!("put a token for `{server}` into its `headers` or `auth`")),
-        ErrorKind::Unreachable => Some(format!("mcp-host check --connect {server}")),
         ErrorKind::Timeout => Some(format!("raise `callTimeout` of `{server}` in the config")),
         _ => None,
     }

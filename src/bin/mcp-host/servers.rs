@@ -1,14 +1,12 @@
-//! From a command line to running servers: load the config, keep the servers that are needed, start them.
+//! From a command line to servers: load the config, and keep the servers that are needed.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 
-use mcp_host::config::{self, Config, HostSettings, LoadRequest, Server, Start, Stdio, Transport};
-use mcp_host::{Host, HostBuilder, ServerStatus, StateName, demo};
+use mcp_host::config::{self, Config, HostSettings, LoadRequest, Server, Stdio, Transport};
+use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
-use crate::elicit::Terminal;
-use crate::live;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -42,12 +40,21 @@ impl Plan {
             return Ok(Self { config: load(common, listen)?, clock: false });
         }
         let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(common, listen)? };
-        config.servers.push(demo_child()?);
+        let child = demo_child()?;
+        let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
+        if let Some(server) = config.servers.iter().find(clash) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the config has a server `{}`, and so has the demo", server.name),
+            )
+            .help("leave out --config or --demo"));
+        }
+        config.servers.push(child);
         Ok(Self { config, clock: true })
     }
 
     /// Drops the servers that are not needed.
-    fn keep(&mut self, wanted: Wanted<'_>) -> Result<(), Failure> {
+    pub(crate) fn keep(&mut self, wanted: Wanted<'_>) -> Result<(), Failure> {
         let separator = self.config.host.naming.separator.clone();
         let starts =
             |text: &str, alias: &str, by: &str| text.strip_prefix(alias).is_some_and(|rest| rest.starts_with(by));
@@ -99,46 +106,6 @@ impl Plan {
             }
         }
     }
-}
-
-/// Starts the servers that a one-shot command needs, and waits until each is ready or has failed.
-pub(crate) async fn start(common: &Common, demo: bool, wanted: Wanted<'_>, output: &Output) -> Result<Host, Failure> {
-    let mut plan = Plan::load(common, demo, None)?;
-    plan.keep(wanted)?;
-    start_once(plan, output).await
-}
-
-/// Starts a plan for one use: lazy servers too, and without a second attempt, since somebody waits at a prompt.
-pub(crate) async fn start_once(mut plan: Plan, output: &Output) -> Result<Host, Failure> {
-    for server in &mut plan.config.servers {
-        server.start = Start::Eager;
-        server.restart.max_retries = 0;
-    }
-    let host = plan.builder().client_handler(Terminal::new(output.clone())).start().await?;
-    live::until(output, &host, host.settled()).await;
-    Ok(host)
-}
-
-/// The servers that did not become ready, each as the failure it is.
-pub(crate) fn failures(host: &Host) -> Vec<Failure> {
-    host.status().iter().filter_map(failure).collect()
-}
-
-/// Why a server cannot be used, if it cannot.
-pub(crate) fn failure(server: &ServerStatus) -> Option<Failure> {
-    let name = &server.name;
-    let cause = server.last_error.as_deref().map_or_else(String::new, |cause| format!(": {cause}"));
-    let failure = match server.state {
-        StateName::Connected | StateName::Idle => return None,
-        StateName::Disabled => Failure::new(Exit::Denied, format!("server `{name}` is disabled{cause}")),
-        StateName::Unauthorized => {
-            Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{cause}"))
-                .help(format!("put a token for `{name}` into its `headers` in the config"))
-        }
-        _ => Failure::new(Exit::Unreachable, format!("server `{name}` did not start{cause}"))
-            .help(format!("mcp-host check --connect {} -v", quoted(name))),
-    };
-    Some(failure)
 }
 
 /// A server's name as a shell takes it.

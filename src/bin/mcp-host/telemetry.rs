@@ -8,11 +8,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::output::Output;
 use crate::text;
 
-/// Installs the subscriber: what `RUST_LOG` says, else warnings, or more with each `-v`.
-pub(crate) fn install(output: &Output, verbose: u8, quiet: bool) {
+/// Installs the subscriber: what `RUST_LOG` says, else warnings, or more with each `-v`. `told` are directives for what
+/// the command tells by itself.
+pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
     let default = match verbose {
         _ if quiet => "error",
-        0 => "warn",
+        0 => &format!("warn{told}"),
         1 => "info",
         2 => "info,mcp_host=debug",
         _ => "info,mcp_host=trace",

@@ -165,7 +165,7 @@ def inspector_directly(world: World, report: Report) -> None:
 def inspector(world: World, report: Report, host: Host) -> None:
     mark = f"{host.mark}-inspector"
     small = world.config("inspected", mark, ["everything"])
-    for era in ("legacy", "any"):
+    for era in ("legacy", "auto"):
         url = ["--transport", "http", "--server-url", host.url]
         inspections(world, report, url, "remote", era, f"over http, {era}")
         stdio = ["--", world.binary, "stdio", "--config", str(small)]

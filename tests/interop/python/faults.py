@@ -23,22 +23,21 @@ WORDS = {"disconnected", "reconnecting", "connecting", "initializing"}
 
 
 def post(url: str, name: str, arguments: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
-    """One stateless call by hand, read to the end of its stream: every answer that came, be it more than one."""
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "interop", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments, "_meta": meta}}
-    headers = {
-        "content-type": "application/json", "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name,
-    }  # fmt: skip
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    """One call by hand in a session of its own, read to the end of its stream: every answer that came, be it more than one."""
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=seconds) as response:
-        text = response.read().decode()
-        streamed = "event-stream" in response.headers.get("content-type", "")
+
+    def send(message: dict[str, Any]) -> tuple[Any, str]:
+        request = urllib.request.Request(url, json.dumps({"jsonrpc": "2.0", **message}).encode(), headers)
+        with opener.open(request, timeout=seconds) as response:
+            return response.headers, response.read().decode()
+
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "interop", "version": "1"}}
+    session, _ = send({"id": 1, "method": "initialize", "params": hello})
+    headers |= {"mcp-session-id": session["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    send({"method": "notifications/initialized"})
+    answer, text = send({"id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments}})
+    streamed = "event-stream" in answer.get("content-type", "")
     messages = [line[5:] for line in text.splitlines() if line.startswith("data:")] if streamed else [text]
     parsed = [json.loads(message) for message in messages if message.strip()]
     return [message for message in parsed if "result" in message or "error" in message]

@@ -1,40 +1,33 @@
 //! `mcp-host call TOOL [JSON | KEY=VALUE...]`: one call of one tool.
 
-use mcp_host::Host;
+use mcp_host::protocol::Raw;
 use serde_json::Value;
 
-use super::{answer, call_failed, only_server_failed};
 use crate::args::{Call, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{self, Wanted};
-use crate::{parameters, payload, text};
+use crate::servers::Wanted;
+use crate::session::{Asked, Session};
+use crate::{parameters, payload};
 
 pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result<Exit, Failure> {
     // What is wrong without knowing the tool is told before anything is started.
     parameters::for_tool(&args.arguments, None)?;
-    let host = servers::start(common, args.demo.demo, Wanted::Named(&args.tool), output).await?;
-    let outcome = call(args, &host, output).await;
-    host.shutdown().await;
-    outcome
+    let session = Session::open(common, args.demo.demo, Wanted::Named(&args.tool), output).await?;
+    let outcome = call(args, &session).await;
+    session.close().await;
+    let result = outcome?;
+    output.answer(&result, payload::tool_result)?;
+    let is_error = result.member("isError").is_some_and(|flag| flag.as_str() == "true");
+    Ok(if is_error { Exit::ToolError } else { Exit::Ok })
 }
 
-async fn call(args: &Call, host: &Host, output: &Output) -> Result<Exit, Failure> {
-    if let Some(failure) = only_server_failed(host) {
-        return Err(failure);
-    }
-    let catalog = host.catalog();
-    let names: Vec<&str> = catalog.tools().iter().map(|tool| tool.name()).collect();
+async fn call(args: &Call, session: &Session<'_>) -> Result<Raw, Failure> {
+    let catalog = session.host.catalog();
+    let known = catalog.tools().iter().map(|tool| tool.name()).collect();
     let tool = catalog.tools().iter().find(|tool| tool.name() == args.tool);
     let schema: Option<Value> = tool.and_then(|tool| tool.definition().member("inputSchema")?.read().ok());
     let arguments = parameters::for_tool(&args.arguments, schema.as_ref())?;
-    let result = answer(host.call_tool(&args.tool, arguments), output).await;
-    let result = result.map_err(|error| call_failed(error, "tool", &args.tool, &names, host, output))?;
-    if output.json {
-        output.line(&text::json(result.as_str()))?;
-    } else {
-        output.lines(payload::tool_result(&result))?;
-    }
-    let is_error = result.member("isError").is_some_and(|flag| flag.as_str() == "true");
-    Ok(if is_error { Exit::ToolError } else { Exit::Ok })
+    let call = session.host.call_tool(&args.tool, arguments);
+    session.answer(call, &Asked { what: "tool", name: &args.tool, known }).await
 }

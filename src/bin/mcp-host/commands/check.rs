@@ -44,7 +44,7 @@ struct Row<'a> {
 }
 
 pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    let mut plan = match Plan::load(common, false, None) {
+    let mut plan = match Plan::load(common, args.demo.demo, None) {
         Ok(plan) => plan,
         Err(failure) => {
             if output.json {
@@ -115,7 +115,7 @@ fn cells(row: &Row<'_>) -> Vec<String> {
     let name = if row.name == row.alias { row.name.to_owned() } else { format!("{} ({})", row.name, row.alias) };
     let state = match (row.unusable, row.disabled) {
         (Some(_), _) => "unusable".to_owned(),
-        (None, Some("" | "disabled")) => "disabled".to_owned(),
+        (None, Some(why)) if why.starts_with("disabled") => why.to_owned(),
         (None, Some(why)) => format!("disabled: {why}"),
         (None, None) => "ok".to_owned(),
     };

@@ -6,20 +6,22 @@ use super::check::unusable;
 use crate::args::{Check, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{self, Plan};
+use crate::servers::Plan;
+use crate::session::{Session, failure};
 use crate::text;
 
 pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    let mut plan = Plan::load(common, false, None)?;
+    let mut plan = Plan::load(common, args.demo.demo, None)?;
     if let Some(name) = &args.server {
         let server = plan.server(name)?.clone();
         plan.config.servers = vec![server];
     }
     plan.tell_notes(output);
     let unusable = unusable(&plan.config);
-    let host = servers::start_once(plan, output).await?;
-    let status = host.status();
-    host.shutdown().await;
+    let again = common.again(args.demo.demo);
+    let session = Session::look(plan, again.clone(), output).await?;
+    let status = session.host.status();
+    session.close().await;
     if output.json {
         output.value(&status)?;
     } else {
@@ -28,7 +30,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     if let Some(unusable) = unusable {
         return Err(unusable);
     }
-    let failures: Vec<Failure> = status.iter().filter_map(servers::failure).collect();
+    let failures: Vec<Failure> = status.iter().filter_map(|server| failure(server, &again)).collect();
     let worst =
         [Exit::Unreachable, Exit::Unauthorized].into_iter().find(|exit| failures.iter().any(|f| f.exit == *exit));
     Ok(worst.unwrap_or(Exit::Ok))

@@ -1,13 +1,14 @@
 //! `mcp-host tools|resources|prompts [SERVER]`: what there is.
 
 use mcp_host::protocol::Raw;
-use mcp_host::{Catalog, Entry, Host};
+use mcp_host::{Catalog, Entry};
 use serde::Serialize;
 
 use crate::args::{Common, List};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{self, Wanted};
+use crate::servers::{Plan, Wanted};
+use crate::session::Session;
 use crate::text;
 
 /// What is listed.
@@ -29,26 +30,23 @@ struct Item<'a> {
 
 pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
-    let host = servers::start(common, args.demo.demo, wanted, output).await?;
-    let printed = print(kind, &host.catalog(), output);
-    let outcome = judge(&host, output);
-    host.shutdown().await;
-    printed?;
-    outcome
-}
-
-/// A failed server never fails the list of the others. With nobody left, its failure is the answer.
-fn judge(host: &Host, output: &Output) -> Result<Exit, Failure> {
-    let mut failures = servers::failures(host);
-    let all_failed = failures.len() == host.status().len();
-    let first = if all_failed && !failures.is_empty() { Some(failures.remove(0)) } else { None };
-    for failure in failures.iter().filter(|failure| failure.exit != Exit::Denied) {
-        failure.warn(output);
+    let mut plan = Plan::load(common, args.demo.demo, None)?;
+    plan.keep(wanted)?;
+    let session = Session::look(plan, common.again(args.demo.demo), output).await?;
+    let catalog = session.host.catalog();
+    let mut failures = session.failures();
+    // A failed server never fails the list of the others. With nobody left, its failure is the answer.
+    let nobody = !failures.is_empty() && failures.len() == session.host.status().len();
+    let first = nobody.then(|| failures.remove(0));
+    session.warn(&failures);
+    session.close().await;
+    match first {
+        Some(failure) => Err(failure),
+        None => print(kind, &catalog, output),
     }
-    first.map_or(Ok(Exit::Ok), Err)
 }
 
-fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<(), Failure> {
+fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<Exit, Failure> {
     let entries: Vec<&Entry> = match kind {
         Kind::Tools => catalog.tools().iter().collect(),
         Kind::Prompts => catalog.prompts().iter().collect(),
@@ -60,7 +58,8 @@ fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<(), Failure> 
             server: entry.server().as_str(),
             definition: entry.definition(),
         });
-        return Ok(output.value(&items.collect::<Vec<_>>())?);
+        output.value(&items.collect::<Vec<_>>())?;
+        return Ok(Exit::Ok);
     }
     if entries.is_empty() {
         output.remark(match kind {
@@ -68,7 +67,7 @@ fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<(), Failure> 
             Kind::Resources => "no resources",
             Kind::Prompts => "no prompts",
         });
-        return Ok(());
+        return Ok(Exit::Ok);
     }
     let rows: Vec<Vec<String>> = entries.iter().map(|entry| row(kind, entry)).collect();
     let head = match kind {
@@ -76,7 +75,8 @@ fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<(), Failure> 
         Kind::Resources => ["URI", "TYPE", "DESCRIPTION"].as_slice(),
         Kind::Prompts => ["PROMPT", "ARGUMENTS", "DESCRIPTION"].as_slice(),
     };
-    Ok(output.lines(text::table(head, &rows))?)
+    output.lines(text::table(head, &rows))?;
+    Ok(Exit::Ok)
 }
 
 fn row(kind: Kind, entry: &Entry) -> Vec<String> {

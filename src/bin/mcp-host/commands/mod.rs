@@ -12,15 +12,11 @@ mod status;
 mod stdio;
 mod watch;
 
-use mcp_host::protocol::Raw;
-use mcp_host::{Call, ErrorKind, Host, demo};
+use mcp_host::demo;
 
 use crate::args::{Command, Common};
-use crate::live::Bar;
-use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers;
 use crate::signals::Signals;
 
 /// Runs a command to its end.
@@ -57,36 +53,4 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
 async fn demo_server() -> Result<Exit, Failure> {
     demo::echo().serve_stdio().await?;
     Ok(Exit::Ok)
-}
-
-/// Waits for an answer, with a bar while there is progress.
-async fn answer(call: Call, output: &Output) -> Result<Raw, mcp_host::Error> {
-    let bar = Bar::new(output.clone());
-    call.on_progress(move |progress| bar.show(&progress)).await
-}
-
-/// The one server that was started for a name, if it cannot be used: nothing else needs to be tried.
-fn only_server_failed(host: &Host) -> Option<Failure> {
-    match host.status().as_slice() {
-        [server] => servers::failure(server),
-        _ => None,
-    }
-}
-
-/// An error of a call by name. Where nobody knows the name, it says which were near, and which servers are not there to
-/// know it.
-fn call_failed(
-    error: mcp_host::Error,
-    what: &str,
-    name: &str,
-    known: &[&str],
-    host: &Host,
-    output: &Output,
-) -> Failure {
-    if error.kind() != ErrorKind::Unknown {
-        return error.into();
-    }
-    servers::failures(host).iter().for_each(|failure| failure.warn(output));
-    let help = question(&nearest(name, known.iter().copied())).unwrap_or_else(|| format!("mcp-host {what}s"));
-    Failure::new(Exit::Usage, format!("no {what} is called `{name}`")).help(help)
 }

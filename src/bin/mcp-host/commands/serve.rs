@@ -26,8 +26,13 @@ pub(crate) async fn run(
     let address = listener.local_addr()?;
     let host = plan.builder().start().await?;
     watch::listening(&url(address), output);
-    let mut watch = Watch::new(&host, output);
-    let load = || Plan::load(common, args.demo, args.listen).map(|plan| plan.config);
+    let mut watch = Watch::new(&host, common.again(args.demo), output);
+    let load = || {
+        if args.demo {
+            return Err(Failure::new(Exit::Usage, "a demo does not read its config again"));
+        }
+        Plan::load(common, false, args.listen).map(|plan| plan.config)
+    };
     let serving = serving::until_told(&host, host.serve_http(listener), signals, load, output);
     let starting = async {
         watch.start().await;
@@ -47,15 +52,12 @@ pub(crate) async fn run(
 }
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(listen).await.map_err(|error| {
-        let failure = Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"));
-        match error.kind() {
-            io::ErrorKind::AddrInUse => failure.help(format!(
-                "mcp-host status --listen {listen} asks who is there; mcp-host serve --listen 127.0.0.1:0 takes a free port"
-            )),
-            io::ErrorKind::PermissionDenied => failure.help("mcp-host serve --listen 127.0.0.1:8808"),
-            _ => failure,
-        }
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::new(Exit::Failed, format!("{listen} is in use already")).help(format!(
+            "mcp-host status --listen {listen} tells if a host has it; --listen 127.0.0.1:0 takes a free port"
+        )),
+        _ => Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"))
+            .help("--listen 127.0.0.1:0 takes a free port"),
     })
 }
 

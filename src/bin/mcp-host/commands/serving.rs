@@ -22,12 +22,14 @@ pub(crate) async fn until_told(
     let mut door = pin!(door);
     loop {
         tokio::select! {
+            // A signal that came early finds the door open, so that closing it is noticed.
+            biased;
             // The client is gone: nobody waits for an answer any more, but the servers are stopped in good order.
             closed = &mut door => {
                 return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals).await;
             }
             wish = signals.next() => match wish {
-                Wish::Reload => reload(host, load(), output).await,
+                Wish::Reload => reload(host, load(), output),
                 Wish::End => break,
             },
         }
@@ -37,10 +39,16 @@ pub(crate) async fn until_told(
         let calls = text::count(running, "call");
         output.remark(&format!("stopping: waiting for {calls}; Ctrl-C again to stop at once"));
     }
-    // The door has answers to deliver until the drain is over.
     let drain = async {
-        let ((), closed) = tokio::join!(host.shutdown(), door);
-        closed
+        // The door has answers to deliver until the drain is over.
+        let mut both = pin!(futures_util::future::join(host.shutdown(), door));
+        if let Ok(((), closed)) = tokio::time::timeout(LONG, &mut both).await {
+            return closed;
+        }
+        if running == 0 {
+            output.remark("stopping: waiting for servers to end; Ctrl-C again to stop at once");
+        }
+        both.await.1
     };
     drained(host, drain, signals).await
 }
@@ -63,23 +71,21 @@ async fn drained(
 
 /// Clients kill a server of theirs some four seconds after they have closed its input; ours must be gone by then.
 const PATIENCE: Duration = Duration::from_millis(2500);
+/// A drain that takes longer is explained.
+const LONG: Duration = Duration::from_secs(1);
 /// How long the end of killed processes may take.
 const KILLED: Duration = Duration::from_secs(1);
 
 /// A config that cannot be used changes nothing.
-async fn reload(host: &Host, config: Result<Config, Failure>, output: &Output) {
-    let outcome = match config {
+fn reload(host: &Host, config: Result<Config, Failure>, output: &Output) {
+    match config {
         Ok(config) => {
             host.reload(config);
-            Ok(())
+            output.remark("config read again");
         }
-        Err(failure) => Err(failure),
-    };
-    match outcome {
-        Ok(()) => output.remark("config read again"),
         Err(failure) => {
             failure.warn(output);
-            output.talk("help: nothing changed; mend the config and send SIGHUP again");
+            output.talk("help: nothing changed; send SIGHUP again when the config is right");
         }
     }
 }

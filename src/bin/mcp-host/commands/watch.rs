@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use mcp_host::{Event, Events, Host, ServerStatus, StateName};
@@ -9,13 +10,15 @@ use serde_json::json;
 
 use crate::live;
 use crate::output::Output;
-use crate::servers::quoted;
+use crate::session::look_closer;
 use crate::text;
 
 /// Follows the servers of a host. Whoever reads stdout may go away: the daemon stays.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     host: &'a Host,
+    /// The options that mean the same servers in a hint.
+    again: String,
     output: &'a Output,
     events: Events,
     /// What was told of each server last, by its alias.
@@ -24,8 +27,8 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(host: &'a Host, output: &'a Output) -> Self {
-        Self { host, output, events: host.events(), told: BTreeMap::new(), begun: Instant::now() }
+    pub(crate) fn new(host: &'a Host, again: String, output: &'a Output) -> Self {
+        Self { host, again, output, events: host.events(), told: BTreeMap::new(), begun: Instant::now() }
     }
 
     /// Tells what happens until every server is ready or has failed, and then how it stands.
@@ -33,13 +36,17 @@ impl<'a> Watch<'a> {
         let (host, output) = (self.host, self.output);
         // Something may have happened before the events were listened to.
         self.sync();
-        let settle = async {
-            tokio::select! {
-                () = host.settled() => {}
-                never = self.follow() => match never {},
+        let first_round = async {
+            let mut settled = pin!(host.settled());
+            // A server that is tried again may take long to settle; it was told of, and that is enough.
+            while !self.all_told() {
+                tokio::select! {
+                    () = &mut settled => break,
+                    Some(event) = self.events.next() => self.event(&event),
+                }
             }
         };
-        live::until(output, host, settle).await;
+        live::until(output, host, first_round).await;
         self.sync();
         self.summary();
     }
@@ -54,25 +61,30 @@ impl<'a> Watch<'a> {
     }
 
     fn event(&mut self, event: &Event) {
-        if self.output.json {
-            let at = event.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_millis());
-            let _ = self.output.value(&json!({
-                "event": "server", "server": event.server, "from": event.from, "to": event.to, "cause": event.cause,
-                "at": u64::try_from(at).unwrap_or(u64::MAX),
-            }));
-            return;
-        }
         let status = self.host.status();
-        if let Some(server) = status.iter().find(|server| server.alias == event.server || server.name == event.server) {
+        let server = status.iter().find(|server| server.alias == event.server || server.name == event.server);
+        if self.output.json {
+            let trouble = matches!(event.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
+            let known = server.filter(|_| trouble).and_then(|server| server.last_error.as_ref());
+            let _ = self.output.value(&json!({
+                "event": "server", "server": event.server, "from": event.from, "to": event.to,
+                "cause": event.cause.as_ref().or(known),
+                "at": unix_ms(event.at),
+            }));
+            if let Some(server) = server.filter(|_| glyph(event.to).is_some()) {
+                self.told.insert(server.alias.clone(), event.to);
+            }
+        } else if let Some(server) = server {
             self.tell(server, event.to, event.cause.as_deref(), width(&status));
         }
     }
 
+    fn all_told(&self) -> bool {
+        self.host.status().iter().all(|server| self.told.contains_key(&server.alias))
+    }
+
     /// Tells of what no event told.
     fn sync(&mut self) {
-        if self.output.json {
-            return;
-        }
         let status = self.host.status();
         for server in &status {
             self.tell(server, server.state, server.last_error.as_deref(), width(&status));
@@ -83,6 +95,13 @@ impl<'a> Watch<'a> {
     fn tell(&mut self, server: &ServerStatus, state: StateName, cause: Option<&str>, width: usize) {
         let Some(glyph) = glyph(state) else { return };
         if self.told.insert(server.alias.clone(), state) == Some(state) {
+            return;
+        }
+        if self.output.json {
+            let _ = self.output.value(&json!({
+                "event": "server", "server": server.alias, "from": null, "to": state, "cause": cause,
+                "at": unix_ms(SystemTime::now()),
+            }));
             return;
         }
         let name = text::line(&server.name);
@@ -96,6 +115,11 @@ impl<'a> Watch<'a> {
 
     fn summary(&self) {
         let status = self.host.status();
+        let gone = |server: &ServerStatus| matches!(server.state, StateName::Disconnecting | StateName::Disconnected);
+        if !status.is_empty() && status.iter().all(gone) {
+            // Stopped before it was up.
+            return;
+        }
         let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tools: usize = status.iter().map(|server| server.tools).sum();
         if self.output.json {
@@ -107,7 +131,7 @@ impl<'a> Watch<'a> {
         }
         self.output.remark(&summary(&status, tools, took));
         if let Some(failed) = status.iter().find(|server| server.state == StateName::Failed) {
-            self.output.remark(&format!("help: mcp-host check --connect {} -v", quoted(&failed.name)));
+            self.output.remark(&format!("help: {}", look_closer(&failed.name, &self.again)));
         }
     }
 }
@@ -116,7 +140,7 @@ impl<'a> Watch<'a> {
 pub(crate) fn listening(url: &str, output: &Output) {
     // Whoever reads stdout may be gone already; the daemon is asked to serve all the same.
     let _ = if output.json {
-        output.value(&json!({ "event": "listening", "url": url, "at": unix_ms() }))
+        output.value(&json!({ "event": "listening", "url": url, "at": unix_ms(SystemTime::now()) }))
     } else {
         output.line(&format!("listening on {url}"))
     };
@@ -125,7 +149,7 @@ pub(crate) fn listening(url: &str, output: &Output) {
 /// The last line.
 pub(crate) fn stopped(output: &Output) {
     if output.json {
-        let _ = output.value(&json!({ "event": "stopped", "at": unix_ms() }));
+        let _ = output.value(&json!({ "event": "stopped", "at": unix_ms(SystemTime::now()) }));
     } else {
         output.remark("stopped");
     }
@@ -181,7 +205,6 @@ fn width(status: &[ServerStatus]) -> usize {
     status.iter().map(|server| text::line(&server.name).chars().count()).max().unwrap_or(0)
 }
 
-fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
 }

@@ -1,0 +1,65 @@
+//! The blocks of README.md: what is shown as a config is one.
+
+use mcp_host::config::{Config, Remote, Syntax, Transport, Vars, parse_str};
+
+/// The fenced blocks of a language, each with the last line of text before it.
+fn blocks(language: &str) -> Vec<(String, String)> {
+    let readme = include_str!("../../README.md");
+    let mut found = Vec::new();
+    let mut before = "";
+    let mut lines = readme.lines();
+    while let Some(line) = lines.next() {
+        if let Some(told) = line.strip_prefix("```") {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if told == language {
+                found.push((before.to_owned(), block.join("\n")));
+            }
+        } else if !line.is_empty() {
+            before = line;
+        }
+    }
+    found
+}
+
+fn parse(text: &str, syntax: Syntax) -> Config {
+    let vars = Vars::from_iter([("HOME", "/home/ada"), ("GITHUB_TOKEN", "t")]);
+    parse_str(text, syntax, "README.md", &vars).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Whether the entry leads to us.
+fn is_ours(transport: &Transport) -> bool {
+    let endpoint = |remote: &Remote| remote.url.as_str() == "http://127.0.0.1:8808/mcp";
+    match transport {
+        Transport::Stdio(stdio) => stdio.command == "mcp-host" && stdio.args == ["stdio"],
+        Transport::Http(remote) | Transport::Auto(remote) => endpoint(remote),
+        _ => false,
+    }
+}
+
+#[test]
+fn every_client_is_led_to_the_host() {
+    let mut clients = Vec::new();
+    for (language, syntax) in [("json", Syntax::Json), ("toml", Syntax::Toml), ("yaml", Syntax::Yaml)] {
+        for (before, text) in blocks(language).into_iter().filter(|(before, _)| before.starts_with("**")) {
+            let config = parse(&text, syntax);
+            let [server] = &config.servers[..] else { panic!("one server: {text}") };
+            assert!(server.name == "host" && is_ours(&server.transport), "{server:?}");
+            assert!(config.notes.is_empty(), "{:?}", config.notes);
+            clients.push(before.split("**").nth(1).unwrap_or_default().to_owned());
+        }
+    }
+    clients.sort();
+    let known = "Claude Desktop, Cline, Codex, Continue, Cursor, Gemini CLI, Goose, VS Code, Windsurf, Zed, opencode";
+    assert_eq!(clients.join(", "), known);
+}
+
+#[test]
+fn the_config_shown_is_one() {
+    let own = |(_, text): &(String, String)| text.contains("\"host\": {\n    \"listen\"");
+    let shown: Vec<_> = blocks("json").into_iter().filter(own).collect();
+    let [(_, text)] = &shown[..] else { panic!("one config of ours") };
+    let config = parse(text, Syntax::Json);
+    assert_eq!(config.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["files", "github"]);
+    assert!(config.notes.is_empty(), "{:?}", config.notes);
+    assert!(config.servers.iter().all(|server| server.unusable.is_none()), "{:?}", config.servers);
+}
