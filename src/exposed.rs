@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn alias(text: &str) -> ServerName {
-        ServerName::from_config(text)
+        ServerName::from_config(text).unwrap()
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         #[test]
         fn names_keep_their_bounds(alias in aliases(), raw in "\\PC{0,80}", max in 40usize..=128, separator in "[-_]{1,4}") {
             let naming = Naming { separator, max_length: max, resources: UriMode::Prefix };
-            let alias = ServerName::from_config(&alias);
+            let alias = ServerName::from_config(&alias).unwrap();
             for name in [exposed_name(&alias, &raw, &naming), bare_name(&alias, &raw, &naming)] {
                 prop_assert!(!name.is_empty() && name.len() <= max && name.bytes().all(is_allowed), "{}", name);
             }
@@ -228,7 +228,7 @@ mod tests {
             let naming = Naming::default();
             let mut seen = HashMap::new();
             for (alias, raw) in pairs {
-                let name = exposed_name(&ServerName::from_config(&alias), &raw, &naming);
+                let name = exposed_name(&ServerName::from_config(&alias).unwrap(), &raw, &naming);
                 let other = seen.insert(name.clone(), (alias.clone(), raw.clone()));
                 prop_assert!(other.is_none(), "{} is {:?} and {:?}", name, other, (alias, raw));
             }
@@ -236,7 +236,7 @@ mod tests {
 
         #[test]
         fn uris_round_trip(alias in aliases(), raw in "([a-z][a-z+.-]{0,8}|ui|UI|file|git\\+ssh):(//)?\\PC{0,30}") {
-            let name = ServerName::from_config(&alias);
+            let name = ServerName::from_config(&alias).unwrap();
             let exposed = exposed_uri(&name, &raw, UriMode::Prefix);
             if exposed != raw {
                 prop_assert_eq!(raw_uri(&exposed), Some((&*alias, Cow::Borrowed(&*raw))));

@@ -18,7 +18,7 @@ use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 use super::answer::Refusal;
 use super::{Door, get, post};
 use crate::downstream::guard::Guard;
-use crate::manager::{ServerStatus, StateName};
+use crate::upstream::StateName;
 
 /// What a connection serves: nothing that the guard refuses.
 #[derive(Clone, Debug)]
@@ -82,32 +82,56 @@ async fn healthz() -> &'static str {
 
 /// Every required server is ready, or will never be.
 async fn readyz(State(door): State<Arc<Door>>) -> (StatusCode, String) {
-    readiness(&door.router.status())
+    let servers = door.router.status();
+    readiness(servers.iter().filter(|server| server.required).map(|server| {
+        let why = server.last_error.as_deref().or(server.waiting_for.as_deref());
+        (server.name.as_str(), server.state, why.unwrap_or_default())
+    }))
 }
 
-fn readiness(servers: &[ServerStatus]) -> (StatusCode, String) {
+/// What `/readyz` says about the required servers: name, state and why.
+fn readiness<'a>(required: impl Iterator<Item = (&'a str, StateName, &'a str)>) -> (StatusCode, String) {
     let mut waiting = String::new();
     let mut failed = String::new();
-    for server in servers.iter().filter(|server| server.required) {
-        let text = match server.state {
+    for (name, state, why) in required {
+        let text = match state {
             // A lazy server is as ready as it gets before somebody calls it.
             StateName::Connected | StateName::Idle => continue,
             StateName::Failed | StateName::Disabled => &mut failed,
             _ => &mut waiting,
         };
-        let why = server.last_error.as_deref().or(server.waiting_for.as_deref()).unwrap_or_default();
+        let colon = if why.is_empty() { "" } else { ": " };
         // Writing to a string cannot fail. What a server said is shown escaped.
-        let _ = writeln!(
-            text,
-            "{}: {}{}{}",
-            server.name,
-            server.state,
-            if why.is_empty() { "" } else { ": " },
-            why.escape_debug()
-        );
+        let _ = writeln!(text, "{name}: {state}{colon}{}", why.escape_debug());
     }
     if waiting.is_empty() {
         return (StatusCode::OK, format!("ready\n{failed}"));
     }
     (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for required servers\n{waiting}{failed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_or_failed_for_good() {
+        const WAITING: &str = "waiting for required servers\n";
+        let cases: [(&[_], u16, &str); 6] = [
+            (&[], 200, "ready\n"),
+            (&[StateName::Connected, StateName::Idle], 200, "ready\n"),
+            (&[StateName::Failed], 200, "ready\nfiles: failed: no\\nway\n"),
+            (&[StateName::Connecting], 503, "files: connecting: no\\nway\n"),
+            (&[StateName::Reconnecting, StateName::Connected], 503, "files: reconnecting: no\\nway\n"),
+            (
+                &[StateName::Failed, StateName::Unauthorized],
+                503,
+                "files: unauthorized: no\\nway\nfiles: failed: no\\nway\n",
+            ),
+        ];
+        for (states, status, text) in cases {
+            let (got, body) = readiness(states.iter().map(|state| ("files", *state, "no\nway")));
+            assert_eq!((got.as_u16(), body.strip_prefix(WAITING).unwrap_or(&body)), (status, text), "{states:?}");
+        }
+    }
 }

@@ -6,9 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::support::router;
+use super::support::stage;
 use crate::downstream::admin::{AskError, Error, StatusSocket, ask_in};
-use crate::manager::StateName;
 
 const FIRST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8808);
 const SECOND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8809);
@@ -23,12 +22,11 @@ async fn h83_status_is_told() {
     let directory = home.path().join("mcp-host");
     let socket = StatusSocket::open_in(&directory, FIRST).unwrap();
     assert_eq!((mode(&directory), mode(&directory.join("8808.sock"))), (0o700, 0o600));
-    let router = router();
-    router.set_status("files", StateName::Connected, true);
+    let stage = stage().await;
     let stop = CancellationToken::new();
     let served = tokio::spawn({
         let stop = stop.clone();
-        async move { socket.serve(&router, &stop).await }
+        async move { socket.serve(&stage.router, &stop).await }
     });
     for port in [Some(8808), None] {
         let line = ask_in(&directory, port).await.unwrap();
@@ -40,7 +38,7 @@ async fn h83_status_is_told() {
         assert!(status["uptimeMs"].is_u64());
         assert_eq!(
             (&status["servers"][0]["name"], &status["servers"][0]["state"]),
-            (&"files".into(), &"connected".into())
+            (&"script".into(), &"connected".into())
         );
     }
     stop.cancel();

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use super::support::*;
-use crate::manager::StateName;
 
 #[tokio::test]
 async fn a_session_from_initialize_to_delete() {
@@ -18,8 +17,9 @@ async fn a_session_from_initialize_to_delete() {
     assert_eq!(head.status, 202);
     assert_eq!(peer.body(&head).await, "");
     assert_eq!(peer.post(r#"{"jsonrpc":"2.0","id":"s1","result":{}}"#).await.status, 202);
-    assert_eq!(house.router.seen(), ["notifications/initialized", r#"answer Some(Text("s1"))"#]);
-    assert_eq!(peer.ask(&call(3, "echo")).await, json!({"jsonrpc": "2.0", "id": 3, "result": {"id": 3}}));
+    let answer = peer.ask(&call(3, "echo")).await;
+    assert_eq!((&answer["id"], text(&answer)), (&json!(3), r#"{"id":3}"#));
+    assert_eq!(house.stage.sessions(), 1);
     let delete = peer.request("DELETE", "", "");
     assert_eq!(peer.send(&delete).await.status, 204);
     for request in [delete, peer.request("GET", "", ""), peer.request("POST", "", &call(4, "echo"))] {
@@ -27,7 +27,7 @@ async fn a_session_from_initialize_to_delete() {
         assert_eq!(head.status, 404);
         peer.body(&head).await;
     }
-    assert_eq!(house.router.seen().last().unwrap(), "close");
+    assert_eq!(house.stage.sessions(), 0);
 }
 
 #[tokio::test]
@@ -48,15 +48,14 @@ async fn h35_equal_ids_of_two_clients() {
     let mut second = house.client("2025-11-25").await;
     first.tell(&call(1, "progress")).await;
     second.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 2).await;
-    house.router.release();
-    house.router.release();
-    let head = first.head().await;
-    let body = first.body(&head).await;
-    assert!(body.contains(r#""id":1,"result":{"done":true}"#), "{body}");
+    until(|| house.stage.running() == 2).await;
+    house.stage.release();
+    house.stage.release();
+    first.head().await;
+    assert_eq!(first.events().await, ["1-0", "1-1 progress 1", "1-2 progress 2", "1-3 answer 1"]);
     let head = second.head().await;
     assert_eq!(head.kind(), "application/json");
-    assert_eq!(second.body(&head).await, r#"{"jsonrpc":"2.0","id":1,"result":{"slow":true}}"#);
+    assert!(second.body(&head).await.contains("done"));
 }
 
 #[tokio::test]
@@ -67,7 +66,7 @@ async fn a_large_answer_has_a_length() {
     assert_eq!(head.kind(), "application/json");
     assert!(head.headers["content-length"].parse::<usize>().unwrap() > 1 << 20);
     let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
-    assert_eq!(answer["result"]["blob"].as_str().unwrap().len(), 1 << 20);
+    assert_eq!(text(&answer).len(), 1 << 20);
     assert_eq!(peer.ask(&call(2, "echo")).await["id"], 2);
 }
 
@@ -76,7 +75,7 @@ async fn h52_a_withdrawn_call_has_no_answer() {
     let house = house().await;
     let mut peer = house.client("2025-11-25").await;
     peer.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 1).await;
+    until(|| house.stage.running() == 1).await;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
     assert_eq!(house.again(&peer).await.post(cancel).await.status, 202);
     let head = peer.head().await;
@@ -90,28 +89,28 @@ async fn h52_a_lost_connection_is_no_cancel() {
     let mut peer = house.client("2025-11-25").await;
     let mut other = house.again(&peer).await;
     peer.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 1).await;
+    until(|| house.stage.running() == 1).await;
     drop(peer);
     // The door has surely seen the end of the connection once it served others meanwhile.
     for id in 2..20 {
         other.ask(&call(id, "echo")).await;
     }
-    assert_eq!(house.router.running(), 1);
-    house.router.release();
-    until(|| house.router.running() == 0).await;
+    assert_eq!(house.stage.running(), 1);
+    house.stage.release();
+    until(|| house.stage.running() == 0).await;
 }
 
 #[tokio::test]
 async fn h62_the_longest_idle_session_makes_room() {
-    let house = house_of(router_with(|limits| limits.sessions = 2)).await;
+    let house = house_of(stage_with(|limits| limits.sessions = 2).await).await;
     let mut first = house.client("2025-11-25").await;
     let mut busy = house.client("2025-11-25").await;
     busy.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 1).await;
+    until(|| house.stage.running() == 1).await;
     let mut third = house.client("2025-11-25").await;
     assert_eq!(first.post(&call(1, "echo")).await.status, 404);
     third.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 2).await;
+    until(|| house.stage.running() == 2).await;
     let mut fourth = house.connect().await;
     let head = fourth.post(&initialize("2025-11-25")).await;
     assert_eq!(head.status, 503);
@@ -122,15 +121,15 @@ async fn h62_the_longest_idle_session_makes_room() {
 
 #[tokio::test]
 async fn h62_idle_sessions_end() {
-    let house = house_of(router_with(|limits| limits.session_idle = Duration::from_millis(20))).await;
+    let house = house_of(stage_with(|limits| limits.session_idle = Duration::from_millis(20)).await).await;
     let mut peer = house.client("2025-11-25").await;
-    until(|| house.router.seen() == ["close"]).await;
+    until(|| house.stage.sessions() == 0).await;
     assert_eq!(peer.post(&call(1, "echo")).await.status, 404);
 }
 
 #[tokio::test]
 async fn h51_connections_have_a_cap() {
-    let house = house_of(router_with(|limits| limits.connections = 1)).await;
+    let house = house_of(stage_with(|limits| limits.connections = 1).await).await;
     let _first = house.client("2025-11-25").await;
     let mut second = house.connect().await;
     assert_eq!(second.head().await.status, 503);
@@ -145,48 +144,37 @@ async fn h95_running_calls_finish_before_the_door_closes() {
     let mut listening = house.again(&peer).await;
     assert_eq!(listening.get("").await.status, 200);
     peer.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 1).await;
+    until(|| house.stage.running() == 1).await;
     house.stop.cancel();
     while listening.chunk().await.is_some() {}
-    house.router.release();
+    house.stage.release();
     let head = peer.head().await;
     assert_eq!(head.status, 200);
-    assert!(peer.body(&head).await.contains("slow"));
+    assert!(peer.body(&head).await.contains("done"));
     house.served.await.unwrap().unwrap();
-    assert_eq!(house.router.seen(), ["close"]);
+    assert_eq!(house.stage.sessions(), 0);
     assert!(tokio::net::TcpStream::connect(("127.0.0.1", house.port)).await.is_err());
 }
 
 #[tokio::test]
 async fn h95_the_drain_has_an_end() {
-    let house = house_of(router_with(|limits| limits.drain = Duration::from_millis(20))).await;
+    let house = house_of(stage_with(|limits| limits.drain = Duration::from_millis(20)).await).await;
     let mut peer = house.client("2025-11-25").await;
     peer.tell(&call(1, "slow")).await;
-    until(|| house.router.running() == 1).await;
+    until(|| house.stage.running() == 1).await;
     house.stop.cancel();
     assert_eq!(peer.head().await.kind(), "text/event-stream");
     house.served.await.unwrap().unwrap();
-    assert_eq!(house.router.running(), 0);
+    assert_eq!(house.stage.running(), 0);
 }
 
 #[tokio::test]
 async fn health_and_readiness() {
     let house = house().await;
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: HOST\r\n\r\n");
     let mut peer = house.connect().await;
-    let head = peer.send(&get("/healthz")).await;
-    assert_eq!((head.status, peer.body(&head).await.as_str()), (200, "ok\n"));
-    let cases = [
-        (StateName::Connecting, true, 503, "waiting for required servers\nfiles: connecting: exit 1\n"),
-        (StateName::Reconnecting, true, 503, "waiting for required servers\nfiles: reconnecting: exit 1\n"),
-        (StateName::Connecting, false, 200, "ready\n"),
-        (StateName::Failed, true, 200, "ready\nfiles: failed: exit 1\n"),
-        (StateName::Connected, true, 200, "ready\n"),
-    ];
-    for (state, required, status, text) in cases {
-        house.router.set_status("files", state, required);
-        let head = peer.send(&get("/readyz")).await;
-        assert_eq!((head.status, peer.body(&head).await.as_str()), (status, text), "{state}");
+    for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        let head = peer.send(&format!("GET {path} HTTP/1.1\r\nHost: HOST\r\n\r\n")).await;
+        assert_eq!((head.status, peer.body(&head).await.as_str()), (200, text));
     }
 }
 
@@ -194,6 +182,6 @@ async fn health_and_readiness() {
 async fn h80_loopback_only() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
     let settings = crate::downstream::http::Settings::default();
-    let served = crate::downstream::http::serve(router(), listener, settings, Default::default()).await;
+    let served = crate::downstream::http::serve(stage().await.router, listener, settings, Default::default()).await;
     assert_eq!(served.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
 }

@@ -101,7 +101,7 @@ async fn h82_refusals_by_body_keep_the_connection() {
 
 #[tokio::test]
 async fn h81_bodies_have_a_cap() {
-    let house = house_of(router_with(|limits| limits.body = 1000)).await;
+    let house = house_of(stage_with(|limits| limits.body = 1000).await).await;
     let mut peer = house.client("2025-11-25").await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     for (length, status) in [(999, 200), (1000, 200), (1001, 413), (3999, 413), (5000, 413)] {

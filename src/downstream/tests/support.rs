@@ -3,26 +3,126 @@
 #![cfg_attr(not(feature = "server"), allow(dead_code, reason = "half of it is for the HTTP door"))]
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
-use crate::config::Limits;
+use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
+use crate::in_process::{InProcess, Invocation};
+use crate::manager::Manager;
+use crate::protocol::{Message, Method, Notification, Outcome, Raw};
 use crate::router::Router;
+use crate::upstream::Starter;
 
-/// The router of the tests. Its tools: `echo` answers its arguments; `slow` answers when released; `progress` reports
-/// once, waits to be released, reports again and answers; `quick` reports and answers at once; `hang_up` is `progress`
-/// that asks for the stream to be closed in between; `flood` asks more than a client's queue takes and never answers;
-/// `big` answers a mebibyte.
-pub(super) fn router() -> Router {
-    router_with(|_| {})
+/// A router with one server in this process, and what the test sees and does behind it.
+#[derive(Clone)]
+pub(super) struct Stage {
+    pub(super) router: Router,
+    script: Arc<Script>,
 }
 
-pub(super) fn router_with(change: impl FnOnce(&mut Limits)) -> Router {
-    let mut limits = Limits::default();
-    change(&mut limits);
-    Router::stub(limits)
+#[derive(Default)]
+struct Script {
+    release: Notify,
+    running: AtomicUsize,
+}
+
+/// The tools: `echo` answers its arguments; `slow` answers when released; `progress` reports once, waits to be released,
+/// reports again and answers; `quick` reports and answers at once; `hang_up` is `progress` that asks for the stream to be
+/// closed in between; `big` answers a mebibyte.
+const TOOLS: [&str; 6] = ["echo", "slow", "progress", "quick", "hang_up", "big"];
+
+pub(super) async fn stage() -> Stage {
+    stage_with(|_| {}).await
+}
+
+pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
+    let script = Arc::<Script>::default();
+    let server = TOOLS.into_iter().fold(InProcess::new("script", "1"), |server, name| {
+        let definition = Raw::from_value(&json!({"name": name, "inputSchema": {"type": "object"}}));
+        let script = script.clone();
+        server.tool(definition, move |invocation| script.clone().run(name, invocation).boxed())
+    });
+    let server = Arc::new(server);
+    let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
+    entry.prefix = Prefix::Never;
+    let mut config = Config::default();
+    config.servers.push(entry);
+    change(&mut config.host.limits);
+    let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
+    let info = Raw::from_value(&json!({"name": "test", "version": "0"}));
+    let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone());
+    let router = Router::start(manager, news, info);
+    until(|| router.status()[0].ready_after_ms.is_some()).await;
+    Stage { router, script }
+}
+
+impl Stage {
+    /// Lets one call that waits go on.
+    pub(super) fn release(&self) {
+        self.script.release.notify_one();
+    }
+
+    /// Calls that the server has begun and not ended.
+    pub(super) fn running(&self) -> usize {
+        self.script.running.load(Ordering::SeqCst)
+    }
+
+    /// Sessions that are open.
+    pub(super) fn sessions(&self) -> usize {
+        self.router.present().len()
+    }
+
+    /// Tells the client of the newest session something that belongs to none of its calls.
+    pub(super) fn announce(&self, params: Option<Raw>) {
+        let message = Message::Notification(Notification { method: Method::ToolsListChanged, params });
+        self.router.present().last().unwrap().mailbox().put(message);
+    }
+}
+
+impl Script {
+    async fn run(self: Arc<Self>, name: &'static str, invocation: Invocation) -> Outcome {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let outcome = tokio::select! {
+            result = self.answer(name, &invocation) => Ok(Raw::from_value(&result)),
+            // Nobody hears it.
+            () = invocation.cancelled() => Ok(Raw::empty_object()),
+        };
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        outcome
+    }
+
+    async fn answer(&self, name: &str, invocation: &Invocation) -> Value {
+        let text = match name {
+            "echo" => invocation.arguments.to_string(),
+            "big" => "x".repeat(1 << 20),
+            _ => "done".to_owned(),
+        };
+        if matches!(name, "progress" | "quick" | "hang_up") {
+            invocation.progress(1.0, None, "one").await;
+        }
+        if name == "hang_up" {
+            invocation.hang_up(Duration::from_millis(500)).await;
+        }
+        if matches!(name, "slow" | "progress" | "hang_up") {
+            self.release.notified().await;
+        }
+        if matches!(name, "progress" | "hang_up") {
+            invocation.progress(2.0, None, "two").await;
+        }
+        json!({"content": [{"type": "text", "text": text}]})
+    }
+}
+
+/// The text that a tool answered.
+pub(super) fn text(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
 /// Waits, without time, until something is so.
@@ -33,8 +133,8 @@ pub(super) async fn until(condition: impl Fn() -> bool) {
 }
 
 pub(super) fn call(id: u64, tool: &str) -> String {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {"id": id}}})
-        .to_string()
+    let params = json!({"name": tool, "arguments": {"id": id}, "_meta": {"progressToken": id}});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }
 
 pub(super) fn initialize(revision: &str) -> String {
@@ -56,22 +156,22 @@ mod http {
 
     /// A door on a port of its own.
     pub(crate) struct House {
-        pub(crate) router: Router,
+        pub(crate) stage: Stage,
         pub(crate) port: u16,
         pub(crate) stop: CancellationToken,
         pub(crate) served: JoinHandle<std::io::Result<()>>,
     }
 
     pub(crate) async fn house() -> House {
-        house_of(router()).await
+        house_of(stage().await).await
     }
 
-    pub(crate) async fn house_of(router: Router) -> House {
+    pub(crate) async fn house_of(stage: Stage) -> House {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(router.clone(), listener, Settings::default(), stop.clone()));
-        House { router, port, stop, served }
+        let served = tokio::spawn(serve(stage.router.clone(), listener, Settings::default(), stop.clone()));
+        House { stage, port, stop, served }
     }
 
     impl House {
@@ -96,6 +196,20 @@ mod http {
             let mut again = self.connect().await;
             again.session.clone_from(&peer.session);
             again
+        }
+    }
+
+    impl House {
+        /// A connection that took up a stream behind that event; until the one before is known to be gone it is refused.
+        pub(crate) async fn resumed(&self, peer: &Peer, last: &str) -> Peer {
+            loop {
+                let mut back = self.again(peer).await;
+                let head = back.get(&format!("Last-Event-ID: {last}\r\n")).await;
+                if head.status == 200 {
+                    return back;
+                }
+                assert_eq!(head.status, 409);
+            }
         }
     }
 
@@ -187,6 +301,20 @@ mod http {
             String::from_utf8(body).unwrap()
         }
 
+        /// The next event of a stream in short: its id and what it says.
+        pub(crate) async fn event(&mut self) -> Option<String> {
+            Some(short(&self.chunk().await?))
+        }
+
+        /// All events up to the end of the stream.
+        pub(crate) async fn events(&mut self) -> Vec<String> {
+            let mut all = Vec::new();
+            while let Some(event) = self.event().await {
+                all.push(event);
+            }
+            all
+        }
+
         /// The next piece of a stream; `None` at its end.
         pub(crate) async fn chunk(&mut self) -> Option<String> {
             let size = usize::from_str_radix(&self.line().await, 16).unwrap();
@@ -200,6 +328,23 @@ mod http {
             let mut line = String::new();
             self.stream.read_line(&mut line).await.unwrap();
             line.trim_end().to_owned()
+        }
+    }
+
+    /// `1-0` for the event without data, `1-1 progress 1`, `1-2 answer 7`, `1-3 METHOD`; what is no event stays.
+    fn short(chunk: &str) -> String {
+        let Some((id, data)) = chunk.strip_prefix("id: ").and_then(|rest| rest.split_once("\ndata: ")) else {
+            return chunk.trim_end().to_owned();
+        };
+        let data = data.strip_suffix("\n\n").unwrap();
+        if data.is_empty() {
+            return id.to_owned();
+        }
+        let message: Value = serde_json::from_str(data).unwrap();
+        match message["method"].as_str() {
+            Some("notifications/progress") => format!("{id} progress {}", message["params"]["progress"]),
+            Some(method) => format!("{id} {method}"),
+            None => format!("{id} answer {}", message["id"]),
         }
     }
 }

@@ -49,7 +49,7 @@ fn tool(name: &str) -> String {
 
 fn server(index: usize, alias: &str, prefix: Prefix, offer: &Arc<Offer>) -> Contribution {
     let settings = Arc::new(ServerNaming { prefix, ..ServerNaming::default() });
-    Contribution { server: index, alias: ServerName::from_config(alias), settings, offer: Arc::clone(offer) }
+    Contribution { server: index, alias: ServerName::from_config(alias).unwrap(), settings, offer: Arc::clone(offer) }
 }
 
 fn build(contributions: &[Contribution]) -> Catalog {

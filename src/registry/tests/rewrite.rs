@@ -6,7 +6,7 @@ use super::*;
 use crate::exposed::UriMode;
 
 fn expose(body: &str) -> String {
-    expose_content(&raw(body), &ServerName::from_config("gh"), UriMode::Prefix).to_string()
+    expose_content(&raw(body), &ServerName::from_config("gh").unwrap(), UriMode::Prefix).to_string()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn every_place_and_no_other() {
     ];
     for (before, after) in table {
         assert_eq!(expose(before), after);
-        let alias = ServerName::from_config("gh");
+        let alias = ServerName::from_config("gh").unwrap();
         assert_eq!(expose_content(&raw(before), &alias, UriMode::Passthrough).to_string(), before);
     }
 }
@@ -51,13 +51,13 @@ fn every_place_and_no_other() {
 #[test]
 fn a_body_without_uris_is_the_same_bytes() {
     let body = raw(r#"{"content":[{"type":"text","text":"a uri \u003c \\u0075"}]}"#);
-    let shown = expose_content(&body, &ServerName::from_config("gh"), UriMode::Prefix);
+    let shown = expose_content(&body, &ServerName::from_config("gh").unwrap(), UriMode::Prefix);
     assert_eq!(shown.as_bytes().as_ptr(), body.as_bytes().as_ptr());
 }
 
 #[test]
 fn what_names_one_resource() {
-    let alias = ServerName::from_config("gh");
+    let alias = ServerName::from_config("gh").unwrap();
     let params = raw(r#"{"uri":"file:///a","_meta":{"x":1}}"#);
     assert_eq!(
         expose_target(&params, &alias, UriMode::Prefix).to_string(),
