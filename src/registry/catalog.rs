@@ -191,7 +191,8 @@ impl Catalog {
     }
 
     /// Where a URI leads: listed as such; with an alias in front; listed by one server under its raw form; matched by the
-    /// templates of one server; to the one server that has resources. Never to several: a URI can be a secret.
+    /// templates of one server, first by those that are shown in their raw form; to the one server that has resources.
+    /// Never to several: a URI can be a secret.
     #[must_use]
     pub fn resource(&self, uri: &str) -> Resolution {
         let list = self.list(Kind::Resources);
@@ -215,10 +216,15 @@ impl Catalog {
             return resolution;
         }
         let templates = self.list(Kind::ResourceTemplates).entries.iter();
-        let mut matching = templates.filter(|entry| covers(&entry.raw, uri)).map(|entry| entry.server);
-        if let Some(server) = matching.next() {
-            let is_one = matching.all(|other| other == server);
-            return self.to_one(self.servers.iter().filter(|found| found.server == server && is_one), uri);
+        let matching: Vec<&Entry> = templates.filter(|entry| covers(&entry.raw, uri)).collect();
+        // Clients know such a URI as that of a template that is shown as it is, whatever another server's raw one covers.
+        let as_shown = matching.iter().filter(|entry| entry.exposed == entry.raw).map(|entry| entry.server);
+        let mut holders: Vec<usize> = as_shown.collect();
+        if holders.is_empty() {
+            holders.extend(matching.iter().map(|entry| entry.server));
+        }
+        if !holders.is_empty() {
+            return self.to_one(self.servers.iter().filter(|found| holders.contains(&found.server)), uri);
         }
         self.to_one(self.servers.iter().filter(|server| server.capable), uri)
     }

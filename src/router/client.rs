@@ -86,6 +86,12 @@ impl Client {
         self.revision
     }
 
+    /// Whether there is anything that servers may ask of it.
+    #[must_use]
+    pub(crate) fn can_be_asked(&self) -> bool {
+        !self.who.profile.is_empty()
+    }
+
     /// What belongs to none of its requests.
     #[must_use]
     pub(crate) fn mailbox(&self) -> &Mailbox {

@@ -1,5 +1,6 @@
 //! POST: one message of a client. A request is served by the future of its own handler, and how it is answered is
-//! decided late: as JSON if the answer comes before anything else, else as a stream of events.
+//! decided late: as JSON if the answer comes before anything else, else as a stream of events. Only where the server may
+//! ask a client that can come back to a stream, the stream is opened at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::stream::{Events, Source};
 use super::{Door, SESSION, body};
 use crate::downstream::classify;
 use crate::protocol::{Message, Method, Outcome, ProtocolVersion, Request, RequestId, Response};
-use crate::router::Mailbox;
+use crate::router::{Client, Mailbox};
 
 /// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
 const DECIDE: Duration = Duration::from_millis(1500);
@@ -109,7 +110,10 @@ impl Drop for Undecided {
 async fn call(door: &Arc<Door>, in_use: Use, request: Request) -> HttpResponse {
     let id = request.id.clone();
     let leg = door.router.leg();
-    let answer: Answer = Box::pin(door.router.request(&in_use.session().client, request, &leg));
+    let client = &in_use.session().client;
+    // During such a call a person may be asked, which takes its time: an event id lets the client come back for the answer.
+    let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
+    let answer: Answer = Box::pin(door.router.request(client, request, &leg));
     let mut outcome = None;
     let mut undecided = Undecided { answer: Some((answer, in_use)), tasks: door.tasks.clone() };
     if let Some((answer, _)) = &mut undecided.answer {
@@ -117,6 +121,7 @@ async fn call(door: &Arc<Door>, in_use: Use, request: Request) -> HttpResponse {
             biased;
             done = answer => outcome = Some(done),
             () = leg.ready() => {}
+            () = std::future::ready(()), if at_once => {}
             () = tokio::time::sleep(DECIDE) => {}
         }
     }
@@ -146,8 +151,7 @@ fn stream(door: &Arc<Door>, call: Call) -> HttpResponse {
     let session = call.in_use.session();
     let record = session.call_stream(door.router.limits().client_queue, &door.budget);
     let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::empty()) };
-    // Clients of older revisions take the empty data for a broken message.
-    let can_return = session.client.revision() >= ProtocolVersion::V2025_11_25;
+    let can_return = can_return(&session.client);
     if can_return {
         record.push(None);
     }
@@ -155,6 +159,12 @@ fn stream(door: &Arc<Door>, call: Call) -> HttpResponse {
     let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
     let body = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use);
     answer::events(Body::new(body))
+}
+
+/// Whether the client can come back to a stream. Clients of older revisions take the empty data of the first event for a
+/// broken message.
+fn can_return(client: &Client) -> bool {
+    client.revision() >= ProtocolVersion::V2025_11_25
 }
 
 /// Ends a stream when it goes, whatever happened.

@@ -72,6 +72,10 @@ fn templates_and_then_the_one_that_has_resources() {
     }
     assert_eq!(leads(catalog.template("b+y://{v}.txt")), to(1, "y://{v}.txt"));
     assert_eq!(leads(catalog.template("y://{v}.txt")), to(1, "y://{v}.txt"));
+    let alike = templates(&["t://{id}/data"]);
+    let catalog = build(&[server(0, "a", Prefix::Never, &alike), server(1, "b", Prefix::Always, &alike)]);
+    assert_eq!(leads(catalog.resource("t://1/data")), to(0, "t://1/data"), "only one shows it like that");
+    assert_eq!(leads(catalog.resource("b+t://1/data")), to(1, "t://1/data"));
     let one = build(&[server(0, "a", Prefix::Always, &resources(&[])), server(1, "c", Prefix::Always, &tools(&["t"]))]);
     assert_eq!(leads(one.resource("any://thing")), to(0, "any://thing"));
 }
