@@ -24,7 +24,7 @@ async fn run(host: &Host, mut args: impl Iterator<Item = String>) -> Result<(), 
         writeln!(out, "{}", tool.name())?;
     }
     let Some(tool) = args.next() else { return Ok(()) };
-    let arguments = Raw::parse(args.next().unwrap_or_else(|| "{}".to_owned()).into())?;
+    let arguments = Raw::parse(&args.next().unwrap_or_else(|| "{}".to_owned()).into())?;
     let result = host.call_tool(&tool, arguments).timeout(Duration::from_secs(30)).await?;
     writeln!(out, "{result}")?;
     Ok(())

@@ -29,9 +29,8 @@ impl RequestId {
         }
     }
 
-    /// Reads the id that stands in `raw`, if it is one.
-    pub(crate) fn from_raw(raw: &serde_json::value::RawValue) -> Option<Self> {
-        let text = raw.get();
+    /// Reads the id that stands in this JSON, if it is one.
+    pub(crate) fn from_raw(text: &str) -> Option<Self> {
         match text.as_bytes().first()? {
             b'"' => serde_json::from_str(text).ok().map(Self::Text),
             b'-' | b'0'..=b'9' => text.parse().ok().map(Self::Number),
@@ -61,6 +60,6 @@ impl Serialize for RequestId {
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
-        Self::from_raw(&raw).ok_or_else(|| de::Error::custom("an id is a string or an integer"))
+        Self::from_raw(raw.get()).ok_or_else(|| de::Error::custom("an id is a string or an integer"))
     }
 }

@@ -2,14 +2,11 @@
 //!
 //! Not here: what a method means, and batches (an array is refused as no single message).
 
-use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 
+use super::scan::Scanner;
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
 /// A result or an error.
@@ -80,11 +77,7 @@ impl Message {
     /// # Errors
     /// When the bytes are no JSON, an array, or no envelope of JSON-RPC 2.0.
     pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
-        let envelope: Envelope<'_> = match serde_json::from_slice(bytes) {
-            Ok(envelope) => envelope,
-            Err(error) => return Err(Malformed::from_json(bytes, &error)),
-        };
-        envelope.classify(bytes)
+        Envelope::read(bytes)?.classify()
     }
 
     /// Writes the message.
@@ -236,17 +229,8 @@ fn one_line(bytes: Bytes) -> Bytes {
 }
 
 impl Malformed {
-    fn from_json(bytes: &[u8], error: &serde_json::Error) -> Self {
-        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-        if error.is_data() {
-            let reason = if first == Some(&b'[') {
-                "a batch: this revision takes one message at a time".to_owned()
-            } else {
-                format!("no JSON-RPC message: {error}")
-            };
-            return Self { id: None, code: code::INVALID_REQUEST, reason };
-        }
-        Self { id: None, code: code::PARSE, reason: format!("no JSON: {error}") }
+    fn no_json(reason: impl fmt::Display) -> Self {
+        Self { id: None, code: code::PARSE, reason: format!("no JSON: {reason}") }
     }
 
     fn shape(id: Option<RequestId>, reason: &str) -> Self {
@@ -256,35 +240,69 @@ impl Malformed {
 
 /// The members of an envelope; each at most once.
 #[derive(Default)]
-struct Envelope<'a> {
-    jsonrpc: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+struct Envelope {
+    jsonrpc: Option<Raw>,
+    id: Option<Raw>,
+    method: Option<Raw>,
+    params: Option<Raw>,
+    result: Option<Raw>,
+    error: Option<Raw>,
 }
 
-impl Envelope<'_> {
-    fn classify(&self, bytes: &Bytes) -> Result<Message, Malformed> {
-        let id = match self.id {
+impl Envelope {
+    fn read(bytes: &Bytes) -> Result<Self, Malformed> {
+        std::str::from_utf8(bytes).map_err(Malformed::no_json)?;
+        let mut scanner = Scanner::new(bytes);
+        let first = scanner.peek();
+        if first != Some(b'{') {
+            scanner.value().and_then(|_| scanner.end()).map_err(Malformed::no_json)?;
+            let batch = "a batch: this revision takes one message at a time";
+            let reason = if first == Some(b'[') { batch } else { "no JSON-RPC message: not an object" };
+            return Err(Malformed::shape(None, reason));
+        }
+        let mut envelope = Self::default();
+        let mut twice = None;
+        let read = scanner.object(|key, range| {
+            let slot = match &*key {
+                "jsonrpc" => &mut envelope.jsonrpc,
+                "id" => &mut envelope.id,
+                "method" => &mut envelope.method,
+                "params" => &mut envelope.params,
+                "result" => &mut envelope.result,
+                "error" => &mut envelope.error,
+                _ => return Ok(()),
+            };
+            if slot.replace(Raw::trusted(bytes.slice(range))).is_some() {
+                twice = Some(key.into_owned());
+            }
+            Ok(())
+        });
+        read.and_then(|()| scanner.end()).map_err(Malformed::no_json)?;
+        match twice {
+            Some(key) => Err(Malformed::shape(None, &format!("no JSON-RPC message: `{key}` stands twice"))),
+            None => Ok(envelope),
+        }
+    }
+
+    fn classify(self) -> Result<Message, Malformed> {
+        let id = match &self.id {
             None => None,
-            Some(raw) if raw.get() == "null" && self.error.is_some() => None,
-            Some(raw) => match RequestId::from_raw(raw) {
+            Some(raw) if raw.as_bytes() == b"null" && self.error.is_some() => None,
+            Some(raw) => match RequestId::from_raw(raw.as_str()) {
                 Some(id) => Some(id),
                 None => return Err(Malformed::shape(None, "`id` is neither a string nor an integer")),
             },
         };
-        if self.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
+        if self.jsonrpc.is_none_or(|version| version.as_bytes() != br#""2.0""#) {
             return Err(Malformed::shape(id, "`jsonrpc` is not \"2.0\""));
         }
         match (self.method, self.result, self.error) {
-            (Some(method), None, None) => self.call(bytes, id, method),
+            (Some(method), None, None) => call(id, &method, self.params),
             (None, Some(result), None) => match id {
-                Some(id) => Ok(Message::Response(Response { id: Some(id), outcome: Ok(Raw::part(bytes, result)) })),
+                Some(id) => Ok(Message::Response(Response { id: Some(id), outcome: Ok(result) })),
                 None => Err(Malformed::shape(None, "a result without `id`")),
             },
-            (None, None, Some(error)) => match serde_json::from_str::<ErrorObject>(error.get()) {
+            (None, None, Some(error)) => match error.read::<ErrorObject>() {
                 Ok(error) => Ok(Message::Response(Response { id, outcome: Err(error) })),
                 Err(_) => Err(Malformed::shape(id, "`error` is not an error object")),
             },
@@ -292,61 +310,20 @@ impl Envelope<'_> {
             _ => Err(Malformed::shape(id, "more than one of `method`, `result`, `error`")),
         }
     }
-
-    fn call(&self, bytes: &Bytes, id: Option<RequestId>, method: &RawValue) -> Result<Message, Malformed> {
-        let Some(method) = super::raw::string(method) else {
-            return Err(Malformed::shape(id, "`method` is no string"));
-        };
-        let method = Method::parse(&method);
-        let params = match self.params {
-            None => None,
-            Some(raw) if raw.get() == "null" => None,
-            Some(raw) if raw.get().starts_with('{') => Some(Raw::part(bytes, raw)),
-            Some(_) => return Err(Malformed::shape(id, "`params` is no object")),
-        };
-        Ok(match id {
-            Some(id) => Message::Request(Request { id, method, params }),
-            None => Message::Notification(Notification { method, params }),
-        })
-    }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit;
-        impl<'de> Visitor<'de> for Visit {
-            type Value = Envelope<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON-RPC object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut envelope = Envelope::default();
-                while let Some(Key(key)) = map.next_key()? {
-                    let slot = match &*key {
-                        "jsonrpc" => &mut envelope.jsonrpc,
-                        "id" => &mut envelope.id,
-                        "method" => &mut envelope.method,
-                        "params" => &mut envelope.params,
-                        "result" => &mut envelope.result,
-                        "error" => &mut envelope.error,
-                        _ => {
-                            map.next_value::<de::IgnoredAny>()?;
-                            continue;
-                        }
-                    };
-                    if slot.is_some() {
-                        return Err(de::Error::custom(format_args!("`{key}` stands twice")));
-                    }
-                    *slot = Some(map.next_value()?);
-                }
-                Ok(envelope)
-            }
-        }
-        deserializer.deserialize_map(Visit)
-    }
+fn call(id: Option<RequestId>, method: &Raw, params: Option<Raw>) -> Result<Message, Malformed> {
+    let Some(method) = method.string().map(|method| Method::parse(&method)) else {
+        return Err(Malformed::shape(id, "`method` is no string"));
+    };
+    let params = match params {
+        None => None,
+        Some(raw) if raw.as_bytes() == b"null" => None,
+        Some(raw) if raw.is_object() => Some(raw),
+        Some(_) => return Err(Malformed::shape(id, "`params` is no object")),
+    };
+    Ok(match id {
+        Some(id) => Message::Request(Request { id, method, params }),
+        None => Message::Notification(Notification { method, params }),
+    })
 }
-
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

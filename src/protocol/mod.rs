@@ -10,6 +10,7 @@ pub(crate) mod lines;
 mod message;
 mod method;
 pub(crate) mod raw;
+mod scan;
 pub(crate) mod sse;
 mod version;
 
@@ -19,7 +20,7 @@ pub use id::{ProgressToken, RequestId};
 pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
 pub use method::Method;
 pub(crate) use raw::member;
-pub use raw::{Edits, Raw, object};
+pub use raw::{Edits, NoJson, Raw, object};
 pub use version::ProtocolVersion;
 
 #[cfg(test)]

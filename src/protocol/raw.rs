@@ -9,6 +9,13 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::scan::Scanner;
+
+/// Bytes that are no JSON value: what is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no JSON: {0}")]
+pub struct NoJson(String);
+
 /// One valid JSON value, as the bytes it came as. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
@@ -18,10 +25,11 @@ impl Raw {
     ///
     /// # Errors
     /// When they are not.
-    pub fn parse(bytes: &Bytes) -> Result<Self, serde_json::Error> {
-        let value: &RawValue = serde_json::from_slice(bytes)?;
-        let inner = bytes.slice_ref(value.get().as_bytes());
-        Ok(Self(inner))
+    pub fn parse(bytes: &Bytes) -> Result<Self, NoJson> {
+        std::str::from_utf8(bytes).map_err(|error| NoJson(error.to_string()))?;
+        let mut scanner = Scanner::new(bytes);
+        let value = scanner.value().and_then(|range| scanner.end().map(|()| range));
+        Ok(Self(bytes.slice(value.map_err(|fault| NoJson(fault.to_string()))?)))
     }
 
     /// Writes a value as JSON. A value that cannot be written (a map with keys that are no strings) becomes `null`.
@@ -93,18 +101,24 @@ impl Raw {
     /// The member of this object with that name (the first one), as it stands.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
-        let value = find(&self.0, name)?;
-        Some(Self::part(&self.0, value))
+        let [member] = self.members([name]);
+        member
     }
 
     /// The members of this object with those names, as they stand, found in one pass.
     #[must_use]
     pub fn members<const N: usize>(&self, names: [&str; N]) -> [Option<Self>; N] {
-        let mut found = [None; N];
-        let mut deserializer = serde_json::Deserializer::from_slice(&self.0);
+        let mut found = [const { None }; N];
         // What is no object has no members.
-        let _ = deserializer.deserialize_map(Find { names, found: &mut found });
-        found.map(|value| value.map(|value| Self::part(&self.0, value)))
+        let _ = Scanner::new(&self.0).object(|key, range| {
+            if let Some(at) = names.iter().position(|name| *name == key)
+                && found[at].is_none()
+            {
+                found[at] = Some(Self(self.0.slice(range)));
+            }
+            Ok(())
+        });
+        found
     }
 
     /// This value as a string, if it is one.
@@ -116,7 +130,7 @@ impl Raw {
     /// The string member with that name.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
-        serde_json::from_str(find(&self.0, name)?.get()).ok()
+        self.member(name)?.string().map(Cow::into_owned)
     }
 
     /// The object with its member `name` set to `value` (in place, or added at the end), every other byte kept.
@@ -138,7 +152,7 @@ impl Raw {
 
     /// The member of this object with that name, borrowed for a walk.
     pub(crate) fn value_of(&self, name: &str) -> Option<&RawValue> {
-        find(&self.0, name)
+        find(self.as_str(), name)
     }
 
     /// The value, borrowed for a walk.
@@ -185,7 +199,19 @@ pub(crate) fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
 
 /// The first member of that name.
 pub(crate) fn member<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    find(value.get().as_bytes(), name)
+    find(value.get(), name)
+}
+
+fn find<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
+    let mut found = None;
+    // What is no object has no members.
+    let _ = Scanner::new(text.as_bytes()).object(|key, range| {
+        if found.is_none() && key == name {
+            found = serde_json::from_str(&text[range]).ok();
+        }
+        Ok(())
+    });
+    found
 }
 
 /// The string member of that name.
@@ -319,37 +345,6 @@ impl<'a> Edits<'a> {
         let start = (part.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
         let end = start + part.len();
         (end <= self.source.len()).then_some(start..end)
-    }
-}
-
-/// The first member `name` of the object in `bytes`.
-fn find<'a>(bytes: &'a [u8], name: &str) -> Option<&'a RawValue> {
-    let mut found = [None];
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    deserializer.deserialize_map(Find { names: [name], found: &mut found }).ok()?;
-    found[0]
-}
-
-struct Find<'n, 'de, const N: usize> {
-    names: [&'n str; N],
-    found: &'n mut [Option<&'de RawValue>; N],
-}
-
-impl<'de, const N: usize> Visitor<'de> for Find<'_, 'de, N> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Text(key)) = map.next_key()? {
-            match self.names.iter().position(|name| *name == key) {
-                Some(at) if self.found[at].is_none() => self.found[at] = Some(map.next_value()?),
-                _ => drop(map.next_value::<de::IgnoredAny>()?),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -274,6 +274,14 @@ impl Router {
         (!text.is_empty()).then_some(text)
     }
 
+    /// Every client that is there now, oldest first.
+    #[cfg(test)]
+    pub(crate) fn present(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+        all.sort_by_key(|client| client.owner().0);
+        all
+    }
+
     fn clients(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Client>>> {
         self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }

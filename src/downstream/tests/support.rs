@@ -57,7 +57,7 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     change(&mut config.host.limits);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({"name": "test", "version": "0"}));
-    let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone());
+    let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None);
     let router = Router::start(manager, news, info);
     until(|| router.status()[0].ready_after_ms.is_some()).await;
     Stage { router, script }
