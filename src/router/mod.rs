@@ -197,6 +197,7 @@ impl Router {
 
     /// All servers, in config order.
     #[must_use]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         self.0.manager.status()
     }
@@ -272,6 +273,14 @@ impl Router {
             text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
         }
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Every client that is there now, oldest first.
+    #[cfg(test)]
+    pub(crate) fn present(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+        all.sort_by_key(|client| client.owner().0);
+        all
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Client>>> {
