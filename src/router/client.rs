@@ -16,6 +16,7 @@ use crate::upstream::{Ask, Connection, Owner, Upstream};
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     revision: ProtocolVersion,
     mailbox: Mailbox,
     state: Mutex<State>,
@@ -82,12 +83,14 @@ impl Client {
 
     /// The agreed revision.
     #[must_use]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
 
     /// Whether there is anything that servers may ask of it.
     #[must_use]
+    #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
         !self.who.profile.is_empty()
     }

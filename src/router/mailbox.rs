@@ -112,6 +112,7 @@ impl Mailbox {
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
+    #[cfg(feature = "server")]
     pub(crate) async fn ready(&self) {
         loop {
             let news = self.news.notified();
@@ -133,6 +134,7 @@ impl Mailbox {
     }
 
     /// Whether the stream is to be closed, once everything before is read.
+    #[cfg(feature = "server")]
     pub(crate) fn take_hang_up(&self) -> Option<Duration> {
         let mut queue = self.lock();
         if queue.messages.is_empty() { queue.hang_up.take() } else { None }
@@ -140,6 +142,7 @@ impl Mailbox {
 
     /// Whether the client was too slow: the door must cut it off.
     #[must_use]
+    #[cfg(feature = "server")]
     pub(crate) fn overflowed(&self) -> bool {
         self.lock().state == Opening::Overflowed
     }

@@ -197,6 +197,7 @@ impl Router {
 
     /// All servers, in config order.
     #[must_use]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         self.0.manager.status()
     }

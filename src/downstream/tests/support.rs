@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
@@ -57,7 +55,8 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     change(&mut config.host.limits);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({"name": "test", "version": "0"}));
-    let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None);
+    let memory = HashMap::from([("script".to_owned(), start)]);
+    let (manager, news) = Manager::start(config, &memory, info.clone(), None);
     let router = Router::start(manager, news, info);
     until(|| router.status()[0].ready_after_ms.is_some()).await;
     Stage { router, script }
@@ -147,7 +146,8 @@ pub(super) fn initialize(revision: &str) -> String {
 pub(super) use self::http::*;
 #[cfg(feature = "server")]
 mod http {
-    use tokio::net::TcpListener;
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::task::JoinHandle;
     use tokio_util::sync::CancellationToken;
 
