@@ -147,6 +147,10 @@ impl Host {
     pub async fn serve_http(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
         let internal = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
         let listen = listener.local_addr().map_err(internal)?;
+        if !listen.ip().is_loopback() {
+            let text = format!("{listen} can be reached from other machines, and this build cannot tell who calls");
+            return Err(Error::new(ErrorKind::Config, text));
+        }
         let stop = self.0.stop.child_token();
         let socket = match downstream::admin::StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
