@@ -49,7 +49,13 @@ async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: 
                         return;
                     }
                 }
-                Ok(None) => break Error::Broken,
+                Ok(None) => {
+                    // A server may send us away as often as it likes (2025-11-25, transports, SEP-1699).
+                    if stream.retry.is_some() {
+                        failures = 0;
+                    }
+                    break Error::Broken;
+                }
                 Err(error) => break error,
             }
         };
