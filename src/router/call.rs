@@ -112,7 +112,7 @@ impl Router {
                 Ok(outcome) => return outcome,
                 Err(Attempt::Failed(failure)) => failure,
                 Err(Attempt::Lost(error)) => {
-                    if again && may_repeat(&server, &forward, &error) {
+                    if again && self.may_repeat(client, &forward, &error) {
                         again = false;
                         continue;
                     }
@@ -121,6 +121,35 @@ impl Router {
             };
             return failure.answer(&server, &forward.method);
         }
+    }
+
+    /// Whether the request may be sent once more: it was refused before any work, or doing it twice does no harm.
+    fn may_repeat(&self, client: &Arc<Client>, forward: &Forward, error: &transport::Error) -> bool {
+        use transport::Error as E;
+        if matches!(error, E::Overloaded(_) | E::Unauthorized { .. }) {
+            return false;
+        }
+        if error.not_sent() {
+            return true;
+        }
+        if !matches!(error, E::Broken | E::Exited { .. } | E::Closed) {
+            return false;
+        }
+        let config = &forward.server.config;
+        forward.method != Method::ToolsCall
+            || config.repeatable.iter().any(|tool| **tool == *forward.target)
+            || (config.trust_annotations && self.is_marked_safe(client, forward))
+    }
+
+    /// Whether the server says of the tool that calling it twice does no harm.
+    fn is_marked_safe(&self, client: &Arc<Client>, forward: &Forward) -> bool {
+        let catalog = self.catalog(client);
+        let mut tools = catalog.tools().iter();
+        let tool =
+            tools.find(|tool| *tool.server() == forward.server.config.alias && *tool.raw_name() == *forward.target);
+        let Some(annotations) = tool.and_then(|tool| tool.definition().member("annotations")) else { return false };
+        let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
+        hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
     async fn slot<'a>(&self, server: &'a Server) -> Result<Option<tokio::sync::SemaphorePermit<'a>>, Failure> {
@@ -152,24 +181,6 @@ enum Attempt {
     /// The transport lost the request or its answer.
     Lost(transport::Error),
     Failed(Failure),
-}
-
-/// Whether the request may be sent once more: it was refused before any work, or doing it twice does no harm.
-fn may_repeat(server: &Server, forward: &Forward, error: &transport::Error) -> bool {
-    use transport::Error as E;
-    if matches!(error, E::Overloaded(_) | E::Unauthorized { .. }) {
-        return false;
-    }
-    if error.not_sent() {
-        return true;
-    }
-    if !matches!(error, E::Broken | E::Exited { .. } | E::Closed) {
-        return false;
-    }
-    if forward.method != Method::ToolsCall {
-        return true;
-    }
-    server.config.repeatable.iter().any(|tool| **tool == *forward.target)
 }
 
 /// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the

@@ -6,15 +6,31 @@ use super::super::fields::Fields;
 use super::super::report::Report;
 use super::layers::camel_case;
 
-const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Limits of ours that belong to the login, which this build does not have.
-const LACKING: [&str; 4] = ["oauthDocument", "oauthToken", "oauthRequest", "login"];
+/// Limits that this build does not hold, or not by a number of the config.
+const LACKING: [&str; 16] = [
+    "oauthDocument",
+    "oauthToken",
+    "oauthRequest",
+    "login",
+    "depth",
+    "pending",
+    "sessionsPerPrincipal",
+    "headers",
+    "headerBytes",
+    "leases",
+    "parkedPerPrincipal",
+    "parked",
+    "oauthChallenge",
+    "redirects",
+    "staleMax",
+    "legacyListTtl",
+];
 
 /// Declares the limits: field, what reads it, default. The key is the name of the field in camel case.
 macro_rules! limits {
@@ -56,8 +72,6 @@ limits! {
     message: positive_size -> usize = 16 * MIB,
     /// The body of one request to our endpoint.
     body: positive_size -> usize = 4 * MIB,
-    /// Nesting of JSON.
-    depth: positive_count -> usize = 128,
     /// Tools of one server.
     tools: positive_count -> usize = 1000,
     /// The definitions of one server in all.
@@ -66,24 +80,16 @@ limits! {
     pending_per_server: positive_count -> usize = 1024,
     /// Requests of one client that wait.
     pending_per_client: positive_count -> usize = 1024,
-    /// Requests that wait in all.
-    pending: positive_count -> usize = 16384,
     /// What waits to be written to one server.
     server_queue: positive_size -> usize = 4 * MIB,
     /// What waits to be written to one client.
     client_queue: positive_size -> usize = 4 * MIB,
     /// What waits to be written to all clients.
     client_queues: positive_size -> usize = 256 * MIB,
-    /// Sessions of one principal.
-    sessions_per_principal: positive_count -> usize = 64,
     /// Sessions in all.
     sessions: positive_count -> usize = 1024,
     /// How long a session may be idle.
     session_idle: positive_time -> Duration = seconds(15 * 60),
-    /// Headers of one HTTP message.
-    headers: positive_count -> usize = 100,
-    /// The headers of one HTTP message in all.
-    header_bytes: positive_size -> usize = 64 * KIB,
     /// How long all pages of one server's lists may take.
     list_time: positive_time -> Duration = seconds(30),
     /// Pages of one list.
@@ -96,24 +102,10 @@ limits! {
     drain: time -> Duration = seconds(10),
     /// Connections to one server.
     leases_per_server: positive_count -> usize = 64,
-    /// Connections to all servers.
-    leases: positive_count -> usize = 512,
-    /// Calls of one principal that wait for a person.
-    parked_per_principal: positive_count -> usize = 64,
-    /// Calls that wait for a person in all.
-    parked: positive_count -> usize = 1024,
     /// Connections of clients.
     connections: positive_count -> usize = 2048,
     /// How long a person may take to answer.
     answer: positive_time -> Duration = seconds(10 * 60),
     /// How long a server must live before its retries start anew.
     healthy: positive_time -> Duration = seconds(60),
-    /// The `WWW-Authenticate` of a server.
-    oauth_challenge: positive_size -> usize = 8 * KIB,
-    /// Redirects that are followed, within one origin.
-    redirects: count -> usize = 3,
-    /// How long the list of a lost server is still shown.
-    stale_max: positive_time -> Duration = seconds(10 * 60),
-    /// How long a list of a legacy server that tells of changes is taken for fresh.
-    legacy_list_ttl: time -> Duration = seconds(30),
 }
