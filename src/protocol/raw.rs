@@ -13,7 +13,7 @@ use super::scan::Scanner;
 
 /// Bytes that are no JSON value: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no JSON: {0}")]
+#[error("{0}")]
 pub struct NoJson(String);
 
 /// One valid JSON value, as the bytes it came as. Cheap to clone.

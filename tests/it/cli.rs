@@ -128,7 +128,7 @@ fn broken_arguments_are_told_before_anything_starts() {
     assert_snapshot!(run(&["call", "a__b", "{\"x\":"]), @r#"
     exit 2
     --- stderr
-    error: the arguments are no JSON: EOF while parsing a value at line 1 column 5
+    error: the arguments are no JSON: the text ends early at byte 5
     help: mcp-host call TOOL '{"key": "value"}', or mcp-host call TOOL key=value
     "#);
     assert_snapshot!(run(&["call", "a__b", "x"]), @"
@@ -324,7 +324,7 @@ fn a_question_without_a_terminal_is_declined() {
     --- stdout
     As you like, stranger.
     --- stderr
-    note: the server asked a question; declined, since this is no terminal
+    note: server `echo` asked a question; declined, since this is no terminal
     ");
 }
 

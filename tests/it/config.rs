@@ -307,7 +307,7 @@ fn refused() {
     host-values.toml:11: host.naming.separator: expected one to four of letters, digits, _ and -
     host-values.toml:14: host.limits.message: 1024 has no unit
       write it with a unit: "64KiB", "16MiB"
-    host-values.toml:15: host.limits.pending: must be more than zero
+    host-values.toml:15: host.limits.pendingPerServer: must be more than zero
     lacking-host-features.toml:5: host.insecureHttp: this build does not have this feature
       take the key out
     lacking-host-features.toml:6: host.tls: this build does not have this feature
