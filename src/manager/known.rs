@@ -35,9 +35,7 @@ impl Known {
     /// Reads what is known from the state directory; nothing without one.
     pub(super) fn load(directory: Option<&Path>) -> Self {
         let path = directory.map(|directory| directory.join("servers.json"));
-        let text = path.as_ref().and_then(|path| std::fs::read(path).ok());
-        let stored = text.and_then(|text| serde_json::from_slice::<Stored>(&text).ok());
-        let asking = stored.filter(|stored| stored.version == VERSION).map(|stored| stored.asking).unwrap_or_default();
+        let asking = path.as_deref().map(read).unwrap_or_default();
         Self { path, asking: Mutex::new(asking) }
     }
 
@@ -52,6 +50,10 @@ impl Known {
             if asking.len() >= MOST || !asking.insert(key.to_owned()) {
                 return;
             }
+            // Another daemon may have written since.
+            if let Some(path) = &self.path {
+                asking.extend(read(path));
+            }
             asking.clone()
         };
         if let Some(path) = &self.path
@@ -60,6 +62,13 @@ impl Known {
             tracing::warn!("{} is not written: {error}", path.display());
         }
     }
+}
+
+/// What the file holds; nothing if it is not there, or not one of ours.
+fn read(path: &Path) -> BTreeSet<String> {
+    let text = std::fs::read(path).unwrap_or_default();
+    let stored = serde_json::from_slice::<Stored>(&text).ok().filter(|stored| stored.version == VERSION);
+    stored.map(|stored| stored.asking).unwrap_or_default()
 }
 
 /// Writes it whole or not at all.
@@ -98,7 +107,12 @@ mod tests {
         let known = Known::load(Some(directory.path()));
         assert!(!known.asks("a"));
         known.note("a");
-        assert!(Known::load(Some(directory.path())).asks("a"));
+        let other = Known::load(Some(directory.path()));
+        assert!(other.asks("a"));
+        known.note("b");
+        other.note("c");
+        let now = Known::load(Some(directory.path()));
+        assert!(["a", "b", "c"].iter().all(|key| now.asks(key)), "two daemons do not forget for each other");
         std::fs::write(directory.path().join("servers.json"), "{").unwrap();
         assert!(!Known::load(Some(directory.path())).asks("a"), "a broken file is no reason to stop");
     }
