@@ -18,7 +18,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
 };
 use crate::registry::Kind;
-use crate::transport::{HANG_UP, Wire};
+use crate::transport::{HANG_UP, Said, Wire};
 
 /// Answers one request.
 type Handler = Arc<dyn Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync>;
@@ -205,7 +205,7 @@ impl InProcess {
 /// One run of the server, for one lease.
 struct Instance {
     server: Arc<InProcess>,
-    out: mpsc::Sender<Message>,
+    out: mpsc::Sender<Said>,
     asked: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
     running: Mutex<HashMap<RequestId, CancellationToken>>,
     watched: Mutex<HashSet<String>>,
@@ -266,6 +266,7 @@ impl Instance {
         let invocation = Invocation {
             arguments: params.member("arguments").unwrap_or_else(Raw::empty_object),
             token: params.member("_meta").and_then(|meta| meta.member("progressToken")),
+            during: if let RequestId::Number(id) = id { u64::try_from(id).ok() } else { None },
             params,
             instance: self.clone(),
             cancel: cancel.clone(),
@@ -284,7 +285,7 @@ impl Instance {
     }
 
     async fn respond(&self, id: RequestId, outcome: Outcome) {
-        self.say(Message::Response(Response { id: Some(id), outcome })).await;
+        self.say(None, Message::Response(Response { id: Some(id), outcome })).await;
     }
 
     fn answered(&self, response: Response) {
@@ -296,9 +297,9 @@ impl Instance {
         }
     }
 
-    async fn say(&self, message: Message) {
+    async fn say(&self, during: Option<u64>, message: Message) {
         // A closed wire ends the instance by itself.
-        let _ = self.out.send(message).await;
+        let _ = self.out.send((during, message)).await;
     }
 }
 
@@ -309,6 +310,8 @@ pub struct Invocation {
     /// All params.
     pub params: Raw,
     token: Option<Raw>,
+    /// The id of its request, by which the host knows whose it is.
+    during: Option<u64>,
     instance: Arc<Instance>,
     cancel: CancellationToken,
 }
@@ -339,7 +342,7 @@ impl Invocation {
 
     /// Sends any notification, in order with everything else.
     pub async fn notify(&self, method: Method, params: Raw) {
-        self.instance.say(Message::Notification(Notification { method, params: Some(params) })).await;
+        self.instance.say(self.during, Message::Notification(Notification { method, params: Some(params) })).await;
     }
 
     /// Asks the client something: `sampling/createMessage`, `elicitation/create`, `roots/list`.
@@ -351,7 +354,7 @@ impl Invocation {
         let (sender, receiver) = oneshot::channel();
         lock(&self.instance.asked).insert(id, sender);
         let request = Request { id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)), method, params };
-        self.instance.say(Message::Request(request)).await;
+        self.instance.say(self.during, Message::Request(request)).await;
         receiver.await.unwrap_or_else(|_| Err(ErrorObject::internal("the client is gone")))
     }
 

@@ -14,18 +14,21 @@ const QUEUE: usize = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(mpsc::Sender<Message>);
 
+/// A message of a server, and the request during which it is said, where it is: no real wire tells that.
+pub(crate) type Said = (Option<u64>, Message);
+
 /// One side's two ends.
 #[derive(Debug)]
 pub(crate) struct Wire {
     /// To the other side.
-    pub(crate) out: mpsc::Sender<Message>,
+    pub(crate) out: mpsc::Sender<Said>,
     /// From the other side.
     pub(crate) input: mpsc::Receiver<Message>,
 }
 
 impl Memory {
     /// A wire between the host (this, and the receiver) and a server (the [`Wire`]).
-    pub(crate) fn pair() -> (Self, mpsc::Receiver<Message>, Wire) {
+    pub(crate) fn pair() -> (Self, mpsc::Receiver<Said>, Wire) {
         let (to_server, input) = mpsc::channel(QUEUE);
         let (out, from_server) = mpsc::channel(QUEUE);
         (Self(to_server), from_server, Wire { out, input })

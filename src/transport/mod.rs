@@ -13,7 +13,7 @@ mod stdio;
 use std::sync::Arc;
 
 pub(crate) use http::{EventStream, Http, Reply};
-pub(crate) use memory::{HANG_UP, Memory, Wire};
+pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use stdio::{Pipe, PipeReader, spawn};
 

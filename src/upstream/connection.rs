@@ -413,10 +413,13 @@ impl Connection {
     /// way, by its latest. Two clients with calls under way: unclear, and never guessed.
     fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
         let table = self.lock();
-        if let Some((id, entry)) = origin.and_then(|id| Some((id, table.waiting.get(&id)?)))
-            && entry.owner != Owner::HOST
-        {
-            return Whose::Exchange(id, entry.owner, entry.inbox.clone());
+        if let Some(id) = origin {
+            match table.waiting.get(&id) {
+                Some(entry) if entry.owner == Owner::HOST => {}
+                Some(entry) => return Whose::Exchange(id, entry.owner, entry.inbox.clone()),
+                // Its call is over: it is no other's.
+                None => return Whose::Unclear,
+            }
         }
         let mut found: Option<(u64, &Waiting)> = None;
         for (id, entry) in &table.waiting {

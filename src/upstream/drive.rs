@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::connection::Connection;
 use super::exchange::Item;
 use crate::protocol::{Frame, Message};
-use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply};
+use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply, Said};
 
 /// A broken answer stream is resumed that often without a new event, then the call counts as lost.
 const RESUMES: u32 = 3;
@@ -143,14 +143,14 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
 }
 
 /// Reads a server in this process.
-pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<Message>) {
+pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<Said>) {
     let stop = connection.stop_token().clone();
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             next = messages.recv() => match next {
-                Some(message) => connection.receive(None, message),
+                Some((origin, message)) => connection.receive(origin, message),
                 None => break,
             }
         }
