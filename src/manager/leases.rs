@@ -24,6 +24,9 @@ pub(super) struct Entry {
 /// A shared lease that nobody uses any more is kept that long: the next client of the same person finds it warm.
 const LINGER: Duration = Duration::from_secs(60);
 
+/// How often to look whether the calls of others on a lease are over.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// Why a server has no lease for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoLease {
@@ -41,6 +44,7 @@ impl Manager {
         }
         let sharing = server.config.sharing;
         let profile = lease::profile(who.profile, sharing, &server.config.roots);
+        let alone = sharing == Sharing::Session || server.is_each_clients_own(profile);
         let mut entries = lock(&server.leases);
         entries.retain(|entry| !entry.upstream.is_stopped());
         let best = entries
@@ -51,15 +55,16 @@ impl Manager {
                     principal: &entry.principal,
                     bound_to: entry.upstream.bound_to(),
                 };
-                Some((lease::fit(candidate, sharing, profile, who)?, entry))
+                let fit = lease::fit(candidate, sharing, profile, who)?;
+                (!alone || entry.is_free_for(who.owner)).then_some((fit, entry))
             })
             .max_by_key(|(fit, _)| *fit)
             .map(|(_, entry)| entry);
         if let Some(entry) = best {
-            let alone = sharing == Sharing::Session || (server.asks.load(Ordering::Relaxed) && !profile.is_empty());
             if alone {
                 entry.upstream.bind(who.owner);
             }
+            // A question may have bound it to another client in this moment.
             if !alone || entry.upstream.bound_to() == Some(who.owner) {
                 entry.users.insert(who.owner);
                 entry.used = Instant::now();
@@ -100,12 +105,16 @@ impl Manager {
 
     /// The client is gone: its own leases end, shared ones stay a while.
     pub(crate) fn release(&self, owner: Owner) {
-        let mut lingering = Vec::new();
+        let (mut lingering, mut shared) = (Vec::new(), Vec::new());
         for server in self.servers().iter() {
             let mut entries = lock(&server.leases);
             entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 let left = entry.users.remove(&owner) && entry.users.is_empty();
+                if own && !entry.upstream.serves_only(owner) {
+                    shared.push((server.clone(), entry.upstream.clone()));
+                    return true;
+                }
                 if own {
                     entry.upstream.stop();
                 } else if left {
@@ -117,6 +126,23 @@ impl Manager {
         for (server, upstream) in lingering {
             self.linger(server, upstream);
         }
+        for (server, upstream) in shared {
+            self.outlive(server, upstream, owner);
+        }
+    }
+
+    /// Ends a lease whose client is gone once the calls are over that others had on it before it became that client's.
+    fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move {
+            while !upstream.serves_only(owner) && !upstream.is_stopped() {
+                if stop.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+                    break;
+                }
+            }
+            lock(&server.leases).retain(|entry| entry.upstream.id != upstream.id);
+            upstream.stop();
+        });
     }
 
     fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
@@ -179,12 +205,24 @@ impl Manager {
     }
 }
 
+impl Entry {
+    /// Whether nobody else uses it, so that it can become this client's own.
+    fn is_free_for(&self, owner: Owner) -> bool {
+        self.upstream.bound_to() == Some(owner)
+            || (self.users.iter().all(|user| *user == owner) && self.upstream.serves_only(owner))
+    }
+}
+
 /// Ends the lease idle longest that nobody has a call on.
 fn evict(entries: &mut Vec<Entry>) -> bool {
     let idle = entries
         .iter()
         .enumerate()
-        .filter(|(_, entry)| entry.upstream.connection().is_none_or(|connection| connection.running() == 0))
+        .filter(|(_, entry)| match entry.upstream.connection() {
+            Some(connection) => connection.running() == 0,
+            // Somebody waits for one that is starting.
+            None => !entry.upstream.status().state.is_starting(),
+        })
         .min_by_key(|(_, entry)| entry.used)
         .map(|(index, _)| index);
     let Some(index) = idle else { return false };
@@ -193,6 +231,11 @@ fn evict(entries: &mut Vec<Entry>) -> bool {
 }
 
 impl Server {
+    /// Whether clients with that profile get a lease each, since this server asks them something.
+    pub(crate) fn is_each_clients_own(&self, profile: Profile) -> bool {
+        self.asks.load(Ordering::Relaxed) && !profile.is_empty()
+    }
+
     /// All leases.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
         lock(&self.leases).iter().map(|entry| entry.upstream.clone()).collect()

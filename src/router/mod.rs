@@ -228,7 +228,10 @@ impl Router {
     /// The lease of this server for this client.
     fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, answer::Failure> {
         use crate::manager::NoLease;
-        if let Some(upstream) = client.lease(server.id) {
+        // One that others use, too, was given out before the server asked anybody anything.
+        let stays =
+            |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
+        if let Some(upstream) = client.lease(server.id).filter(stays) {
             return Ok(upstream);
         }
         let upstream = self.0.manager.lease(server, &client.who).map_err(|none| {

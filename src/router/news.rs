@@ -93,7 +93,11 @@ impl Router {
             Relayed::Ask { ask, unclear: false } if clients.len() == 1 => {
                 self.hold(clients[0].clone(), server.clone(), upstream.clone(), ask);
             }
-            Relayed::Ask { ask, .. } => refuse(ask),
+            Relayed::Ask { ask, .. } => {
+                // Whoever comes next is asked on a lease of its own.
+                server.note_ask();
+                refuse(ask);
+            }
         }
     }
 

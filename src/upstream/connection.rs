@@ -139,6 +139,11 @@ impl Connection {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
     }
 
+    /// Whether all requests without an answer are this client's, those of the host itself aside.
+    pub(super) fn serves_only(&self, owner: Owner) -> bool {
+        self.lock().waiting.values().all(|waiting| waiting.owner == owner || waiting.owner == Owner::HOST)
+    }
+
     /// A new request id: never used before on this connection, and not to be guessed from the ones before. It serves as
     /// the progress token of that request too.
     pub(crate) fn next_id(&self) -> u64 {

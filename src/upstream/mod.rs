@@ -247,6 +247,11 @@ impl Upstream {
         let _ = self.binding.set(owner);
     }
 
+    /// Whether nobody but this client has a call on it.
+    pub(crate) fn serves_only(&self, owner: Owner) -> bool {
+        self.connection.load().as_ref().is_none_or(|connection| connection.serves_only(owner))
+    }
+
     /// What the server listed last.
     pub(crate) fn offer(&self) -> Option<Arc<Offer>> {
         self.offer.load_full()
