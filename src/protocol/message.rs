@@ -251,7 +251,6 @@ struct Envelope {
 
 impl Envelope {
     fn read(bytes: &Bytes) -> Result<Self, Malformed> {
-        std::str::from_utf8(bytes).map_err(Malformed::no_json)?;
         let mut scanner = Scanner::new(bytes);
         let first = scanner.peek();
         if first != Some(b'{') {

@@ -26,7 +26,6 @@ impl Raw {
     /// # Errors
     /// When they are not.
     pub fn parse(bytes: &Bytes) -> Result<Self, NoJson> {
-        std::str::from_utf8(bytes).map_err(|error| NoJson(error.to_string()))?;
         let mut scanner = Scanner::new(bytes);
         let value = scanner.value().and_then(|range| scanner.end().map(|()| range));
         Ok(Self(bytes.slice(value.map_err(|fault| NoJson(fault.to_string()))?)))

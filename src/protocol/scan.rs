@@ -31,7 +31,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// At the start of `bytes`, which must be UTF-8.
+    /// At the start of `bytes`. Strings are checked to be UTF-8; elsewhere there is only ASCII in JSON.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -172,23 +172,28 @@ impl<'a> Scanner<'a> {
             return Err(self.fault("no string"));
         }
         self.at += 1;
-        let mut escaped = false;
+        let (mut escaped, start) = (false, self.at);
+        let mut ascii = true;
         loop {
-            let rest = &self.bytes[self.at..];
-            let Some(plain) = memchr::memchr2(b'"', b'\\', rest) else {
-                return Err(self.fault("a string without end"));
-            };
-            // Without a branch inside, this takes many bytes at a time.
-            if rest[..plain].iter().fold(false, |control, byte| control | (*byte < 0x20)) {
-                return Err(self.fault("a control character in a string"));
+            let (plain, only_ascii) = plain(&self.bytes[self.at..]);
+            self.at += plain;
+            ascii &= only_ascii;
+            match self.bytes.get(self.at) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.at += 1;
+                    self.escape()?;
+                }
+                Some(_) => return Err(self.fault("a control character in a string")),
+                None => return Err(self.fault("a string without end")),
             }
-            self.at += plain + 1;
-            if rest[plain] == b'"' {
-                return Ok(escaped);
-            }
-            escaped = true;
-            self.escape()?;
         }
+        if !ascii && let Err(error) = std::str::from_utf8(&self.bytes[start..self.at]) {
+            return Err(Fault { at: start + error.valid_up_to(), what: "no UTF-8" });
+        }
+        self.at += 1;
+        Ok(escaped)
     }
 
     fn escape(&mut self) -> Result<(), Fault> {
@@ -243,6 +248,26 @@ impl<'a> Scanner<'a> {
     fn fault(&self, what: &'static str) -> Fault {
         Fault { at: self.at, what }
     }
+}
+
+/// How many bytes there are before a quote, a backslash or a control character, and whether all of them are ASCII. Blocks
+/// without a branch inside: the compiler takes many bytes at a time.
+fn plain(bytes: &[u8]) -> (usize, bool) {
+    const BLOCK: usize = 64;
+    let special = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+    let mut ascii = true;
+    let mut at = 0;
+    for block in bytes.chunks_exact(BLOCK) {
+        let (stop, high) = block.iter().fold((false, 0), |(stop, high), byte| (stop | special(*byte), high | byte));
+        if stop {
+            break;
+        }
+        ascii &= high < 0x80;
+        at += BLOCK;
+    }
+    let rest = &bytes[at..];
+    let more = rest.iter().position(|byte| special(*byte)).unwrap_or(rest.len());
+    (at + more, ascii && rest[..more].is_ascii())
 }
 
 #[cfg(test)]

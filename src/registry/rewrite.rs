@@ -49,9 +49,9 @@ const NESTED: usize = 4;
 fn may_hold_uris(bytes: &[u8]) -> bool {
     use memchr::memmem;
     let is_letter = |at: usize| bytes.get(at + 4).is_some_and(|digit| (b'4'..=b'7').contains(digit));
-    memmem::find(bytes, br#""uri""#).is_some()
-        || memmem::find(bytes, br#"esourceUri""#).is_some()
-        || memmem::find_iter(bytes, br"\u00").any(is_letter)
+    // Both names end so.
+    memmem::find(bytes, br#"ri""#).is_some()
+        || (memchr::memchr(b'\\', bytes).is_some() && memmem::find_iter(bytes, br"\u00").any(is_letter))
 }
 
 /// The links to user interfaces in a `_meta`.

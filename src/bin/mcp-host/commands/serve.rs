@@ -33,7 +33,7 @@ pub(crate) async fn run(
         }
         Plan::load(common, false, args.listen).map(|plan| plan.config)
     };
-    let serving = serving::until_told(&host, host.serve_http(listener), signals, load, output);
+    let serving = serving::until_told(&host, serving::Kind::Daemon, host.serve_http(listener), signals, load, output);
     let starting = async {
         watch.start().await;
         if args.demo {

@@ -14,6 +14,7 @@ use crate::text;
 /// Serves. The first signal drains, a second one cuts that short; a hangup reads the config again.
 pub(crate) async fn until_told(
     host: &Host,
+    kind: Kind,
     door: impl Future<Output = Result<(), Error>>,
     signals: &mut Signals,
     load: impl Fn() -> Result<Config, Failure>,
@@ -26,7 +27,7 @@ pub(crate) async fn until_told(
             biased;
             // The client is gone: nobody waits for an answer any more, but the servers are stopped in good order.
             closed = &mut door => {
-                return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals).await;
+                return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals, Exit::Ok).await;
             }
             wish = signals.next() => match wish {
                 Wish::Reload => reload(host, load(), output),
@@ -41,7 +42,8 @@ pub(crate) async fn until_told(
     }
     let drain = async {
         // The door has answers to deliver until the drain is over.
-        let mut both = pin!(futures_util::future::join(host.shutdown(), door));
+        let shutdown = host.shutdown_within(if kind == Kind::Child { HURRY } else { Duration::MAX });
+        let mut both = pin!(futures_util::future::join(shutdown, door));
         if let Ok(((), closed)) = tokio::time::timeout(LONG, &mut both).await {
             return closed;
         }
@@ -50,13 +52,14 @@ pub(crate) async fn until_told(
         }
         both.await.1
     };
-    drained(host, drain, signals).await
+    drained(host, drain, signals, Exit::Interrupted).await
 }
 
 async fn drained(
     host: &Host,
     drain: impl Future<Output = Result<(), Error>>,
     signals: &mut Signals,
+    cut_short: Exit,
 ) -> Result<Exit, Failure> {
     let mut drain = pin!(drain);
     tokio::select! {
@@ -66,9 +69,20 @@ async fn drained(
     host.kill();
     // The servers are gone in a moment; their groups must be seen to be.
     let _ = tokio::time::timeout(KILLED, drain).await;
-    Err(Failure::silent(Exit::Interrupted))
+    if cut_short == Exit::Ok { Ok(cut_short) } else { Err(Failure::silent(cut_short)) }
 }
 
+/// Who waits for the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A person or a service manager, who has time.
+    Daemon,
+    /// The client that started this process.
+    Child,
+}
+
+/// Clients that told a server of theirs to end kill it a second later; ours must be gone by then.
+const HURRY: Duration = Duration::from_millis(700);
 /// Clients kill a server of theirs some four seconds after they have closed its input; ours must be gone by then.
 const PATIENCE: Duration = Duration::from_millis(2500);
 /// A drain that takes longer is explained.

@@ -18,5 +18,5 @@ pub(crate) async fn run(common: &Common, signals: &mut Signals, output: &Output)
     }
     let host = plan.builder().start().await?;
     let load = || Plan::load(common, false, None).map(|plan| plan.config);
-    serving::until_told(&host, host.serve_stdio(), signals, load, output).await
+    serving::until_told(&host, serving::Kind::Child, host.serve_stdio(), signals, load, output).await
 }
