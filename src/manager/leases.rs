@@ -117,7 +117,8 @@ impl Manager {
                 }
                 if own {
                     entry.upstream.stop();
-                } else if left {
+                }
+                if own || left {
                     lingering.push((server.clone(), entry.upstream.clone()));
                 }
                 !own
@@ -145,6 +146,7 @@ impl Manager {
         });
     }
 
+    /// Ends a lease that nobody uses for a while; an eager server that has none left then gets the one that lists.
     fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
         if server.is_catalog(&upstream) {
             return;
