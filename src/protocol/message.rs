@@ -77,7 +77,16 @@ impl Message {
     /// # Errors
     /// When the bytes are no JSON, an array, or no envelope of JSON-RPC 2.0.
     pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
-        Envelope::read(bytes)?.classify()
+        Envelope::read(bytes, Scanner::checked(bytes).map_err(Malformed::no_json)?)?.classify()
+    }
+
+    /// Reads one message of a server, to be passed on: the envelope is parsed as strictly, but the escapes in strings are
+    /// left to whoever opens them.
+    ///
+    /// # Errors
+    /// As [`Message::parse`].
+    pub(crate) fn passing(bytes: &Bytes) -> Result<Self, Malformed> {
+        Envelope::read(bytes, Scanner::passing(bytes).map_err(Malformed::no_json)?)?.classify()
     }
 
     /// Writes the message.
@@ -250,8 +259,7 @@ struct Envelope {
 }
 
 impl Envelope {
-    fn read(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut scanner = Scanner::new(bytes);
+    fn read(bytes: &Bytes, mut scanner: Scanner<'_>) -> Result<Self, Malformed> {
         let first = scanner.peek();
         if first != Some(b'{') {
             scanner.value().and_then(|_| scanner.end()).map_err(Malformed::no_json)?;

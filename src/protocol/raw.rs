@@ -26,7 +26,7 @@ impl Raw {
     /// # Errors
     /// When they are not.
     pub fn parse(bytes: &Bytes) -> Result<Self, NoJson> {
-        let mut scanner = Scanner::new(bytes);
+        let mut scanner = Scanner::checked(bytes).map_err(|fault| NoJson(fault.to_string()))?;
         let value = scanner.value().and_then(|range| scanner.end().map(|()| range));
         Ok(Self(bytes.slice(value.map_err(|fault| NoJson(fault.to_string()))?)))
     }

@@ -176,7 +176,7 @@ impl PipeReader {
         loop {
             while let Some(line) = self.lines.next() {
                 match line {
-                    Line::Whole(line) => match Message::parse(&line) {
+                    Line::Whole(line) => match Message::passing(&line) {
                         Ok(message) => return Ok(message),
                         Err(reason) => self.noise.tell(&self.server, &line, &reason.reason),
                     },

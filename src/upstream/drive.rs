@@ -18,7 +18,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 /// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
     match http.post(frame).await {
-        Ok(Reply::Json(body)) => match Message::parse(&body) {
+        Ok(Reply::Json(body)) => match Message::passing(&body) {
             Ok(message) => connection.receive(Some(id), message),
             Err(reason) => lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
         },
@@ -89,7 +89,7 @@ fn pause(retry: Option<u64>) -> Duration {
 }
 
 fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
-    match Message::parse(data) {
+    match Message::passing(data) {
         Ok(message) => connection.receive(origin, message),
         Err(reason) => tracing::warn!("an event that is no message: {reason}"),
     }
