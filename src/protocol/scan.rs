@@ -36,20 +36,20 @@ pub(super) struct Scanner<'a> {
 enum Strings {
     /// Every escape is checked.
     Checked,
-    /// Only their end is looked for: there is no control character anywhere, and a bad escape ends no string.
+    /// Only their end is looked for: what a bad escape stands for, others will ask.
     Skipped,
 }
 
 impl<'a> Scanner<'a> {
-    /// At the start of `bytes`, which are JSON in UTF-8 already.
+    /// At the start of `bytes`, which are known to be JSON.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, strings: Strings::Checked }
+        Self { bytes, at: 0, strings: Strings::Skipped }
     }
 
     /// At the start of bytes from outside, to be checked throughout.
     pub(super) fn checked(bytes: &'a [u8]) -> Result<Self, Fault> {
         match std::str::from_utf8(bytes) {
-            Ok(_) => Ok(Self::new(bytes)),
+            Ok(_) => Ok(Self { strings: Strings::Checked, ..Self::new(bytes) }),
             Err(error) => Err(Fault { at: error.valid_up_to(), what: "no UTF-8" }),
         }
     }
@@ -59,9 +59,12 @@ impl<'a> Scanner<'a> {
     pub(super) fn passing(bytes: &'a [u8]) -> Result<Self, Fault> {
         // Without a branch inside, this takes many bytes at a time.
         let (low, high) = bytes.iter().fold((u8::MAX, 0), |(low, high), byte| (low.min(*byte), high | *byte));
-        let scanner = if high < 0x80 { Self::new(bytes) } else { Self::checked(bytes)? };
+        if high >= 0x80 {
+            Self::checked(bytes)?;
+        }
         // Blanks between values may be control characters; then strings are looked through for them.
-        Ok(if low < 0x20 { scanner } else { Self { strings: Strings::Skipped, ..scanner } })
+        let strings = if low < 0x20 { Strings::Checked } else { Strings::Skipped };
+        Ok(Self { strings, ..Self::new(bytes) })
     }
 
     /// The next byte that is no blank.
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
 
     fn is_json(text: &str) -> bool {
-        let mut scanner = Scanner::new(text.as_bytes());
+        let Ok(mut scanner) = Scanner::checked(text.as_bytes()) else { return false };
         scanner.value().is_ok() && scanner.end().is_ok()
     }
 
