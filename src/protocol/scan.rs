@@ -216,8 +216,14 @@ impl<'a> Scanner<'a> {
             };
             let end = self.at + plain;
             self.at = end + 1;
-            let backslashes = self.bytes[start..end].iter().rev().take_while(|byte| **byte == b'\\').count();
-            if backslashes % 2 == 0 {
+            let text = &self.bytes[start..end];
+            // Nearly always the two bytes before tell.
+            let escaped = match text {
+                [.., b'\\', b'\\'] => text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1,
+                [.., b'\\'] => true,
+                _ => false,
+            };
+            if !escaped {
                 return Ok(());
             }
         }
