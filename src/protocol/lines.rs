@@ -20,22 +20,24 @@ pub(crate) struct Lines {
     cap: usize,
     skipping: bool,
     started: bool,
+    /// The last line was: the next may be.
+    large: bool,
 }
 
 /// How much of a line over the cap is kept, to find the id in it.
 const HEAD: usize = 4096;
 /// Room for the first bytes of a message, and for those of one that proves to be large: a pipe holds 64 KiB.
 const SMALL: usize = 8 * 1024;
-const LARGE: usize = 128 * 1024;
+const LARGE: usize = 64 * 1024;
 
 impl Lines {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { buffer: BytesMut::new(), scanned: 0, cap, skipping: false, started: false }
+        Self { buffer: BytesMut::new(), scanned: 0, cap, skipping: false, started: false, large: false }
     }
 
     /// Where the next bytes go; room grows with what is waited for.
     pub(crate) fn space(&mut self) -> &mut BytesMut {
-        let wanted = if self.buffer.len() < SMALL { SMALL } else { LARGE };
+        let wanted = if self.large || self.buffer.len() >= SMALL { LARGE } else { SMALL };
         self.buffer.reserve(wanted);
         &mut self.buffer
     }
@@ -62,6 +64,7 @@ impl Lines {
             if std::mem::take(&mut self.skipping) {
                 continue;
             }
+            self.large = line.len() > SMALL;
             line.truncate(line.len() - 1);
             if line.last() == Some(&b'\r') {
                 line.truncate(line.len() - 1);

@@ -145,7 +145,7 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
 
 /// One system call for many messages; small ones are put together first.
 async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>) -> std::io::Result<()> {
-    const TOGETHER: usize = 64 * 1024;
+    const TOGETHER: usize = 16 * 1024;
     if pieces.iter().map(Bytes::len).sum::<usize>() <= TOGETHER {
         return stdin.write_all(&pieces.concat()).await;
     }

@@ -55,8 +55,10 @@ fn start(cli: Cli) -> Exit {
     outcome.unwrap_or_else(|failure| failure.tell(&output))
 }
 
+/// One thread for everything: a call crosses several tasks, and waking one on another core costs more than the work in
+/// between. What may block runs on threads of its own.
 fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()
+    Builder::new_current_thread().enable_all().build()
 }
 
 fn print_help(output: &Output) -> Exit {
@@ -79,6 +81,3 @@ fn usage(error: &clap::Error) -> Exit {
         Err(error) => Failure::from(error).tell(&output),
     }
 }
-
-/// Moving bytes needs little; more threads cost more than they carry.
-const WORKERS: usize = 2;
