@@ -156,13 +156,13 @@ def exposed(alias: str, value: Any) -> Any:
 
 
 def plain(answer: dict[str, Any]) -> dict[str, Any]:
-    """Without what belongs to a hop: the revision's own members, both hosts' identity, tasks (not carried)."""
+    """An answer of 2026-07-28, as a server alone may give it to a client that takes any revision, without what that revision
+    adds to every answer. Answers of the revisions with a handshake stay whole."""
+    if "resultType" not in answer:
+        return answer
     kept = {key: value for key, value in answer.items() if key not in ("resultType", "ttlMs", "cacheScope")}
-    meta = {k: v for k, v in kept.pop("_meta", {}).items() if not k.startswith(("io.modelcontextprotocol/", "mcp-host/"))}
-    execution = {k: v for k, v in kept.pop("execution", {}).items() if k != "taskSupport"}
-    kept |= {"_meta": meta} if meta else {}
-    kept |= {"execution": execution} if execution else {}
-    return kept
+    meta = {k: v for k, v in kept.pop("_meta", {}).items() if not k.startswith("io.modelcontextprotocol/")}
+    return kept | ({"_meta": meta} if meta else {})
 
 
 def steady(value: Any) -> Any:
@@ -260,7 +260,7 @@ def compare(world: World, report: Report, target: str | dict, names: list[str], 
 
 
 def expected(name: str, kind: str, items: list[dict]) -> list[dict]:
-    shown = [plain(exposed(name, item)) for item in items]
+    shown = [exposed(name, item) for item in items]
     if kind in ("tools", "prompts"):
         shown = [item | {"name": f"{name}__{item['name']}"} for item in shown]
     return shown
@@ -270,7 +270,7 @@ def mine(name: str, kind: str, items: list[dict]) -> list[dict]:
     """The entries of one server in a merged list."""
     key = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}[kind]
     own = (f"{name}__",) if key == "name" else (f"{name}+", f"ui://{name}--")
-    return [plain(item) for item in items if item[key].startswith(own)]
+    return [item for item in items if item[key].startswith(own)]
 
 
 def describe(error: BaseException) -> str:
