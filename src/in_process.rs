@@ -153,7 +153,7 @@ impl InProcess {
 
     fn initialize(&self, params: Option<&Raw>) -> Outcome {
         let wanted = params.and_then(|params| params.text("protocolVersion")).unwrap_or_default();
-        let version = ProtocolVersion::parse(&wanted).unwrap_or(ProtocolVersion::LATEST);
+        let version = ProtocolVersion::parse_handshake(&wanted).unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
         let mut capabilities =
             serde_json::json!({ "tools": {}, "prompts": {}, "logging": {}, "resources": { "subscribe": true } });
         if self.others.contains_key(&Method::Complete) {

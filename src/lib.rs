@@ -30,6 +30,7 @@ pub mod name;
 pub mod protocol;
 pub mod registry;
 mod router;
+mod seal;
 mod transport;
 mod upstream;
 

@@ -20,7 +20,7 @@ pub(super) fn check_claim(message: &Message) -> Result<(), ErrorObject> {
     }
     let Some(claim) = params.member("_meta").and_then(|meta| meta.member(CLAIM)) else { return Ok(()) };
     match claim.read::<String>() {
-        Ok(version) if ProtocolVersion::parse(&version).is_some() => Ok(()),
+        Ok(version) if ProtocolVersion::parse_handshake(&version).is_some() => Ok(()),
         Ok(version) => Err(ErrorObject::invalid_params(unsupported(&version))),
         Err(_) => Err(ErrorObject::invalid_params(format!("`{CLAIM}` is no string; {}", supported()))),
     }
@@ -34,7 +34,7 @@ pub(super) fn unsupported(version: &str) -> String {
 
 /// The supported versions, as the last part of a sentence.
 fn supported() -> String {
-    let names: Vec<&str> = ProtocolVersion::ALL.iter().map(|version| version.as_str()).collect();
+    let names: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
     format!("this build speaks {}, after `initialize`", names.join(", "))
 }
 

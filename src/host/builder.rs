@@ -115,7 +115,7 @@ impl HostBuilder {
         let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref());
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
-        let client = router.admit(Principal::local(), ProtocolVersion::LATEST, profile);
+        let client = router.admit(Principal::local(), ProtocolVersion::LATEST_HANDSHAKE, profile, None);
         router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
         Ok(Host(Arc::new(Inner {
             manager,

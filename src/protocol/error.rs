@@ -16,6 +16,16 @@ pub mod code {
     pub const INVALID_PARAMS: i64 = -32602;
     /// The receiver failed.
     pub const INTERNAL: i64 = -32603;
+    /// There is no such resource (up to 2025-11-25; since then `INVALID_PARAMS`).
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// URLs have to be visited first (2025-11-25 only).
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+    /// HTTP headers say something else than the body (2026-07-28).
+    pub const HEADER_MISMATCH: i64 = -32020;
+    /// The request did not declare a capability that it needs (2026-07-28).
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    /// A revision that is not spoken here (2026-07-28).
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
 /// The `error` member of a JSON-RPC response.

@@ -62,6 +62,16 @@ methods! {
     PromptsListChanged = "notifications/prompts/list_changed", "Server notification.";
     RootsListChanged = "notifications/roots/list_changed", "Client notification.";
     ElicitationComplete = "notifications/elicitation/complete", "Server notification: a URL elicitation ended.";
+    Discover = "server/discover", "Client request (2026-07-28): what does the server speak and offer?";
+    Listen = "subscriptions/listen", "Client request (2026-07-28): a stream of changes.";
+    Acknowledged = "notifications/subscriptions/acknowledged", "Server notification (2026-07-28): what a listen gets.";
+    TasksGet = "tasks/get", "Request: how far a task is.";
+    TasksResult = "tasks/result", "Request (2025-11-25): the result of a task, once there is one.";
+    TasksList = "tasks/list", "Request (2025-11-25).";
+    TasksCancel = "tasks/cancel", "Request: a task is to end.";
+    TasksUpdate = "tasks/update", "Client request (2026-07-28, extension): answers to what a task asks.";
+    TaskStatus = "notifications/tasks/status", "Notification (2025-11-25): how far a task is.";
+    TaskNews = "notifications/tasks", "Server notification (2026-07-28, extension): how far a task is.";
 }
 
 impl Method {

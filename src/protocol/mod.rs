@@ -8,6 +8,7 @@ mod error;
 mod id;
 pub(crate) mod lines;
 mod message;
+pub mod meta;
 mod method;
 pub(crate) mod raw;
 mod scan;
@@ -21,7 +22,7 @@ pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Res
 pub use method::Method;
 pub(crate) use raw::member;
 pub use raw::{Edits, NoJson, Raw, object};
-pub use version::ProtocolVersion;
+pub use version::{Era, ProtocolVersion};
 
 #[cfg(test)]
 mod tests;

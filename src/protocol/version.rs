@@ -1,8 +1,8 @@
-//! The protocol revisions with a handshake.
+//! The protocol revisions, and the two eras they fall into.
 
 use std::fmt;
 
-/// A revision of the protocol that begins with `initialize`.
+/// A revision of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProtocolVersion {
     /// 2024-11-05
@@ -13,15 +13,33 @@ pub enum ProtocolVersion {
     V2025_06_18,
     /// 2025-11-25
     V2025_11_25,
+    /// 2026-07-28
+    V2026_07_28,
+}
+
+/// How two peers get to know each other; the words are those of the specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// By `initialize`, once for a session: up to 2025-11-25.
+    Legacy,
+    /// By what each request says of itself: since 2026-07-28.
+    Modern,
 }
 
 impl ProtocolVersion {
-    /// The newest revision with a handshake: what we offer, and what we answer to a version we do not know.
-    pub const LATEST: Self = Self::V2025_11_25;
+    /// The newest revision with a handshake: what we offer in `initialize`, and what we answer to a version we do not know.
+    pub const LATEST_HANDSHAKE: Self = Self::V2025_11_25;
+    /// The newest revision without one.
+    pub const LATEST_MODERN: Self = Self::V2026_07_28;
     /// Assumed of an HTTP request that names none (2025-11-25, transports).
     pub const HTTP_DEFAULT: Self = Self::V2025_03_26;
+    /// Those that begin with `initialize`, oldest first.
+    pub const HANDSHAKE: [Self; 4] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
+    /// Those whose requests speak for themselves.
+    pub const MODERN: [Self; 1] = [Self::V2026_07_28];
     /// All of them, oldest first.
-    pub const ALL: [Self; 4] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
+    pub const ALL: [Self; 5] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
 
     /// The revision as it is written on the wire.
     #[must_use]
@@ -31,6 +49,7 @@ impl ProtocolVersion {
             Self::V2025_03_26 => "2025-03-26",
             Self::V2025_06_18 => "2025-06-18",
             Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
         }
     }
 
@@ -38,6 +57,24 @@ impl ProtocolVersion {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.as_str() == text)
+    }
+
+    /// Reads a revision that `initialize` can agree on.
+    #[must_use]
+    pub fn parse_handshake(text: &str) -> Option<Self> {
+        Self::parse(text).filter(|version| version.era() == Era::Legacy)
+    }
+
+    /// The era that it belongs to.
+    #[must_use]
+    pub fn era(self) -> Era {
+        if self >= Self::V2026_07_28 { Era::Modern } else { Era::Legacy }
+    }
+
+    /// Whether its requests speak for themselves.
+    #[must_use]
+    pub fn is_modern(self) -> bool {
+        self.era() == Era::Modern
     }
 }
 

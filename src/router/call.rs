@@ -167,7 +167,7 @@ impl Router {
         let connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
         let id = connection.next_id();
         let (params, token) = outgoing(forward, id);
-        let mut exchange = connection.open(id, &forward.method, Some(&params), client.owner());
+        let mut exchange = connection.open(id, &forward.method, Some(&params), &client.terms(leg));
         let running = Running { client, leg, server, token, progress: None, answered: None };
         let outcome = running.wait(id, &mut exchange, &upstream, &connection, self.limits().answer).await?;
         Ok(match outcome {
@@ -374,7 +374,7 @@ pub(super) fn question(
 
 /// Hands a log line to a client that wants its level, with the alias in front of the logger's name.
 pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &Raw) {
-    if !client.wants(params.text("level").as_deref().unwrap_or_default()) {
+    if !client.wants(params.text("level").as_deref().unwrap_or_default(), mailbox) {
         return;
     }
     let alias = &server.config.alias;

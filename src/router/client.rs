@@ -10,14 +10,15 @@ use super::Mailbox;
 use crate::manager::Who;
 use crate::protocol::{Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::Catalog;
-use crate::upstream::{Ask, Connection, Owner, Upstream};
+use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
 /// One downstream session, or the program that embeds the host.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) who: Who,
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     revision: ProtocolVersion,
+    /// Its `capabilities.extensions`, as far as we carry them.
+    extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
 }
@@ -77,13 +78,12 @@ pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "err
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl Client {
-    pub(super) fn new(who: Who, revision: ProtocolVersion, queue: usize) -> Self {
-        Self { who, revision, mailbox: Mailbox::new(queue), state: Mutex::default() }
+    pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, queue: usize) -> Self {
+        Self { who, revision, extensions, mailbox: Mailbox::new(queue), state: Mutex::default() }
     }
 
-    /// The agreed revision.
+    /// The agreed revision; that of its requests where there is no handshake.
     #[must_use]
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
@@ -103,6 +103,18 @@ impl Client {
 
     pub(super) fn owner(&self) -> Owner {
         self.who.owner
+    }
+
+    /// What a request says of it to a server.
+    pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
+        let level = if self.revision.is_modern() { leg.level() } else { self.level() };
+        let level = level.and_then(|level| LEVELS.get(usize::from(level)).copied());
+        Terms { owner: self.owner(), profile: self.who.profile, extensions: self.extensions.clone(), level }
+    }
+
+    /// Whether nothing is under way for it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state().running.is_empty()
     }
 
     /// Notes a request; `None` if its id is in use or the client is gone.
@@ -226,10 +238,12 @@ impl Client {
         self.state().level = Some(level);
     }
 
-    /// Whether a log line of that level is for it.
-    pub(super) fn wants(&self, level: &str) -> bool {
+    /// Whether a log line of that level is for it, on that leg: since 2026-07-28 each request says what it wants, before
+    /// that the session did.
+    pub(super) fn wants(&self, level: &str, leg: &Mailbox) -> bool {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
-        level >= usize::from(self.level().unwrap_or(DEFAULT_LEVEL))
+        let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
+        least.is_some_and(|least| level >= usize::from(least))
     }
 
     /// The lease it used last for that server, if it may go on with it.

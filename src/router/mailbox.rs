@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::client::Level;
 use crate::protocol::{Message, Method};
 
 /// A queue of messages to one client: of its session, or of one of its requests.
@@ -21,6 +22,8 @@ pub(crate) struct Mailbox {
     readers: AtomicUsize,
     reader_came: Notify,
     cap: usize,
+    /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
+    level: Option<Level>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +55,17 @@ impl Mailbox {
             readers: AtomicUsize::new(0),
             reader_came: Notify::new(),
             cap,
+            level: None,
         }
+    }
+
+    /// The same for a request that wants log lines from a level on.
+    pub(crate) fn with_level(self, level: Option<Level>) -> Self {
+        Self { level, ..self }
+    }
+
+    pub(super) fn level(&self) -> Option<Level> {
+        self.level
     }
 
     /// Puts a message in, or drops it by the rules of the cap.

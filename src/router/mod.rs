@@ -9,6 +9,7 @@ mod call;
 mod client;
 mod list;
 mod mailbox;
+mod modern;
 mod news;
 mod resource;
 
@@ -40,6 +41,8 @@ struct Inner {
     manager: Manager,
     clients: Mutex<HashMap<Owner, Arc<Client>>>,
     next_client: AtomicU64,
+    /// Clients without a session.
+    modern: modern::Pool,
     server_info: Raw,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -55,12 +58,14 @@ impl Router {
             manager,
             clients: Mutex::default(),
             next_client: AtomicU64::new(1),
+            modern: modern::Pool::default(),
             server_info,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }));
         router.0.tasks.spawn(news::relay(router.clone(), news));
         router.0.tasks.spawn(news::tell_changes(router.clone()));
+        router.0.tasks.spawn(modern::reap(router.clone()));
         router
     }
 
@@ -72,18 +77,25 @@ impl Router {
         let missing = || ErrorObject::invalid_params("initialize: `protocolVersion` is missing");
         let params = params.ok_or_else(missing)?;
         let wanted = params.text("protocolVersion").ok_or_else(missing)?;
-        let revision = ProtocolVersion::parse(&wanted).unwrap_or(ProtocolVersion::LATEST);
+        let revision = ProtocolVersion::parse_handshake(&wanted).unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
         let capabilities = params.member("capabilities");
-        let profile = capabilities.map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
-        let client = self.admit(principal, revision, profile);
+        let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
+        let extensions = capabilities.as_ref().and_then(modern::carried_extensions);
+        let client = self.admit(principal, revision, profile, extensions);
         Ok((client, self.initialize_result(revision)))
     }
 
     /// Makes a client without a handshake.
-    pub(crate) fn admit(&self, principal: Principal, revision: ProtocolVersion, profile: Profile) -> Arc<Client> {
+    pub(crate) fn admit(
+        &self,
+        principal: Principal,
+        revision: ProtocolVersion,
+        profile: Profile,
+        extensions: Option<Raw>,
+    ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
         let who = Who { owner, principal, profile };
-        let client = Arc::new(Client::new(who, revision, self.limits().client_queue));
+        let client = Arc::new(Client::new(who, revision, extensions, self.limits().client_queue));
         self.clients().insert(owner, client.clone());
         client
     }

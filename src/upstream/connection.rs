@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::exchange::{Ask, Exchange, Inbox, Item, Owner};
+use super::exchange::{Ask, Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::Peer;
 use super::{Relay, Relayed, drive};
 use crate::protocol::{
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     /// Sends a request under an id of [`Connection::next_id`].
-    pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, owner: Owner) -> Exchange {
+    pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
         let inbox = Arc::new(Inbox::default());
         let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over: false };
         {
@@ -174,7 +174,7 @@ impl Connection {
                 inbox.put(Item::Lost(error));
                 return exchange;
             }
-            table.waiting.insert(id, Waiting { inbox, owner, may_ask: method.may_ask() });
+            table.waiting.insert(id, Waiting { inbox, owner: terms.owner, may_ask: method.may_ask() });
         }
         let rpc_id = number(id);
         let sent = match &self.parts.wire {

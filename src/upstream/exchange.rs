@@ -7,10 +7,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::connection::Connection;
-use crate::protocol::{ErrorObject, Method, Outcome, Raw, RequestId};
+use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw, RequestId};
 use crate::transport;
 
 /// Whom a request is made for: a client, or the host itself.
@@ -20,6 +20,26 @@ pub(crate) struct Owner(pub(crate) u64);
 impl Owner {
     /// The host itself.
     pub(crate) const HOST: Self = Self(0);
+}
+
+/// What a request says of whoever it is made for. A server of the modern era is told with each request; one of the
+/// legacy era was told in the handshake of its lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) owner: Owner,
+    /// What may be asked during the request.
+    pub(crate) profile: Profile,
+    /// The client's `capabilities.extensions`, as far as we carry them.
+    pub(crate) extensions: Option<Raw>,
+    /// From which level on log lines are wanted.
+    pub(crate) level: Option<&'static str>,
+}
+
+impl Terms {
+    /// The host asks for itself: nobody can be asked anything.
+    pub(crate) fn host() -> Self {
+        Self { owner: Owner::HOST, profile: Profile::EMPTY, extensions: None, level: None }
+    }
 }
 
 /// What comes back for a request.
@@ -41,42 +61,62 @@ pub(crate) enum Item {
     Lost(transport::Error),
 }
 
-/// A request of the server to the client. Dropped unanswered, it is answered with an error.
+/// A question of a server to the client: a request of a session, or an entry of an `input_required` result. Dropped
+/// unanswered, it is answered with an error.
 pub(crate) struct Ask {
     pub(crate) id: RequestId,
     pub(crate) method: Method,
     pub(crate) params: Option<Raw>,
-    connection: Option<Arc<Connection>>,
+    back: Option<Back>,
+}
+
+/// Where the answer to a question goes.
+enum Back {
+    /// To the server, as a response.
+    Server(Arc<Connection>),
+    /// To whoever gathers the answers for a retry.
+    Gatherer(oneshot::Sender<Outcome>),
 }
 
 impl Ask {
     pub(super) fn new(id: RequestId, method: Method, params: Option<Raw>, connection: Arc<Connection>) -> Self {
-        Self { id, method, params, connection: Some(connection) }
+        Self { id, method, params, back: Some(Back::Server(connection)) }
     }
 
-    /// Sends the client's answer to the server.
+    /// A question whose answer somebody here waits for.
+    pub(crate) fn gathered(key: &str, method: Method, params: Option<Raw>) -> (Self, oneshot::Receiver<Outcome>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self { id: RequestId::Text(key.into()), method, params, back: Some(Back::Gatherer(sender)) }, receiver)
+    }
+
+    /// Hands the client's answer to whoever asked.
     pub(crate) fn answer(mut self, outcome: Outcome) {
-        if let Some(connection) = self.connection.take() {
-            connection.respond(&self.id, outcome);
+        self.give(outcome);
+    }
+
+    fn give(&mut self, outcome: Outcome) {
+        match self.back.take() {
+            Some(Back::Server(connection)) => connection.respond(&self.id, outcome),
+            // A gatherer that is gone wants nothing.
+            Some(Back::Gatherer(sender)) => drop(sender.send(outcome)),
+            None => {}
         }
     }
 
     /// Whether this is question `id` of that connection.
     pub(crate) fn is(&self, connection: &Arc<Connection>, id: &RequestId) -> bool {
-        self.connection.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, connection)) && self.id == *id
+        matches!(&self.back, Some(Back::Server(mine)) if Arc::ptr_eq(mine, connection)) && self.id == *id
     }
 
     /// Forgets the question: its server wants no answer any more.
     pub(crate) fn forget(mut self) {
-        self.connection = None;
+        self.back = None;
     }
 }
 
 impl Drop for Ask {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            connection.respond(&self.id, Err(ErrorObject::internal("the client is gone")));
-        }
+        self.give(Err(ErrorObject::internal("the client is gone")));
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn params(version: ProtocolVersion, profile: Profile, client_info: &R
 pub(super) fn mutual_version(error: &ErrorObject) -> Option<ProtocolVersion> {
     let supported = error.data.as_ref()?.member("supported")?;
     let supported: Vec<String> = supported.read().ok()?;
-    supported.iter().filter_map(|version| ProtocolVersion::parse(version)).max()
+    supported.iter().filter_map(|version| ProtocolVersion::parse_handshake(version)).max()
 }
 
 /// Reads the result of `initialize`.
@@ -62,8 +62,8 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
     }
     let wire: Wire<'_> =
         result.read().map_err(|error| format!("its answer to `initialize` is no InitializeResult: {error}"))?;
-    let version = ProtocolVersion::parse(&wire.protocol_version).ok_or_else(|| {
-        let known: Vec<&str> = ProtocolVersion::ALL.iter().map(|version| version.as_str()).collect();
+    let version = ProtocolVersion::parse_handshake(&wire.protocol_version).ok_or_else(|| {
+        let known: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
         format!("it speaks revision {:?} only; this build speaks {}", wire.protocol_version, known.join(", "))
     })?;
     let mut instructions = wire.instructions.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::exchange::Owner;
+use super::exchange::Terms;
 use super::handshake::{self, Peer};
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
@@ -12,7 +12,7 @@ use crate::transport::Error;
 
 /// Says hello. The connection knows its peer afterwards.
 pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
-    let mut version = ProtocolVersion::LATEST;
+    let mut version = ProtocolVersion::LATEST_HANDSHAKE;
     let peer = loop {
         let params = handshake::params(version, profile, client_info);
         match ask(connection, &Method::Initialize, Some(&params)).await? {
@@ -111,5 +111,5 @@ async fn pages(
 
 /// A request of the host itself.
 pub(super) async fn ask(connection: &Arc<Connection>, method: &Method, params: Option<&Raw>) -> Result<Outcome, Error> {
-    connection.open(connection.next_id(), method, params, Owner::HOST).outcome().await
+    connection.open(connection.next_id(), method, params, &Terms::host()).outcome().await
 }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use connection::Connection;
-pub(crate) use exchange::{Ask, Exchange, Item, Owner};
+pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::Offers;
 pub use state::StateName;
 

@@ -8,6 +8,7 @@ use std::path::Path;
 const FLOORS: &[(&str, u8, &[&str])] = &[
     ("name", 0, &[]),
     ("exposed", 0, &["name"]),
+    ("seal", 0, &[]),
     ("protocol", 0, &[]),
     ("config", 0, &["name", "exposed"]),
     ("dial", 1, &[]),

@@ -53,7 +53,7 @@ fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
 pub(super) fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
     for value in headers.get_all(VERSION) {
         let text = String::from_utf8_lossy(value.as_bytes());
-        if ProtocolVersion::parse(&text).is_none() {
+        if ProtocolVersion::parse_handshake(&text).is_none() {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, classify::unsupported(&text)));
         }
     }

@@ -1,0 +1,111 @@
+//! Clients without a session (2026-07-28): each request says who sends it and what may be asked of him meanwhile.
+//!
+//! Requests of one principal with equal capabilities are taken as one client's: they share its leases, as the specification
+//! tells modern clients to expect. Such a client never says goodbye; it goes after `host.limits.sessionIdle` without a
+//! request.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::{Client, LEVELS, Level};
+use super::{Mailbox, Principal, Router};
+use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, object};
+
+/// The clients without a session that are known now.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<HashMap<Key, Pooled>>);
+
+/// What makes two requests those of one client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    principal: Principal,
+    profile: Profile,
+    extensions: Option<Raw>,
+}
+
+#[derive(Debug)]
+struct Pooled {
+    client: Arc<Client>,
+    used: Instant,
+}
+
+/// The extensions whose messages we can carry: MCP Apps, and tasks since 2026-07-28.
+const CARRIED: [&str; 2] = ["io.modelcontextprotocol/ui", "io.modelcontextprotocol/tasks"];
+
+/// The `extensions` of these capabilities that we carry.
+pub(super) fn carried_extensions(capabilities: &Raw) -> Option<Raw> {
+    let extensions = capabilities.member("extensions")?;
+    let members = object(extensions.as_value())?;
+    let kept: Vec<String> = members
+        .iter()
+        .filter(|(id, _)| CARRIED.contains(&&**id))
+        .map(|(id, settings)| format!("{}:{}", Raw::from_value(&**id), settings.get()))
+        .collect();
+    (!kept.is_empty()).then(|| Raw::trusted(format!("{{{}}}", kept.join(",")).into()))
+}
+
+impl Router {
+    /// The client that sends a request with these `clientCapabilities`.
+    ///
+    /// # Errors
+    /// When there are as many clients as there may be, all of them busy.
+    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
+        let profile = Profile::from_capabilities(capabilities.as_value());
+        let key = Key { principal, profile, extensions: carried_extensions(capabilities) };
+        let mut pool = self.pool();
+        if let Some(pooled) = pool.get_mut(&key) {
+            pooled.used = Instant::now();
+            return Ok(pooled.client.clone());
+        }
+        let limit = self.limits().sessions;
+        if pool.len() >= limit {
+            let idle = pool.iter().filter(|(_, pooled)| pooled.client.is_idle());
+            let Some(longest) = idle.min_by_key(|(_, pooled)| pooled.used).map(|(key, _)| key.clone()) else {
+                let text = format!("{limit} kinds of clients are busy (host.limits.sessions)");
+                return Err(ErrorObject::internal(text));
+            };
+            if let Some(pooled) = pool.remove(&longest) {
+                self.close(&pooled.client);
+            }
+        }
+        let Key { principal, profile, extensions } = key.clone();
+        let client = self.admit(principal, ProtocolVersion::LATEST_MODERN, profile, extensions);
+        pool.insert(key, Pooled { client: client.clone(), used: Instant::now() });
+        Ok(client)
+    }
+
+    /// A mailbox for one modern request, with the level of log lines that it wants.
+    #[must_use]
+    pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {
+        let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
+        let level: Option<Level> = known.and_then(|level| u8::try_from(level).ok());
+        Arc::new(Mailbox::new(self.limits().client_queue).with_level(level))
+    }
+
+    fn pool(&self) -> MutexGuard<'_, HashMap<Key, Pooled>> {
+        self.0.modern.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets clients go that have sent nothing for long, until the router stops.
+pub(super) async fn reap(router: Router) {
+    let stop = router.0.stop.clone();
+    let idle = router.limits().session_idle;
+    let period = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30));
+    while stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
+        let mut gone = Vec::new();
+        router.pool().retain(|_, pooled| {
+            let stays = !pooled.client.is_idle() || pooled.used.elapsed() < idle;
+            if !stays {
+                gone.push(pooled.client.clone());
+            }
+            stays
+        });
+        for client in gone {
+            router.close(&client);
+        }
+    }
+}
