@@ -33,7 +33,7 @@ use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
 pub(crate) use crate::upstream::StateName;
-use crate::upstream::{Connection, Relayed, Starter, Target, World};
+use crate::upstream::{Connection, Inferred, Relayed, Starter, Target, World};
 
 /// One change of a server's state.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Server {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
             (None, Some(reason), _) => (None, Some((StateName::Failed, reason.clone()))),
             (None, None, Some(start)) => (Some(Target::Memory(start)), None),
-            (None, None, None) => target(&config.transport),
+            (None, None, None) => (Some(target(&config.transport)), None),
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let asks = known.asks(&known::key(&config.transport));
@@ -127,15 +127,12 @@ impl Server {
     }
 }
 
-fn target(transport: &config::Transport) -> (Option<Target>, Option<(StateName, String)>) {
+fn target(transport: &config::Transport) -> Target {
     match transport {
-        config::Transport::Stdio(stdio) => (Some(Target::Stdio(stdio.clone())), None),
-        config::Transport::Http(remote) | config::Transport::Auto(remote) => (Some(Target::Http(remote.clone())), None),
-        config::Transport::Sse(_) => {
-            let why = "this build does not speak the legacy HTTP+SSE transport; if the server offers Streamable HTTP, \
-                       set \"type\": \"http\" and its URL";
-            (None, Some((StateName::Failed, why.to_owned())))
-        }
+        config::Transport::Stdio(stdio) => Target::Stdio(stdio.clone()),
+        config::Transport::Http(remote) => Target::Http(remote.clone()),
+        config::Transport::Sse(remote) => Target::Sse(remote.clone()),
+        config::Transport::Auto(remote) => Target::Auto(remote.clone(), Inferred::default()),
     }
 }
 

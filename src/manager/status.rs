@@ -23,7 +23,7 @@ pub struct ServerStatus {
     pub state: StateName,
     /// Milliseconds in that state.
     pub since_ms: u64,
-    /// `stdio`, `http` or `memory`; `none` where it is not to be reached.
+    /// `stdio`, `http`, `sse` or `memory`; `none` where it is not to be reached.
     pub transport: &'static str,
     /// The agreed revision.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,21 +18,21 @@ use crate::protocol::{Frame, Message, ProtocolVersion};
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const SESSION_ID_BYTES: usize = 1024;
 
 /// One session with a server behind a URL.
 #[derive(Debug)]
 pub(crate) struct Http {
     client: reqwest::Client,
-    url: url::Url,
-    origin: String,
+    pub(super) url: url::Url,
+    pub(super) origin: String,
     headers: HeaderMap,
     session: ArcSwapOption<HeaderValue>,
     version: ArcSwapOption<HeaderValue>,
-    cap: usize,
+    pub(super) cap: usize,
 }
 
 /// What a POST is answered with.
@@ -138,8 +138,12 @@ impl Http {
     }
 
     fn request(&self, method: Method, accept: HeaderValue) -> reqwest::RequestBuilder {
-        let mut request =
-            self.client.request(method, self.url.clone()).headers(self.headers.clone()).header(ACCEPT, accept);
+        self.request_to(method, self.url.clone(), accept)
+    }
+
+    /// A request to another URL of the same origin, with the same headers.
+    pub(super) fn request_to(&self, method: Method, url: url::Url, accept: HeaderValue) -> reqwest::RequestBuilder {
+        let mut request = self.client.request(method, url).headers(self.headers.clone()).header(ACCEPT, accept);
         if let Some(session) = &*self.session.load() {
             request = request.header(SESSION, HeaderValue::clone(session));
         }
@@ -166,7 +170,7 @@ impl Http {
 
     /// What a status other than 2xx means; the body where it is the answer all the same: some servers send a JSON-RPC error
     /// with a 4xx.
-    async fn refused(&self, response: Response) -> Result<Bytes, Error> {
+    pub(super) async fn refused(&self, response: Response) -> Result<Bytes, Error> {
         let status = response.status();
         let origin = self.origin.clone();
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
@@ -208,7 +212,7 @@ impl Http {
         Ok(whole.freeze())
     }
 
-    fn failed(&self, error: &reqwest::Error) -> Error {
+    pub(super) fn failed(&self, error: &reqwest::Error) -> Error {
         if error.is_connect() {
             let mut cause: &dyn std::error::Error = error;
             while let Some(source) = cause.source() {
@@ -221,13 +225,14 @@ impl Http {
 }
 
 #[derive(PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Json,
     Events,
     Other(String),
 }
 
-fn kind(response: &Response) -> Kind {
+/// What a response says its body is.
+pub(super) fn kind(response: &Response) -> Kind {
     let Some(value) = response.headers().get(CONTENT_TYPE) else { return Kind::Other(String::new()) };
     let text = value.to_str().unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim();

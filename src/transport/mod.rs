@@ -8,6 +8,7 @@ mod environment;
 mod http;
 mod memory;
 mod process;
+mod sse;
 mod stdio;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 pub(crate) use http::{EventStream, Http, Reply};
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
+pub(crate) use sse::{Sse, SseStream};
 pub(crate) use stdio::{Pipe, PipeReader, spawn};
 
 /// Why a server cannot be reached, or no longer.

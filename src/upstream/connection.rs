@@ -20,13 +20,14 @@ use crate::protocol::{
     ErrorObject, Frame, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response,
 };
 use crate::transport::HANG_UP;
-use crate::transport::{self, Http, Memory, Pipe};
+use crate::transport::{self, Http, Memory, Pipe, Sse};
 
 /// How messages leave.
 #[derive(Clone, Debug)]
 pub(super) enum Wire {
     Pipe(Pipe),
     Http(Arc<Http>),
+    Sse(Arc<Sse>),
     Memory(Memory),
 }
 
@@ -47,6 +48,8 @@ pub(super) struct Parts {
 #[derive(Debug)]
 pub(crate) struct Connection {
     parts: Parts,
+    /// The wire that took the place of the first one, which turned out not to be the server's (`infer.rs`).
+    instead: OnceLock<Wire>,
     table: Mutex<Table>,
     salt: RandomState,
     peer: OnceLock<Peer>,
@@ -83,6 +86,7 @@ impl Connection {
     pub(super) fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             parts,
+            instead: OnceLock::new(),
             table: Mutex::default(),
             salt: RandomState::new(),
             peer: OnceLock::new(),
@@ -98,14 +102,21 @@ impl Connection {
     }
 
     pub(super) fn shake_done(&self, peer: Peer) {
-        if let Wire::Http(http) = &self.parts.wire {
-            http.agree(peer.version);
+        match self.wire() {
+            Wire::Http(http) => http.agree(peer.version),
+            Wire::Sse(sse) => sse.agree(peer.version),
+            Wire::Pipe(_) | Wire::Memory(_) => {}
         }
         let _ = self.peer.set(peer);
     }
 
     pub(super) fn wire(&self) -> &Wire {
-        &self.parts.wire
+        self.instead.get().unwrap_or(&self.parts.wire)
+    }
+
+    /// Goes on over another wire, before anything is under way; once.
+    pub(super) fn change_wire(&self, wire: Wire) {
+        let _ = self.instead.set(wire);
     }
 
     pub(super) fn stop_token(&self) -> &CancellationToken {
@@ -123,9 +134,9 @@ impl Connection {
 
     /// The process behind it, where there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
-        match &self.parts.wire {
+        match self.wire() {
             Wire::Pipe(pipe) => pipe.pid(),
-            Wire::Http(_) | Wire::Memory(_) => None,
+            Wire::Http(_) | Wire::Sse(_) | Wire::Memory(_) => None,
         }
     }
 
@@ -177,7 +188,7 @@ impl Connection {
             table.waiting.insert(id, Waiting { inbox, owner: terms.owner, may_ask: method.may_ask() });
         }
         let rpc_id = number(id);
-        let sent = match &self.parts.wire {
+        let sent = match self.wire() {
             Wire::Pipe(pipe) => pipe.send(Frame::request(&rpc_id, method, params)),
             Wire::Memory(memory) => {
                 memory.send(Message::Request(Request { id: rpc_id, method: method.clone(), params: params.cloned() }))
@@ -185,6 +196,10 @@ impl Connection {
             Wire::Http(http) => {
                 let frame = Frame::request(&rpc_id, method, params);
                 exchange.drive = Some(Box::pin(drive::request(self.clone(), http.clone(), id, frame)));
+                Ok(())
+            }
+            Wire::Sse(sse) => {
+                drive::post(self, sse, Some(id), Frame::request(&rpc_id, method, params));
                 Ok(())
             }
         };
@@ -202,8 +217,9 @@ impl Connection {
     /// Sends a notification that must arrive before anything that is sent later.
     pub(super) async fn say_first(self: &Arc<Self>, method: Method) -> Result<(), transport::Error> {
         let notice = Notification { method, params: None };
-        match &self.parts.wire {
+        match self.wire() {
             Wire::Http(http) => http.post(notice.frame()).await.map(drop),
+            Wire::Sse(sse) => sse.post(notice.frame()).await.map(drop),
             Wire::Pipe(_) | Wire::Memory(_) => {
                 self.say(Message::Notification(notice));
                 Ok(())
@@ -218,7 +234,7 @@ impl Connection {
     }
 
     fn say(self: &Arc<Self>, message: Message) {
-        let result = match &self.parts.wire {
+        let result = match self.wire() {
             Wire::Pipe(pipe) => pipe.send(message.frame()),
             Wire::Memory(memory) => memory.send(message),
             Wire::Http(http) => {
@@ -228,6 +244,10 @@ impl Connection {
                         connection.failed(&error);
                     }
                 });
+                Ok(())
+            }
+            Wire::Sse(sse) => {
+                drive::post(self, sse, None, message.frame());
                 Ok(())
             }
         };
@@ -325,7 +345,7 @@ impl Connection {
             Method::ResourcesListChanged => self.mark(RESOURCES),
             Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
             Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
-            Method::Other(name) if matches!(self.parts.wire, Wire::Memory(_)) && *name == *HANG_UP => {
+            Method::Other(name) if matches!(self.wire(), Wire::Memory(_)) && *name == *HANG_UP => {
                 self.hang_up(&params)
             }
             other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::connection::Connection;
 use super::exchange::Item;
 use crate::protocol::{Frame, Message};
-use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply, Said};
+use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
 /// A broken answer stream is resumed that often without a new event, then the call counts as lost.
 const RESUMES: u32 = 3;
@@ -14,6 +14,8 @@ const RESUMES: u32 = 3;
 const TRIES: u32 = 10;
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
+/// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
+const ACCEPT: Duration = Duration::from_secs(60);
 
 /// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
@@ -120,6 +122,50 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>) {
         fruitless += 1;
         tokio::time::sleep(pause(retry) * (1 << fruitless.min(6))).await;
     }
+}
+
+/// Opens the stream of a server over HTTP with SSE; a task reads it from then on.
+pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<(), Error> {
+    let stream = sse.open().await?;
+    connection.tasks().spawn(read_sse(connection.clone(), stream));
+    Ok(())
+}
+
+/// Posts a message over HTTP with SSE. In a task: the answer may be on the stream before the server has accepted the POST,
+/// and a POST that is broken off then would cost the HTTP connection.
+pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>, frame: Frame) {
+    let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
+    connection.tasks().spawn(async move {
+        match stop.run_until_cancelled(tokio::time::timeout(ACCEPT, sse.post(frame))).await {
+            Some(Ok(Ok(None))) | None => {}
+            Some(Ok(Ok(Some(answer)))) => take(&task, id, &answer),
+            Some(Ok(Err(error))) => {
+                task.failed(&error);
+                match id {
+                    Some(id) => lost(&task, id, error),
+                    None => tracing::debug!("not sent: {error}"),
+                }
+            }
+            // Its answer may still come; if not, the call has a deadline of its own.
+            Some(Err(_)) => tracing::warn!("a message was not accepted within {ACCEPT:?}"),
+        }
+    });
+}
+
+/// Reads the stream of a server over HTTP with SSE. Its end is the end of the session: nothing of it can be resumed.
+async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
+    let stop = connection.stop_token().clone();
+    let ended = stop.run_until_cancelled(async {
+        loop {
+            match stream.next().await {
+                Ok(Some(data)) => take(&connection, None, &data),
+                Ok(None) => break Error::Broken,
+                Err(error) => break error,
+            }
+        }
+    });
+    let error = ended.await.unwrap_or(Error::Closed);
+    connection.lose(&error);
 }
 
 /// Reads a child until it ends or the connection is stopped; then ends the child.

@@ -10,10 +10,10 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Parts, Wire};
 use super::state::{Action, Input, Policy, State};
-use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listing};
+use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, infer, listing};
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
-use crate::transport::{self, Error, Http, Ladder, Memory};
+use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 
 /// News of changed lists is gathered that long before they are asked for.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -196,8 +196,9 @@ impl Life {
     fn shake(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
         let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer.load_full());
+        let dialer = self.world.dialer.clone();
         self.work = Some(Work::Shake(Box::pin(async move {
-            listing::shake(&connection, settings.profile, &settings.client_info).await?;
+            infer::shake(&connection, &settings, &dialer).await?;
             if let Wire::Http(http) = connection.wire() {
                 let (stop, listen) = (connection.stop_token().clone(), drive::listen(connection.clone(), http.clone()));
                 connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
@@ -349,6 +350,10 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
     };
+    let over_sse = |remote| {
+        let sse = Sse::new(remote, &world.dialer, limits.message)?;
+        Ok(Connection::new(parts(Wire::Sse(Arc::new(sse)))))
+    };
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue };
@@ -359,7 +364,9 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
             tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
             Ok(connection)
         }
-        Target::Http(remote) => {
+        Target::Auto(remote, inferred) if inferred.is_sse() => over_sse(remote),
+        Target::Sse(remote) => over_sse(remote),
+        Target::Http(remote) | Target::Auto(remote, _) => {
             let http = Http::new(remote, &world.dialer, limits.message)?;
             Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
         }

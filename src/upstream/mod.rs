@@ -9,6 +9,7 @@ mod connection;
 mod drive;
 mod exchange;
 mod handshake;
+mod infer;
 mod life;
 mod listing;
 mod state;
@@ -26,6 +27,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use connection::Connection;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::Offers;
+pub(crate) use infer::Inferred;
 pub use state::StateName;
 
 use crate::config;
@@ -41,6 +43,9 @@ pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Syn
 pub(crate) enum Target {
     Stdio(config::Stdio),
     Http(config::Remote),
+    Sse(config::Remote),
+    /// Either of the two; which one is found out at the first start.
+    Auto(config::Remote, Inferred),
     Memory(Starter),
 }
 
@@ -54,7 +59,9 @@ impl Target {
     pub(crate) fn transport(&self) -> &'static str {
         match self {
             Self::Stdio(_) => "stdio",
-            Self::Http(_) => "http",
+            Self::Sse(_) => "sse",
+            Self::Auto(_, inferred) if inferred.is_sse() => "sse",
+            Self::Http(_) | Self::Auto(..) => "http",
             Self::Memory(_) => "memory",
         }
     }
