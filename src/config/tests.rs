@@ -127,6 +127,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_STARTUP_WAIT", "2s"),
         ("MCP_HOST_ALLOWED_ORIGINS", "[\"https://a.example\"]"),
         ("MCP_HOST_LIMITS__LEASES_PER_SERVER", "7"),
+        ("MCP_HOST_TASKS", "false"),
         ("MCP_HOST_CONFIG", "not looked at"),
         ("MCP_HOST_INPUT_X", "no setting"),
         ("MCP_HOST_SECRET_KEY", "no setting"),
@@ -145,6 +146,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
             separator: "_".to_owned(),
             ..crate::exposed::Naming::default()
         },
+        tasks: false,
         limits: Limits { leases_per_server: 7, ..Limits::default() },
     };
     assert_eq!(config.host, expected);

@@ -85,6 +85,8 @@ impl Router {
                     client.mailbox().put(Message::Notification(notice));
                 }
             }
+            // Optional: whoever cares asks with `tasks/get`.
+            Relayed::Task(params) => tracing::trace!("news of a task: {params}"),
             Relayed::Withdrawn(id) => {
                 for client in &clients {
                     client.withdraw(connection, &id);

@@ -345,6 +345,7 @@ impl Connection {
             Method::ResourcesListChanged => self.mark(RESOURCES),
             Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
             Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
+            Method::TaskStatus | Method::TaskNews => self.relay(Relayed::Task(params)),
             Method::Other(name) if matches!(self.wire(), Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
             other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),
         }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, object};
+use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, object};
 
 /// What a server said in its handshake.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Peer {
     pub(crate) info: Raw,
     pub(crate) instructions: Option<String>,
     pub(crate) offers: Offers,
+    /// `capabilities.extensions`, as it came.
+    pub(crate) extensions: Option<Raw>,
 }
 
 /// The families that a server offers.
@@ -24,6 +26,10 @@ pub(crate) struct Offers {
     pub(crate) subscribe: bool,
     pub(crate) completions: bool,
     pub(crate) logging: bool,
+    /// Tools that run as tasks (2025-11-25: `tasks.requests.tools.call`).
+    pub(crate) tasks: bool,
+    /// `tasks.list`
+    pub(crate) tasks_list: bool,
 }
 
 const INSTRUCTIONS: usize = 16 * 1024;
@@ -75,6 +81,7 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         info: wire.server_info.map_or_else(Raw::empty_object, Raw::from_value),
         instructions: instructions.filter(|text| !text.trim().is_empty()),
         offers: wire.capabilities.map(offers).unwrap_or_default(),
+        extensions: wire.capabilities.and_then(extensions),
     })
 }
 
@@ -84,6 +91,12 @@ fn cut(text: &mut String, limit: usize) {
         at -= 1;
     }
     text.truncate(at);
+}
+
+/// The extensions that a server declares in its `capabilities`.
+pub(super) fn extensions(capabilities: &RawValue) -> Option<Raw> {
+    let extensions = member(capabilities, "extensions").filter(|value| value.get().starts_with('{'))?;
+    Some(Raw::from_value(extensions))
 }
 
 /// A capability of unknown shape reads as absent.
@@ -98,11 +111,15 @@ fn offers(capabilities: &RawValue) -> Offers {
             "prompts" => offers.prompts = true,
             "resources" => {
                 offers.resources = true;
-                offers.subscribe =
-                    crate::protocol::member(value, "subscribe").is_some_and(|subscribe| subscribe.get() == "true");
+                offers.subscribe = member(value, "subscribe").is_some_and(|subscribe| subscribe.get() == "true");
             }
             "completions" => offers.completions = true,
             "logging" => offers.logging = true,
+            "tasks" => {
+                let tools = member(value, "requests").and_then(|requests| member(requests, "tools"));
+                offers.tasks = tools.and_then(|tools| member(tools, "call")).is_some();
+                offers.tasks_list = member(value, "list").is_some();
+            }
             _ => {}
         }
     }

@@ -109,6 +109,8 @@ pub(crate) enum Relayed {
     Updated(Raw),
     Log(Raw),
     ElicitationComplete(Raw),
+    /// How far a task is.
+    Task(Raw),
     /// A question; `unclear` when calls of several clients are under way.
     Ask {
         ask: Ask,

@@ -17,7 +17,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -28,6 +28,7 @@ const KEYS: [&str; 12] = [
     "naming",
     "secrets",
     "startupWait",
+    "tasks",
     "tls",
     "validate",
 ];
@@ -45,6 +46,8 @@ pub struct HostSettings {
     pub allowed_origins: Vec<String>,
     /// How names are made.
     pub naming: Naming,
+    /// Whether clients may run tools as tasks.
+    pub tasks: bool,
     /// How much, how many, how long at most.
     pub limits: Limits,
 }
@@ -57,6 +60,7 @@ impl Default for HostSettings {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             naming: Naming::default(),
+            tasks: true,
             limits: Limits::default(),
         }
     }
@@ -93,6 +97,9 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     }
     if let Some(fields) = fields.take(&["naming"], report).and_then(|field| field.fields(report)) {
         naming(&mut settings.naming, fields, report);
+    }
+    if let Some(tasks) = fields.take(&["tasks"], report).and_then(|field| field.flag(report)) {
+        settings.tasks = tasks;
     }
     if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
         settings.limits.fill(fields, report);
