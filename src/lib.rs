@@ -17,6 +17,7 @@
 //! # Ok(()) }
 //! ```
 
+mod adapt;
 pub mod config;
 pub mod demo;
 mod dial;

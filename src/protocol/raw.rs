@@ -231,19 +231,28 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 pub struct Edits<'a> {
     source: &'a Bytes,
     edits: Vec<(Range<usize>, Vec<u8>)>,
+    objects: Vec<Changed>,
+}
+
+/// An object that loses or gains members.
+#[derive(Debug)]
+struct Changed {
+    range: Range<usize>,
+    removed: Vec<String>,
+    added: Vec<(String, Vec<u8>)>,
 }
 
 impl<'a> Edits<'a> {
     /// No edit yet.
     #[must_use]
     pub fn new(source: &'a Raw) -> Self {
-        Self { source: &source.0, edits: Vec::new() }
+        Self { source: &source.0, edits: Vec::new(), objects: Vec::new() }
     }
 
     /// Whether nothing would change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.edits.is_empty()
+        self.edits.is_empty() && self.objects.is_empty()
     }
 
     /// Replaces `part`, which must borrow from the source.
@@ -267,61 +276,51 @@ impl<'a> Edits<'a> {
 
     /// Sets the member `name` of `object` (which must borrow from the source): in place, or added at the end.
     pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
-        if let Some(old) = member(object, name) {
-            self.replace(old, value.to_vec());
-            return;
+        let Some(range) = self.range(object.get().as_bytes()) else { return };
+        let is_gone = |changed: &Changed| changed.range == range && changed.removed.iter().any(|gone| gone == name);
+        match member(object, name) {
+            Some(old) if !self.objects.iter().any(is_gone) => self.replace(old, value.to_vec()),
+            _ => self.add(range, name, value),
         }
-        if let Some(range) = self.range(object.get().as_bytes()) {
-            self.add(range, name, value);
-        }
-    }
-
-    fn add(&mut self, range: Range<usize>, name: &str, value: &[u8]) {
-        let text = &self.source[range.clone()];
-        if !text.starts_with(b"{") {
-            return;
-        }
-        let empty = text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
-        let mut added = if empty { Vec::new() } else { b",".to_vec() };
-        added.extend_from_slice(Raw::from_value(name).as_bytes());
-        added.push(b':');
-        added.extend_from_slice(value);
-        self.edits.push((range.end - 1..range.end - 1, added));
     }
 
     /// Removes every member `name` of `object`, with one comma each.
     pub fn remove(&mut self, object: &RawValue, name: &str) {
-        let Some(whole) = self.range(object.get().as_bytes()) else { return };
-        let Some(members) = self::object(object) else { return };
-        // What lies between the end of one value and the end of the next is `,"name":value`; a kept member before the
-        // removed one leaves its comma to us, a removed first one takes the comma behind it.
-        let mut kept_before = false;
-        let mut previous_end = whole.start + 1;
-        let ends: Vec<Option<usize>> =
-            members.iter().map(|(_, value)| self.range(value.get().as_bytes()).map(|range| range.end)).collect();
-        for (index, (key, _)) in members.iter().enumerate() {
-            let Some(end) = ends[index] else { return };
-            if key != name {
-                kept_before = true;
-            } else if kept_before {
-                self.edits.push((previous_end..end, Vec::new()));
-            } else {
-                let rest = &self.source[end..whole.end];
-                let comma = rest.iter().position(|byte| !byte.is_ascii_whitespace()).filter(|at| rest[*at] == b',');
-                let stop = comma.map_or(end, |at| end + at + 1);
-                self.edits.push((previous_end..stop, Vec::new()));
-                previous_end = stop;
-                continue;
-            }
-            previous_end = end;
+        if member(object, name).is_none() {
+            return;
         }
+        if let Some(range) = self.range(object.get().as_bytes()) {
+            self.changed(range).removed.push(name.to_owned());
+        }
+    }
+
+    fn add(&mut self, range: Range<usize>, name: &str, value: &[u8]) {
+        if !self.source[range.clone()].starts_with(b"{") {
+            return;
+        }
+        let added = &mut self.changed(range).added;
+        match added.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = value.to_vec(),
+            None => added.push((name.to_owned(), value.to_vec())),
+        }
+    }
+
+    fn changed(&mut self, range: Range<usize>) -> &mut Changed {
+        let at = self.objects.iter().position(|changed| changed.range == range).unwrap_or_else(|| {
+            self.objects.push(Changed { range, removed: Vec::new(), added: Vec::new() });
+            self.objects.len() - 1
+        });
+        &mut self.objects[at]
     }
 
     /// The text with all edits in.
     #[must_use]
     pub fn apply(mut self) -> Raw {
-        if self.edits.is_empty() {
+        if self.is_empty() {
             return Raw(self.source.clone());
+        }
+        for changed in &self.objects {
+            changed.write(self.source, &mut self.edits);
         }
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let grown: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
@@ -344,6 +343,51 @@ impl<'a> Edits<'a> {
         let start = (part.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize)?;
         let end = start + part.len();
         (end <= self.source.len()).then_some(start..end)
+    }
+}
+
+impl Changed {
+    /// What it comes to, as edits of the text.
+    fn write(&self, source: &Bytes, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
+        let text = &source[self.range.clone()];
+        let mut holds_any = !text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
+        if !self.removed.is_empty() {
+            let members = serde_json::from_slice::<&RawValue>(text).ok().and_then(object).unwrap_or_default();
+            // What lies between the end of one value and the end of the next is `,"name":value`; a kept member before the
+            // removed one leaves its comma to us, removed first ones take the comma behind them.
+            let mut kept_before = false;
+            let mut previous_end = self.range.start + 1;
+            for (key, value) in members {
+                let end = value.get().as_ptr() as usize + value.get().len() - source.as_ptr() as usize;
+                if !self.removed.iter().any(|name| *name == key) {
+                    kept_before = true;
+                } else if kept_before {
+                    edits.push((previous_end..end, Vec::new()));
+                } else {
+                    let rest = &source[end..self.range.end];
+                    let comma = rest.iter().position(|byte| !byte.is_ascii_whitespace()).filter(|at| rest[*at] == b',');
+                    let stop = comma.map_or(end, |at| end + at + 1);
+                    edits.push((previous_end..stop, Vec::new()));
+                    previous_end = stop;
+                    continue;
+                }
+                previous_end = end;
+            }
+            holds_any = kept_before;
+        }
+        let mut text = Vec::new();
+        for (name, value) in &self.added {
+            if holds_any {
+                text.push(b',');
+            }
+            holds_any = true;
+            text.extend_from_slice(Raw::from_value(name).as_bytes());
+            text.push(b':');
+            text.extend_from_slice(value);
+        }
+        if !text.is_empty() {
+            edits.push((self.range.end - 1..self.range.end - 1, text));
+        }
     }
 }
 

@@ -1,0 +1,135 @@
+//! Content for older clients: blocks and structured results that their revision does not know, as ones that it does.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::protocol::raw::{array, member, text};
+use crate::protocol::{Edits, Method, ProtocolVersion, Raw};
+
+/// What of a result has to change on the way down.
+#[derive(Clone, Copy)]
+struct Gap {
+    /// Blocks of kinds that are not known yet become others.
+    blocks: Blocks,
+    /// `structuredContent` is not known yet.
+    structured: bool,
+}
+
+/// The kinds of content that a client takes.
+#[derive(Clone, Copy, PartialEq)]
+enum Blocks {
+    /// All there are.
+    All,
+    /// Text, image, audio, resource (2025-03-26).
+    Audio,
+    /// Text, image, resource (2024-11-05).
+    Plain,
+}
+
+impl Blocks {
+    fn of(revision: ProtocolVersion) -> Self {
+        match revision {
+            ProtocolVersion::V2024_11_05 => Self::Plain,
+            ProtocolVersion::V2025_03_26 => Self::Audio,
+            _ => Self::All,
+        }
+    }
+
+    fn takes(self, kind: &str) -> bool {
+        match kind {
+            "text" | "image" | "resource" => true,
+            "audio" => self != Self::Plain,
+            _ => self == Self::All,
+        }
+    }
+}
+
+/// The result of a newer server as an older client can take it.
+pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: ProtocolVersion) -> Raw {
+    let known = to >= ProtocolVersion::V2025_06_18;
+    let gap = Gap { blocks: Blocks::of(to), structured: !known };
+    match method {
+        Method::ToolsCall if !known || from.is_modern() => tool(result, gap),
+        Method::PromptsGet if gap.blocks != Blocks::All => prompt(&result, gap.blocks),
+        _ => result,
+    }
+}
+
+fn tool(result: Raw, gap: Gap) -> Raw {
+    let blocks = result.value_of("content").and_then(array).unwrap_or_default();
+    let mut edits = Edits::new(&result);
+    if gap.blocks != Blocks::All {
+        for (index, block) in blocks.iter().enumerate() {
+            lower(&mut edits, block, index, gap.blocks);
+        }
+    }
+    let Some(structured) = result.value_of("structuredContent") else { return edits.apply() };
+    if !gap.structured && structured.get().starts_with('{') {
+        return edits.apply();
+    }
+    edits.remove(result.as_value(), "structuredContent");
+    if blocks.iter().any(|block| says(block, structured)) {
+        return edits.apply();
+    }
+    let added = Raw::from_value(&json!({ "type": "text", "text": structured.get() }));
+    let lowered = edits.apply();
+    let content = lowered.value_of("content").filter(|content| array(content).is_some());
+    let content = content.map_or("[]", RawValue::get);
+    let (head, comma) = match content[..content.len() - 1].trim_end() {
+        "[" => ("[", ""),
+        head => (head, ","),
+    };
+    lowered.with_member("content", format!("{head}{comma}{added}]").as_bytes())
+}
+
+fn prompt(result: &Raw, known: Blocks) -> Raw {
+    let mut edits = Edits::new(result);
+    let messages = result.value_of("messages").and_then(array).unwrap_or_default();
+    for (index, message) in messages.into_iter().enumerate() {
+        if let Some(content) = member(message, "content") {
+            lower(&mut edits, content, index, known);
+        }
+    }
+    edits.apply()
+}
+
+/// Whether the block is a text that holds that JSON.
+fn says(block: &RawValue, json: &RawValue) -> bool {
+    let Some(said) = text(block, "text").filter(|_| text(block, "type").as_deref() == Some("text")) else {
+        return false;
+    };
+    if said == json.get() {
+        return true;
+    }
+    let (said, json) = (serde_json::from_str::<Value>(&said), serde_json::from_str::<Value>(json.get()));
+    matches!((said, json), (Ok(said), Ok(json)) if said == json)
+}
+
+/// Writes a block of a kind that is not known as one that is: a link as a text, a sound as an embedded resource, whatever
+/// else there may be as a text of its JSON.
+fn lower<'a>(edits: &mut Edits<'a>, block: &'a RawValue, index: usize, known: Blocks) {
+    let Some(kind) = text(block, "type") else { return };
+    if known.takes(&kind) {
+        return;
+    }
+    let value = |name: &str| text(block, name).unwrap_or_default();
+    let mut lowered = match &*kind {
+        "resource_link" => {
+            let (name, uri) = (value("name"), value("uri"));
+            let said = if name.is_empty() { uri.into_owned() } else { format!("{name}: {uri}") };
+            Raw::from_value(&json!({ "type": "text", "text": said }))
+        }
+        "audio" => {
+            let uri = format!("mcp-host:audio/{index}");
+            let resource = json!({ "uri": uri, "mimeType": value("mimeType"), "blob": value("data") });
+            Raw::from_value(&json!({ "type": "resource", "resource": resource }))
+        }
+        _ => Raw::from_value(&json!({ "type": "text", "text": block.get() })),
+    };
+    for name in ["annotations", "_meta"] {
+        if let Some(kept) = member(block, name).filter(|kept| kept.get().starts_with('{')) {
+            lowered = lowered.with_member(name, kept.get().as_bytes());
+        }
+    }
+    edits.replace(block, lowered.as_bytes().to_vec());
+}

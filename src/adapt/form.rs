@@ -1,0 +1,157 @@
+//! Forms for clients of 2025-06-18: titled choices as `enum` with `enumNames`, choices of several as one switch each.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::protocol::raw::{array, member, string, text};
+use crate::protocol::{Edits, Raw, object};
+
+/// A form that older clients cannot be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unfit;
+
+/// A field that takes several of some values, and the switches that stand for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    field: String,
+    /// The name of a switch, and the value (JSON) that it stands for.
+    switches: Vec<(String, Raw)>,
+    /// Without any value the field may be left out only.
+    never_empty: bool,
+}
+
+/// So many values to choose from are no form any more.
+const SWITCHES: usize = 64;
+
+/// The params of an elicitation whose form a client of 2025-06-18 can show, and which fields its answer has in parts.
+///
+/// # Errors
+/// When there is no such form.
+pub(super) fn lowered(params: &Raw) -> Result<(Raw, Vec<Choice>), Unfit> {
+    let mut choices = Vec::new();
+    let Some(schema) = params.value_of("requestedSchema") else { return Ok((params.clone(), choices)) };
+    let Some(properties) = member(schema, "properties") else { return Ok((params.clone(), choices)) };
+    let fields = object(properties).ok_or(Unfit)?;
+    let mut out: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::with_capacity(fields.len());
+    for (name, field) in &fields {
+        match text(field, "type").as_deref() {
+            Some("array") => {
+                let is_free = |name: &str| fields.iter().all(|(known, _)| known != name);
+                let (choice, switches) = split(name, field, is_free).ok_or(Unfit)?;
+                out.extend(choice.switches.iter().map(|(name, _)| Cow::Owned(name.clone())).zip(switches));
+                choices.push(choice);
+            }
+            Some("object") => return Err(Unfit),
+            kind => out.push((name.clone(), single(field, kind)?)),
+        }
+    }
+    let mut edits = Edits::new(params);
+    if out.iter().any(|(_, field)| matches!(field, Cow::Owned(_))) {
+        let members: Vec<String> =
+            out.iter().map(|(name, field)| format!("{}:{field}", Raw::from_value(name))).collect();
+        edits.replace(properties, format!("{{{}}}", members.join(",")).into_bytes());
+    }
+    if let Some(required) = member(schema, "required").filter(|_| !choices.is_empty()) {
+        let is_whole = |name: &&RawValue| {
+            let name = string(name);
+            !choices.iter().any(|choice| name.as_deref() == Some(&choice.field))
+        };
+        let kept: Vec<&str> =
+            array(required).unwrap_or_default().into_iter().filter(is_whole).map(RawValue::get).collect();
+        edits.replace(required, format!("[{}]", kept.join(",")).into_bytes());
+    }
+    Ok((edits.apply(), choices))
+}
+
+/// A field of one value: a titled choice becomes `enum` with `enumNames`; only a switch keeps its default.
+fn single<'a>(field: &'a RawValue, kind: Option<&str>) -> Result<Cow<'a, str>, Unfit> {
+    let titled = member(field, "oneOf").or_else(|| member(field, "anyOf"));
+    let has_default = kind != Some("boolean") && member(field, "default").is_some();
+    if titled.is_none() && !has_default {
+        return Ok(Cow::Borrowed(field.get()));
+    }
+    let source = Raw::from_value(field);
+    let root = source.as_value();
+    let mut edits = Edits::new(&source);
+    if has_default {
+        edits.remove(root, "default");
+    }
+    if let Some(titled) = titled {
+        let values = options(titled).ok_or(Unfit)?;
+        let join = |parts: Vec<&str>| format!("[{}]", parts.join(","));
+        let titles: Vec<Raw> = values.iter().map(|(_, title)| Raw::from_value(title)).collect();
+        edits.remove(root, "oneOf");
+        edits.remove(root, "anyOf");
+        edits.set(root, "enum", join(values.iter().map(|(value, _)| value.as_str()).collect()).as_bytes());
+        edits.set(root, "enumNames", join(titles.iter().map(Raw::as_str).collect()).as_bytes());
+    }
+    Ok(Cow::Owned(edits.apply().to_string()))
+}
+
+/// The switches for a field of several values.
+fn split<'a>(name: &str, field: &RawValue, is_free: impl Fn(&str) -> bool) -> Option<(Choice, Vec<Cow<'a, str>>)> {
+    let items = member(field, "items")?;
+    let titled = member(items, "anyOf").or_else(|| member(items, "oneOf"));
+    let values = options(titled.or_else(|| member(items, "enum"))?)?;
+    if values.is_empty() || values.len() > SWITCHES {
+        return None;
+    }
+    let mut stem = format!("{name}__");
+    while !(0..values.len()).all(|index| is_free(&format!("{stem}{index}"))) {
+        stem.push('_');
+    }
+    let chosen = member(field, "default").and_then(array).unwrap_or_default();
+    let is_chosen = |value: &Raw| chosen.iter().any(|one| string(one) == value.string());
+    let heading = text(field, "title").unwrap_or(Cow::Borrowed(name));
+    let mut switches = Vec::with_capacity(values.len());
+    let mut shown = Vec::with_capacity(values.len());
+    for (index, (value, title)) in values.into_iter().enumerate() {
+        let mut switch = serde_json::json!({ "type": "boolean", "title": format!("{heading}: {title}") });
+        if let Some(description) = text(field, "description") {
+            switch["description"] = description.into_owned().into();
+        }
+        if is_chosen(&value) {
+            switch["default"] = true.into();
+        }
+        switches.push((format!("{stem}{index}"), value));
+        shown.push(Cow::Owned(switch.to_string()));
+    }
+    let never_empty = member(field, "minItems").is_some_and(|least| least.get() != "0");
+    Some((Choice { field: name.to_owned(), switches, never_empty }, shown))
+}
+
+/// The values of an `enum`, or of a list of `const` with `title`, each with what to call it. All are text.
+fn options(list: &RawValue) -> Option<Vec<(Raw, String)>> {
+    array(list)?
+        .into_iter()
+        .map(|item| {
+            let value = if item.get().starts_with('{') { member(item, "const")? } else { item };
+            let own = string(value)?;
+            let title = text(item, "title").unwrap_or_else(|| own.clone()).into_owned();
+            Some((Raw::from_value(value), title))
+        })
+        .collect()
+}
+
+/// The answer to a form with its switches gathered into the fields that they stood for.
+pub(super) fn gathered(answer: Raw, choices: &[Choice]) -> Raw {
+    let Some(content) = answer.value_of("content").filter(|_| answer.text("action").as_deref() == Some("accept"))
+    else {
+        return answer;
+    };
+    let Some(members) = object(content) else { return answer };
+    let is_switch = |name: &str| choices.iter().flat_map(|choice| &choice.switches).any(|(switch, _)| switch == name);
+    let is_on = |name: &str| members.iter().any(|(key, value)| key == name && value.get() == "true");
+    let kept = members.iter().filter(|(key, _)| !is_switch(key));
+    let mut out: Vec<String> =
+        kept.map(|(key, value)| format!("{}:{}", Raw::from_value(&**key), value.get())).collect();
+    for choice in choices {
+        let on = choice.switches.iter().filter(|(switch, _)| is_on(switch));
+        let values: Vec<&str> = on.map(|(_, value)| value.as_str()).collect();
+        if !values.is_empty() || !choice.never_empty {
+            out.push(format!("{}:[{}]", Raw::from_value(&choice.field), values.join(",")));
+        }
+    }
+    answer.with_member("content", format!("{{{}}}", out.join(",")).as_bytes())
+}

@@ -1,0 +1,58 @@
+//! What differs between revisions, turned from one into another: results, errors, questions, definitions, `_meta`.
+//!
+//! A body as one side said it comes in, out goes what the other side's revision can take. **Invariant:** pure, and as little
+//! as can be: what needs no change is given back as the bytes it came as, unknown members stay, numbers keep their digits.
+//! Unknown members of objects may cross a gap of revisions; unknown kinds (of content, of forms) may not. Start reading at
+//! [`outcome`]. Not here: names and URIs (`registry/rewrite.rs`), and when something is asked or retried (the router).
+
+mod content;
+mod definition;
+mod error;
+mod form;
+mod meta;
+mod question;
+mod result;
+mod sampling;
+pub(crate) mod url;
+
+pub(crate) use definition::tool;
+pub(crate) use error::error;
+pub(crate) use meta::{Trace, request_meta};
+pub(crate) use question::{Asked, Fold, Refusal, question};
+pub(crate) use result::result;
+
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
+
+/// The extensions whose messages we can carry: MCP Apps, and tasks since 2026-07-28.
+pub(crate) const CARRIED: [&str; 2] = ["io.modelcontextprotocol/ui", "io.modelcontextprotocol/tasks"];
+
+/// Between whom an outcome crosses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap<'a> {
+    /// The server's revision; for answers of our own [`OWN`].
+    pub(crate) from: ProtocolVersion,
+    /// The client's revision.
+    pub(crate) to: ProtocolVersion,
+    /// The server's alias.
+    pub(crate) server: &'a str,
+    /// Our own `serverInfo`.
+    pub(crate) info: &'a Raw,
+}
+
+/// Answers that we make ourselves are written in this revision.
+pub(crate) const OWN: ProtocolVersion = ProtocolVersion::LATEST_HANDSHAKE;
+
+/// The outcome of a request as the client's revision has it. URIs in it are exposed already: some end up in text.
+pub(crate) fn outcome(outcome: Outcome, method: &Method, gap: &Gap<'_>) -> Outcome {
+    let Gap { from, to, server, info } = *gap;
+    match outcome {
+        Ok(raw) if !raw.is_object() => {
+            Err(ErrorObject::internal(format!("server {server:?} answered with a result that is no object")))
+        }
+        Ok(raw) => Ok(result(raw, method, from, to, info)),
+        Err(object) => error(object, method, from, to, server).map(|raw| result(raw, method, OWN, to, info)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Sampling with revisions before 2025-11-25, in which a message is one block, and tools are not known.
+
+use serde_json::value::RawValue;
+
+use super::question::Sound;
+use crate::protocol::raw::{array, member, text};
+use crate::protocol::{Edits, ErrorObject, Outcome, Raw};
+
+/// The params of a sampling request with one block a message.
+///
+/// # Errors
+/// Why an older client cannot take it.
+pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
+    let root = params.as_value();
+    let mut edits = Edits::new(params);
+    if let Some(tools) = member(root, "tools") {
+        if !array(tools).is_some_and(|tools| tools.is_empty()) {
+            return Err("the client did not declare sampling with tools");
+        }
+        edits.remove(root, "tools");
+    }
+    edits.remove(root, "toolChoice");
+    let Some(messages) = member(root, "messages") else { return Ok(edits.apply()) };
+    let mut split = Vec::new();
+    let mut is_split = false;
+    for message in array(messages).unwrap_or_default() {
+        match member(message, "content").map(|content| (content, array(content))) {
+            Some((_, Some(blocks))) => {
+                is_split = true;
+                for block in blocks {
+                    fits(block, sound)?;
+                    let alone = Raw::from_value(message).with_member("content", block.get().as_bytes());
+                    split.push(alone.to_string());
+                }
+            }
+            Some((block, None)) => {
+                fits(block, sound)?;
+                split.push(message.get().to_owned());
+            }
+            None => split.push(message.get().to_owned()),
+        }
+    }
+    if is_split {
+        edits.replace(messages, format!("[{}]", split.join(",")).into_bytes());
+    }
+    Ok(edits.apply())
+}
+
+fn fits(block: &RawValue, sound: Sound) -> Result<(), &'static str> {
+    match text(block, "type").as_deref() {
+        Some("tool_use" | "tool_result") => Err("the client did not declare sampling with tools"),
+        Some("audio") if sound == Sound::Unknown => Err("the client's revision knows no sound"),
+        Some("text" | "image" | "audio") | None => Ok(()),
+        Some(_) => Err("the client's revision does not know this kind of content"),
+    }
+}
+
+/// A client's answer with one block: for a server that knows no others. Texts become one; else the first one counts.
+pub(super) fn one_block(answer: Raw, sound: Sound) -> Outcome {
+    let Some(content) = answer.value_of("content") else { return Ok(answer) };
+    let blocks = array(content);
+    let all = blocks.clone().unwrap_or_else(|| vec![content]);
+    if sound == Sound::Unknown && all.iter().any(|block| text(block, "type").as_deref() == Some("audio")) {
+        return Err(ErrorObject::internal("the client answered with sound, which the server's revision does not know"));
+    }
+    let Some(blocks) = blocks else { return Ok(answer) };
+    let one = match &*blocks {
+        [] => r#"{"type":"text","text":""}"#.to_owned(),
+        [only] => only.get().to_owned(),
+        [first, ..] => {
+            let texts: Vec<_> = blocks.iter().filter_map(|block| text(block, "text")).collect();
+            if texts.is_empty() {
+                first.get().to_owned()
+            } else {
+                Raw::from_value(&serde_json::json!({ "type": "text", "text": texts.join("\n") })).to_string()
+            }
+        }
+    };
+    Ok(answer.with_member("content", one.as_bytes()))
+}
