@@ -128,6 +128,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_ALLOWED_ORIGINS", "[\"https://a.example\"]"),
         ("MCP_HOST_LIMITS__LEASES_PER_SERVER", "7"),
         ("MCP_HOST_TASKS", "false"),
+        ("MCP_HOST_SSE", "false"),
         ("MCP_HOST_CONFIG", "not looked at"),
         ("MCP_HOST_INPUT_X", "no setting"),
         ("MCP_HOST_SECRET_KEY", "no setting"),
@@ -141,6 +142,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         startup_wait: Duration::from_secs(2),
         allowed_hosts: vec!["c".to_owned()],
         allowed_origins: vec!["https://a.example".to_owned()],
+        sse: false,
         naming: crate::exposed::Naming {
             max_length: 70,
             separator: "_".to_owned(),

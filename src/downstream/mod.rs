@@ -10,6 +10,8 @@
 
 #[cfg(feature = "server")]
 pub mod admin;
+#[cfg(feature = "server")]
+mod calls;
 mod classify;
 #[cfg(feature = "server")]
 mod guard;

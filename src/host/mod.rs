@@ -139,7 +139,7 @@ impl Host {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
     }
 
-    /// Serves clients over Streamable HTTP at `/mcp`, and the status on the local socket, until the host shuts down.
+    /// Serves clients over Streamable HTTP at `/mcp` and HTTP+SSE at `/sse`, and the status on the local socket, until the host shuts down.
     ///
     /// # Errors
     /// When the listener is not on loopback, or another daemon serves this address.
@@ -170,6 +170,7 @@ impl Host {
         let settings = downstream::http::Settings {
             allowed_hosts: self.0.manager.settings().allowed_hosts.clone(),
             allowed_origins: self.0.manager.settings().allowed_origins.clone(),
+            sse: self.0.manager.settings().sse,
         };
         let door = downstream::http::serve(self.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = self.0.doors.track_future(futures_util::future::join(door, status)).await;

@@ -27,6 +27,7 @@ const KEYS: [&str; 13] = [
     "listen",
     "naming",
     "secrets",
+    "sse",
     "startupWait",
     "tasks",
     "tls",
@@ -44,6 +45,8 @@ pub struct HostSettings {
     pub allowed_hosts: Vec<String>,
     /// Values of `Origin` that are answered beside our own on loopback.
     pub allowed_origins: Vec<String>,
+    /// Whether HTTP+SSE is served beside Streamable HTTP.
+    pub sse: bool,
     /// How names are made.
     pub naming: Naming,
     /// Whether clients may run tools as tasks.
@@ -59,6 +62,7 @@ impl Default for HostSettings {
             startup_wait: Duration::from_secs(3),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            sse: true,
             naming: Naming::default(),
             tasks: true,
             limits: Limits::default(),
@@ -94,6 +98,9 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     }
     if let Some(field) = fields.take(&["allowedOrigins"], report) {
         settings.allowed_origins = origins(&field, report);
+    }
+    if let Some(sse) = fields.take(&["sse"], report).and_then(|field| field.flag(report)) {
+        settings.sse = sse;
     }
     if let Some(fields) = fields.take(&["naming"], report).and_then(|field| field.fields(report)) {
         naming(&mut settings.naming, fields, report);

@@ -1,4 +1,5 @@
-//! The HTTP door: Streamable HTTP of the revisions with a handshake at `/mcp`, and two routes for supervisors.
+//! The HTTP door: Streamable HTTP of the revisions with a handshake at `/mcp`, HTTP+SSE at `/sse` and `/messages`, and two
+//! routes for supervisors.
 //!
 //! Connections come in, requests go to the router, answers and streams go out. A request is served in the task of its
 //! connection; only a call whose connection broke gets a task of its own. Start reading at `post.rs`.
@@ -10,6 +11,7 @@ mod post;
 mod replay;
 mod routes;
 mod session;
+mod sse;
 mod stream;
 
 use std::io;
@@ -42,12 +44,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the config says about the door.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Hosts beside our own on loopback: `name` or `name:port`.
     pub(crate) allowed_hosts: Vec<String>,
     /// Origins beside our own on loopback.
     pub(crate) allowed_origins: Vec<String>,
+    /// Whether HTTP+SSE is served.
+    pub(crate) sse: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { allowed_hosts: Vec::new(), allowed_origins: Vec::new(), sse: true }
+    }
 }
 
 /// What all requests share.
@@ -56,6 +66,8 @@ struct Door {
     router: Router,
     local: Principal,
     sessions: Sessions,
+    /// Sessions over HTTP+SSE, if that is served.
+    sse: Option<sse::Table>,
     budget: Budget,
     /// Calls whose connection broke.
     tasks: TaskTracker,
@@ -81,6 +93,7 @@ pub(crate) async fn serve(
     let door = Arc::new(Door {
         local: Principal::local(),
         sessions: Sessions::new(limits.sessions, limits.session_idle),
+        sse: settings.sse.then(sse::Table::default),
         budget: Budget::new(limits.client_queues),
         tasks: TaskTracker::new(),
         stopping: stop,
@@ -115,6 +128,9 @@ async fn accept(
             _ = sweep.tick() => {
                 for session in door.sessions.sweep() {
                     door.close(&session);
+                }
+                if let Some(table) = &door.sse {
+                    table.sweep(door);
                 }
             }
             accepted = listener.accept() => match accepted {
@@ -211,6 +227,9 @@ impl Door {
         let _ = timeout(patience, calls).await;
         for session in self.sessions.all() {
             self.end(&session);
+        }
+        if let Some(table) = &self.sse {
+            table.end_all();
         }
         let last = async {
             connections.wait().await;

@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::answer::Refusal;
-use super::{Door, get, post};
+use super::{Door, get, post, sse};
 use crate::downstream::guard::Guard;
 use crate::upstream::StateName;
 
@@ -32,6 +32,8 @@ impl Service {
     pub(super) fn new(guard: Arc<Guard>, door: &Arc<Door>) -> Self {
         let routes = Routes::new()
             .route("/mcp", any(mcp))
+            .route("/sse", any(stream))
+            .route("/messages", any(messages))
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .fallback(unknown)
@@ -66,7 +68,26 @@ async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response {
         Method::POST => post::post(&door, request).await,
         Method::GET => get::get(&door, request.headers()),
         Method::DELETE => get::delete(&door, request.headers()),
-        _ => Err(Refusal::method()),
+        _ => Err(Refusal::method("GET, POST, DELETE")),
+    };
+    answer.unwrap_or_else(Refusal::into_response)
+}
+
+async fn stream(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let Some(table) = &door.sse else { return unknown().await };
+    let answer = match *request.method() {
+        Method::GET => sse::get(&door, table, request.headers()),
+        // Clients that try Streamable HTTP first learn from this that it is not here.
+        _ => Err(Refusal::method("GET")),
+    };
+    answer.unwrap_or_else(Refusal::into_response)
+}
+
+async fn messages(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let Some(table) = &door.sse else { return unknown().await };
+    let answer = match *request.method() {
+        Method::POST => sse::post(&door, table, request).await,
+        _ => Err(Refusal::method("POST")),
     };
     answer.unwrap_or_else(Refusal::into_response)
 }

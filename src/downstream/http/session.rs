@@ -51,6 +51,8 @@ const ENDED_BYTES: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Sessions {
     table: Mutex<HashMap<Key, Arc<Session>>>,
+    /// Places that are taken by sessions of another kind.
+    taken: Arc<AtomicUsize>,
     cap: usize,
     idle: Duration,
     clock: Instant,
@@ -59,6 +61,10 @@ pub(super) struct Sessions {
 /// Every place is taken by a session with a running call or an open stream.
 #[derive(Debug)]
 pub(super) struct Full;
+
+/// The place of a session of another kind, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(Arc<AtomicUsize>);
 
 /// While it lives, its session is in use.
 #[derive(Debug)]
@@ -114,18 +120,25 @@ impl fmt::Debug for Key {
 impl Sessions {
     /// An empty table for up to `cap` sessions, each of which ends when not used for `idle`.
     pub(super) fn new(cap: usize, idle: Duration) -> Self {
-        Self { table: Mutex::default(), cap, idle, clock: Instant::now() }
+        Self { table: Mutex::default(), taken: Arc::default(), cap, idle, clock: Instant::now() }
     }
 
     /// Makes room for one more: at the cap the session that is idle longest leaves, and has to be closed by the caller.
     pub(super) fn make_room(&self) -> Result<Option<Arc<Session>>, Full> {
         let mut table = self.lock();
-        if table.len() < self.cap {
+        if table.len() + self.taken.load(Ordering::Relaxed) < self.cap {
             return Ok(None);
         }
         let idle = table.values().filter(|session| session.is_idle());
         let longest = idle.min_by_key(|session| session.used.load(Ordering::Relaxed)).ok_or(Full)?.key.clone();
         Ok(table.remove(&longest))
+    }
+
+    /// Takes a place for a session of another kind, which is in use as long as it lives.
+    pub(super) fn reserve(&self) -> Result<(Place, Option<Arc<Session>>), Full> {
+        let evicted = self.make_room()?;
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Ok((Place(Arc::clone(&self.taken)), evicted))
     }
 
     /// Adds a session.
@@ -276,6 +289,12 @@ impl Use {
     pub(super) fn again(&self) -> Self {
         self.0.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

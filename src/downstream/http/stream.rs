@@ -19,8 +19,8 @@ use super::session::Use;
 use crate::protocol::Frame;
 
 /// How often a comment shows that the connection lives, and finds out whether it does (`hazards.md` H62).
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// Fills a record; ready when there is nothing more to fill in.
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;

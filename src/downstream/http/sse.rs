@@ -1,0 +1,302 @@
+//! HTTP+SSE, the transport of revision 2024-11-05, for clients that know nothing newer: GET `/sse` opens a session and is
+//! all that is said to the client, answers included; what the client says comes by POST to the address that its first
+//! event names.
+//!
+//! The body of the stream owns the session and drives its calls, so that the end of the stream, however it comes, is the
+//! end of both. Any revision with a handshake may be agreed on.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request as HttpRequest;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response as HttpResponse;
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{self, Refusal};
+use super::session::{Key, Place};
+use super::stream::{COMMENT, KEEP_ALIVE};
+use super::{Door, body};
+use crate::downstream::calls::Calls;
+use crate::downstream::classify;
+use crate::protocol::{ErrorObject, Frame, Message, Method, Request, Response, code};
+use crate::router::{Client, Principal};
+
+/// How long a client may take from its GET to `initialize`.
+const HELLO: Duration = Duration::from_secs(60);
+/// Messages of a client that may wait while its stream is not read; their bytes are bounded as what waits for a client is.
+const WAITING: usize = 256;
+
+/// The sessions that are open.
+#[derive(Debug, Default)]
+pub(super) struct Table(Mutex<HashMap<Key, Arc<Entry>>>);
+
+/// What a POST finds of a session.
+#[derive(Debug)]
+struct Entry {
+    principal: Principal,
+    said: mpsc::Sender<(usize, Message)>,
+    /// Bytes that wait in `said`.
+    bytes: AtomicUsize,
+    /// Who it is, from `initialize` on.
+    client: OnceLock<Arc<Client>>,
+    end: CancellationToken,
+}
+
+/// A session, in the hands of its stream.
+struct Session {
+    door: Arc<Door>,
+    key: Key,
+    entry: Arc<Entry>,
+    said: mpsc::Receiver<(usize, Message)>,
+    calls: Calls,
+    /// Pieces of the event being written.
+    pieces: VecDeque<Bytes>,
+    tick: Interval,
+    opened: Instant,
+    _place: Place,
+}
+
+/// Serves GET `/sse`.
+pub(super) fn get(door: &Arc<Door>, table: &Table, headers: &HeaderMap) -> Result<HttpResponse, Refusal> {
+    body::check_accept(headers, &["text/event-stream"])?;
+    body::check_version(headers)?;
+    if door.stopping.is_cancelled() {
+        return Err(Refusal::busy("shutting down"));
+    }
+    let (place, evicted) =
+        door.sessions.reserve().map_err(|_| Refusal::busy("too many sessions, all of them in use"))?;
+    if let Some(evicted) = evicted {
+        door.close(&evicted);
+    }
+    let key = Key::mint().map_err(|error| {
+        tracing::error!(%error, "no randomness for a session id");
+        Refusal::busy("no session id could be made")
+    })?;
+    let (sender, said) = mpsc::channel(WAITING);
+    let entry = Arc::new(Entry {
+        principal: door.principal(),
+        said: sender,
+        bytes: AtomicUsize::new(0),
+        client: OnceLock::new(),
+        end: CancellationToken::new(),
+    });
+    table.lock().insert(key.clone(), Arc::clone(&entry));
+    let now = Instant::now();
+    let mut tick = interval_at(now + KEEP_ALIVE, KEEP_ALIVE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let first = format!("event: endpoint\ndata: /messages?sessionId={key}\n\n");
+    let session = Session {
+        door: Arc::clone(door),
+        key,
+        entry,
+        said,
+        calls: Calls::default(),
+        pieces: VecDeque::from([first.into()]),
+        tick,
+        opened: now,
+        _place: place,
+    };
+    let pieces = stream::unfold(session, |mut session| async move {
+        let piece = session.next().await?;
+        Some((Ok::<_, Infallible>(piece), session))
+    });
+    Ok(answer::events(Body::from_stream(pieces)))
+}
+
+/// Serves POST `/messages`.
+pub(super) async fn post(door: &Arc<Door>, table: &Table, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+    let (head, body) = request.into_parts();
+    body::check_type(&head.headers)?;
+    body::check_version(&head.headers)?;
+    let entry = table.find(head.uri.query(), &door.principal())?;
+    let bytes = body::read(body, door.router.limits().body).await?;
+    let message = Message::parse(&bytes)?;
+    classify::check_claim(&message).map_err(|error| {
+        let refusal = Refusal::error(StatusCode::BAD_REQUEST, error);
+        match &message {
+            Message::Request(request) => refusal.about(Some(request.id.clone())),
+            _ => refusal,
+        }
+    })?;
+    entry.put(bytes.len(), message, door.router.limits().client_queue)?;
+    Ok(answer::accepted())
+}
+
+impl Table {
+    /// The session that a query names, if it is the principal's.
+    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<Entry>, Refusal> {
+        let mut members = query.unwrap_or_default().split('&');
+        let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
+            let reason = "`sessionId` is missing: open /sse first and post to the address that its first event names";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
+        };
+        let table = self.lock();
+        let entry = Key::parse(id.as_bytes()).and_then(|key| table.get(&key));
+        entry.filter(|entry| entry.principal == *principal).cloned().ok_or_else(gone)
+    }
+
+    /// Cuts off clients that do not take what is there for them (`hazards.md` H49). One that does not read at all keeps its
+    /// stream from noticing.
+    pub(super) fn sweep(&self, door: &Door) {
+        let slow = |client: &&Arc<Client>| client.mailbox().overflowed();
+        let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
+        for entry in entries {
+            if let Some(client) = entry.client.get().filter(slow) {
+                tracing::warn!("client takes no messages; its session ends");
+                door.router.close(client);
+                entry.end.cancel();
+            }
+        }
+    }
+
+    /// Ends every session.
+    pub(super) fn end_all(&self) {
+        for entry in self.lock().values() {
+            entry.end.cancel();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn gone() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): open /sse again")
+}
+
+impl Entry {
+    /// Hands a message to the stream's side.
+    fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
+        if self.end.is_cancelled() {
+            return Err(gone());
+        }
+        let before = self.bytes.fetch_add(size, Ordering::Relaxed);
+        let put = if before > 0 && before + size > room {
+            Err(Refusal::busy("the stream of this session is not read"))
+        } else {
+            self.said.try_send((size, message)).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => Refusal::busy("the stream of this session is not read"),
+                mpsc::error::TrySendError::Closed(_) => gone(),
+            })
+        };
+        if put.is_err() {
+            self.bytes.fetch_sub(size, Ordering::Relaxed);
+        }
+        put
+    }
+}
+
+impl Session {
+    /// The next piece of the stream; `None` when the session is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Some(piece);
+            }
+            // A client whose calls are over is let go at a shutdown.
+            let stopping = self.door.stopping.is_cancelled();
+            if stopping && self.calls.is_empty() && self.said.is_empty() {
+                return None;
+            }
+            let client = self.entry.client.get();
+            tokio::select! {
+                () = self.entry.end.cancelled() => return None,
+                () = self.door.stopping.cancelled(), if !stopping => {}
+                () = tokio::time::sleep_until(self.opened + HELLO), if client.is_none() => return None,
+                said = self.said.recv() => {
+                    let (size, message) = said?;
+                    self.entry.bytes.fetch_sub(size, Ordering::Relaxed);
+                    self.take(message);
+                }
+                message = mail(client) => match message {
+                    Some(message) => self.write(message.frame()),
+                    None => {
+                        tracing::warn!("client takes no messages; its session ends");
+                        return None;
+                    }
+                },
+                Some(message) = self.calls.next() => self.write(message.frame()),
+                _ = self.tick.tick() => return Some(COMMENT),
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match (message, self.entry.client.get()) {
+            (Message::Request(request), Some(_)) if request.method == Method::Initialize => {
+                let reason = "`initialize` again: this stream has its session already";
+                let outcome = Err(ErrorObject::new(code::INVALID_REQUEST, reason));
+                self.write(Response { id: Some(request.id), outcome }.frame());
+            }
+            (Message::Request(request), Some(client)) => self.calls.begin(&self.door.router, client, request),
+            (Message::Request(request), None) => self.first(request),
+            (Message::Notification(notice), Some(client)) => self.door.router.notify(client, notice),
+            (Message::Response(response), Some(client)) => self.door.router.answer(client, response),
+            // Nobody is there yet whom it could concern.
+            (Message::Notification(_) | Message::Response(_), None) => {}
+        }
+    }
+
+    /// A request before `initialize` was answered.
+    fn first(&mut self, request: Request) {
+        let outcome = match request.method {
+            Method::Ping => Ok(classify::pong()),
+            Method::Initialize => {
+                let opened = self.door.router.open(self.entry.principal.clone(), request.params.as_ref());
+                opened.map(|(client, result)| {
+                    // It has a stream for as long as it lives.
+                    std::mem::forget(client.mailbox().read());
+                    let _ = self.entry.client.set(client);
+                    result
+                })
+            }
+            method => Err(classify::not_initialized(method.as_str())),
+        };
+        self.write(Response { id: Some(request.id), outcome }.frame());
+    }
+
+    fn write(&mut self, frame: Frame) {
+        let [head, body, tail] = frame.on_one_line().pieces();
+        let mut first = b"event: message\ndata: ".to_vec();
+        first.extend_from_slice(&head);
+        if body.is_empty() {
+            first.extend_from_slice(b"\n\n");
+            self.pieces.push_back(first.into());
+            return;
+        }
+        let mut last = tail.to_vec();
+        last.extend_from_slice(b"\n\n");
+        self.pieces.extend([first.into(), body, last.into()]);
+    }
+}
+
+/// What the session has for its client outside of calls; never, before there is one.
+async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
+    match client {
+        Some(client) => client.mailbox().next().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(table) = &self.door.sse {
+            table.lock().remove(&self.key);
+        }
+        // Servers hear of the calls that are broken off before they are given back.
+        self.calls = Calls::default();
+        if let Some(client) = self.entry.client.get() {
+            self.door.router.close(client);
+        }
+    }
+}
