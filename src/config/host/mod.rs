@@ -17,7 +17,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",

@@ -38,10 +38,17 @@ impl Refusal {
         Self { status, id: None, error: Box::new(error), more: None }
     }
 
-    /// The method does not exist here; those do.
-    pub(super) fn method(allowed: &'static str) -> Self {
-        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed}"));
-        refusal.more = Some((ALLOW, HeaderValue::from_static(allowed)));
+    /// The method does not exist here.
+    pub(super) fn method() -> Self {
+        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, "use POST, GET or DELETE");
+        refusal.more = Some((ALLOW, HeaderValue::from_static("GET, POST, DELETE")));
+        refusal
+    }
+
+    /// Nothing but this method exists here.
+    pub(super) fn only(method: &'static str) -> Self {
+        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("use {method}"));
+        refusal.more = Some((ALLOW, HeaderValue::from_static(method)));
         refusal
     }
 

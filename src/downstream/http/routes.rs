@@ -68,7 +68,7 @@ async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response {
         Method::POST => post::post(&door, request).await,
         Method::GET => get::get(&door, request.headers()),
         Method::DELETE => get::delete(&door, request.headers()),
-        _ => Err(Refusal::method("GET, POST, DELETE")),
+        _ => Err(Refusal::method()),
     };
     answer.unwrap_or_else(Refusal::into_response)
 }
@@ -78,7 +78,7 @@ async fn stream(State(door): State<Arc<Door>>, request: Request) -> Response {
     let answer = match *request.method() {
         Method::GET => sse::get(&door, table, request.headers()),
         // Clients that try Streamable HTTP first learn from this that it is not here.
-        _ => Err(Refusal::method("GET")),
+        _ => Err(Refusal::only("GET")),
     };
     answer.unwrap_or_else(Refusal::into_response)
 }
@@ -87,7 +87,7 @@ async fn messages(State(door): State<Arc<Door>>, request: Request) -> Response {
     let Some(table) = &door.sse else { return unknown().await };
     let answer = match *request.method() {
         Method::POST => sse::post(&door, table, request).await,
-        _ => Err(Refusal::method("POST")),
+        _ => Err(Refusal::only("POST")),
     };
     answer.unwrap_or_else(Refusal::into_response)
 }

@@ -10,6 +10,8 @@ mod guard;
 mod http;
 #[cfg(feature = "server")]
 mod refusals;
+#[cfg(feature = "server")]
+mod sse;
 mod stdio;
 #[cfg(feature = "server")]
 mod streams;

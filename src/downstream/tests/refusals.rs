@@ -14,7 +14,7 @@ const CASES: &[(&str, &str, u16, i64, &str)] = &[
     ("web page", "GET /readyz HTTP/1.1\r\nHost: HOST\r\nSec-Fetch-Site: cross-site\r\n\r\n", 403, -32600, "web sites"),
     ("options", "OPTIONS /mcp HTTP/1.1\r\nHost: HOST\r\n\r\n", 405, -32600, "POST, GET or DELETE"),
     ("put", "PUT /mcp HTTP/1.1\r\nHost: HOST\r\n\r\n", 405, -32600, "POST, GET or DELETE"),
-    ("nothing there", "POST /messages HTTP/1.1\r\nHost: HOST\r\n\r\n", 404, -32600, "/mcp"),
+    ("nothing there", "POST /nowhere HTTP/1.1\r\nHost: HOST\r\n\r\n", 404, -32600, "/mcp"),
     ("no type", "POST /mcp HTTP/1.1\r\nHost: HOST\r\n\r\n", 415, -32600, "application/json"),
     (
         "a form",

@@ -152,7 +152,8 @@ mod http {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::downstream::http::{Settings, serve};
+    pub(crate) use crate::downstream::http::Settings;
+    use crate::downstream::http::serve;
 
     /// A door on a port of its own.
     pub(crate) struct House {
@@ -167,10 +168,14 @@ mod http {
     }
 
     pub(crate) async fn house_of(stage: Stage) -> House {
+        house_with(stage, Settings::default()).await
+    }
+
+    pub(crate) async fn house_with(stage: Stage, settings: Settings) -> House {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stop = CancellationToken::new();
-        let served = tokio::spawn(serve(stage.router.clone(), listener, Settings::default(), stop.clone()));
+        let served = tokio::spawn(serve(stage.router.clone(), listener, settings, stop.clone()));
         House { stage, port, stop, served }
     }
 

@@ -47,7 +47,6 @@ impl Default for Script {
 pub(super) struct Seen {
     pub(super) what: String,
     pub(super) headers: HashMap<String, String>,
-    pub(super) message: Value,
 }
 
 pub(super) struct Server {
@@ -132,7 +131,7 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
     }
     let text = |value: &axum::http::HeaderValue| value.to_str().unwrap().to_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-    lock(&inner.seen).push(Seen { what, headers, message: message.clone() });
+    lock(&inner.seen).push(Seen { what, headers });
     match (&head.method, head.uri.path()) {
         (&Method::GET, "/sse") => inner.open(),
         (&Method::POST, "/messages") => {
