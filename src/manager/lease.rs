@@ -16,6 +16,12 @@ impl Principal {
     pub(crate) fn local() -> Self {
         Self("local".into())
     }
+
+    /// Stands for it in what is sealed.
+    #[must_use]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// A client as leases see it.

@@ -47,6 +47,12 @@ impl Manager {
         let alone = sharing == Sharing::Session || server.is_each_clients_own(profile);
         let mut entries = lock(&server.leases);
         entries.retain(|entry| !entry.upstream.is_stopped());
+        // A server without sessions knows nothing of clients but what each request says: everybody shares it.
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
+            entry.users.insert(who.owner);
+            entry.used = Instant::now();
+            return Ok(entry.upstream.clone());
+        }
         let best = entries
             .iter_mut()
             .filter_map(|entry| {
@@ -87,6 +93,36 @@ impl Manager {
         });
         drop(entries);
         self.touch();
+        Ok(upstream)
+    }
+
+    /// A lease for a call that must not wait for the one that its client has: another one of the client's whose lane is
+    /// free, or a new one.
+    pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
+        let profile = lease::profile(who.profile, server.config.sharing, &server.config.roots);
+        let mut entries = lock(&server.leases);
+        entries.retain(|entry| !entry.upstream.is_stopped());
+        let free = entries.iter_mut().find(|entry| {
+            entry.upstream.bound_to() == Some(who.owner)
+                && entry.upstream.profile() == profile
+                && entry.upstream.lane().available_permits() > 0
+        });
+        if let Some(entry) = free {
+            entry.used = Instant::now();
+            return Ok(entry.upstream.clone());
+        }
+        let limit = self.0.settings.limits.leases_per_server;
+        if entries.len() >= limit && !evict(&mut entries) {
+            return Err(NoLease::Limit(limit));
+        }
+        let upstream = self.spawn(server, profile, who.owner, true);
+        upstream.bind(who.owner);
+        entries.push(Entry {
+            upstream: upstream.clone(),
+            principal: who.principal.clone(),
+            users: HashSet::from([who.owner]),
+            used: Instant::now(),
+        });
         Ok(upstream)
     }
 

@@ -121,6 +121,16 @@ impl Server {
         }
     }
 
+    /// Whether it has ever asked a client something.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
+    }
+
+    /// What it is told that a client can do.
+    pub(crate) fn declared(&self, client: crate::protocol::Profile) -> crate::protocol::Profile {
+        lease::profile(client, self.config.sharing, &self.config.roots)
+    }
+
     /// Counts a call.
     pub(crate) fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);

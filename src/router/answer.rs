@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::manager::Server;
+use crate::manager::{NoLease, Server};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::transport;
 use crate::upstream::{StateName, Unavailable};
@@ -37,7 +37,11 @@ impl Failure {
     }
 
     /// It is never started, or may not be started once more.
-    pub(super) fn no_lease(text: String) -> Self {
+    pub(super) fn lease(none: NoLease) -> Self {
+        let text = match none {
+            NoLease::Fixed(why) => format!("is not to be had: {why}"),
+            NoLease::Limit(limit) => format!("has {limit} connections in use already (host.limits.leasesPerServer)"),
+        };
         Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
     }
 
@@ -55,6 +59,17 @@ impl Failure {
     pub(super) fn timeout(limit: std::time::Duration, name: &str) -> Self {
         let text = format!("gave no answer within {limit:?} ({name}); whether the work was done is unknown");
         Self { kind: Kind::Timeout, text, sent: true, retryable: false }
+    }
+
+    /// A client without a session did not come back with answers.
+    pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
+        let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
+        Self { kind: Kind::Timeout, text, sent: true, retryable: false }
+    }
+
+    /// What the server answered is no answer of MCP.
+    pub(super) fn malformed(what: &str) -> Self {
+        Self { kind: Kind::Malformed, text: format!("gave no answer of MCP: {what}"), sent: true, retryable: false }
     }
 
     /// The request or its answer was lost on the way.

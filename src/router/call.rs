@@ -1,22 +1,23 @@
 //! One request of a client on its way through a server: sent under another id and name, with what comes back in between
 //! turned back, until there is one answer.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::answer::Failure;
 use super::client::Client;
-use super::{Mailbox, Router};
-use crate::config::Roots;
+use super::driver::{Driver, Next, Stage};
+use super::running::{Attempt, Running, Toward};
+use super::{Mailbox, Router, state};
+use crate::adapt;
 use crate::manager::Server;
-use crate::protocol::{self, Edits, ErrorObject, Message, Method, Notification, Outcome, Profile, Raw};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
 use crate::registry::{Resolution, Target, expose_content};
 use crate::transport;
-use crate::upstream::{Ask, Connection, Item, Upstream};
+use crate::upstream::{Connection, Terms, Upstream};
 
 /// A request as it goes to a server.
 #[derive(Clone, Debug)]
@@ -30,17 +31,42 @@ pub(super) struct Forward {
     pub(super) target: Arc<str>,
     /// `_meta` of the params.
     pub(super) meta: Option<Raw>,
+    /// Of the request as the client sent it; made when it is asked for.
+    pub(super) digest: OnceLock<String>,
 }
 
-/// What is kept of a call while it runs.
-struct Running<'a> {
-    client: &'a Arc<Client>,
-    leg: &'a Arc<Mailbox>,
-    server: &'a Arc<Server>,
-    /// The client's own progress token, as JSON.
-    token: Option<Raw>,
-    progress: Option<f64>,
-    answered: Option<Arc<Notify>>,
+impl Forward {
+    pub(super) fn new(
+        server: Arc<Server>,
+        method: Method,
+        params: Raw,
+        named: Raw,
+        meta: Option<Raw>,
+        target: Arc<str>,
+    ) -> Self {
+        Self { server, method, params, named, target, meta, digest: OnceLock::new() }
+    }
+
+    /// The client's progress token, as JSON.
+    pub(super) fn token(&self) -> Option<Raw> {
+        self.meta.as_ref()?.member("progressToken")
+    }
+
+    /// Stands for the request, however a client writes it down again.
+    pub(super) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| state::digest(&self.method, &self.params))
+    }
+
+    /// Finds its parts again after its params were edited.
+    pub(super) fn reopen(&mut self) {
+        self.digest();
+        let [name, meta] =
+            self.params.members([if self.method == Method::ResourcesRead { "uri" } else { "name" }, "_meta"]);
+        if let Some(name) = name {
+            self.named = name;
+        }
+        self.meta = meta;
+    }
 }
 
 impl Router {
@@ -56,7 +82,7 @@ impl Router {
         let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
         let server = self.server(&target)?;
         drop(name);
-        let forward = Forward { server, method: Method::ToolsCall, params, named, target: target.name, meta };
+        let forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
         self.forward(client, forward, leg).await
     }
 
@@ -68,7 +94,7 @@ impl Router {
         let name = named.string().ok_or_else(missing)?.into_owned();
         let target = self.find(client, "prompt", &name, |catalog| catalog.prompt(&name)).await?;
         let server = self.server(&target)?;
-        let forward = Forward { server, method: Method::PromptsGet, params, named, target: target.name, meta };
+        let forward = Forward::new(server, Method::PromptsGet, params, named, meta, target.name);
         self.forward(client, forward, leg).await
     }
 
@@ -98,28 +124,58 @@ impl Router {
         }
     }
 
-    /// Sends a request to a server and brings its answer back; once more where that is safe (`hazards.md` H57).
+    /// Sends a request to a server and brings its answer back.
     pub(super) async fn forward(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
-        let server = forward.server.clone();
+        if client.revision().is_modern() && forward.method.may_ask() {
+            return self.forward_modern(client, forward, leg).await;
+        }
+        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+    }
+
+    /// A request of a client without a session. If the server may ask something meanwhile, and can do so only by a request of
+    /// its own, the call must be able to wait without its client.
+    pub(super) async fn begin_modern(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
+        let reached = match self.lease(client, &forward.server) {
+            Ok(upstream) => upstream.ready().await.map(|connection| (upstream, connection)).ok(),
+            Err(_) => None,
+        };
+        // What could not be reached is told by the call itself.
+        let session = reached.filter(|(_, connection)| connection.peer().is_some_and(|peer| !peer.version.is_modern()));
+        let members = ["inputResponses", "requestState"];
+        if session.is_some() && forward.params.members(members).iter().any(Option::is_some) {
+            // A server with a session knows neither.
+            forward.params = members.iter().fold(forward.params.clone(), |params, name| params.without_member(name));
+            forward.reopen();
+        }
+        if session.is_some_and(|(upstream, _)| !upstream.profile().is_empty()) {
+            let digest = forward.digest().to_owned();
+            return self.park(client, forward, digest, leg).await;
+        }
+        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+    }
+
+    /// Sends a request and brings its answer back; once more where that is safe (`hazards.md` H57).
+    pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Outcome {
+        let server = &forward.server;
         server.count_call();
-        let _slot = match self.slot(&server).await {
+        let _slot = match self.slot(server).await {
             Ok(slot) => slot,
-            Err(failure) => return failure.answer(&server, &forward.method),
+            Err(failure) => return failure.answer(server, &forward.method),
         };
         let mut again = true;
         loop {
-            let failure = match self.attempt(client, &forward, leg).await {
+            let failure = match self.attempt(client, forward, toward).await {
                 Ok(outcome) => return outcome,
                 Err(Attempt::Failed(failure)) => failure,
                 Err(Attempt::Lost(error)) => {
-                    if again && self.may_repeat(client, &forward, &error) {
+                    if again && self.may_repeat(client, forward, &error) {
                         again = false;
                         continue;
                     }
                     Failure::lost(&error)
                 }
             };
-            return failure.answer(&server, &forward.method);
+            return failure.answer(server, &forward.method);
         }
     }
 
@@ -161,227 +217,177 @@ impl Router {
         }
     }
 
-    async fn attempt(&self, client: &Arc<Client>, forward: &Forward, leg: &Arc<Mailbox>) -> Result<Outcome, Attempt> {
+    async fn attempt(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+    ) -> Result<Outcome, Attempt> {
         let server = &forward.server;
-        let upstream = self.lease(client, server).map_err(Attempt::Failed)?;
-        let connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
-        let id = connection.next_id();
-        let (params, token) = outgoing(forward, id);
-        let mut exchange = connection.open(id, &forward.method, Some(&params), &client.terms(leg));
-        let running = Running { client, leg, server, token, progress: None, answered: None };
-        let outcome = running.wait(id, &mut exchange, &upstream, &connection, self.limits().answer).await?;
-        Ok(match outcome {
-            Ok(result) => Ok(expose_content(&result, &server.config.alias, server.uris)),
-            Err(error) => Err(error),
-        })
+        let Reached { upstream, connection, lane: _lane } = self.reach(client, server, toward).await?;
+        let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+        let terms = self.terms(client, server, toward);
+        let both_legacy = !version.is_modern() && !client.revision().is_modern();
+        let patience = self.limits().answer;
+        let end = Instant::now() + server.config.max_call_time;
+        let mut driver = Driver::default();
+        let mut answers = None;
+        loop {
+            let id = connection.next_id();
+            let (params, token) = outgoing(forward, answers.as_ref(), both_legacy, id);
+            toward.set_token(token);
+            let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
+            let (upstream, connection) = (&upstream, &connection);
+            let mut running = Running { toward, server, upstream, connection, answered: None, patience, end };
+            let outcome = running.wait(id, &mut exchange).await?;
+            if !version.is_modern() {
+                return Ok(self.answer_of_session(client, forward, version, outcome));
+            }
+            let result = match outcome {
+                Ok(result) => result,
+                Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
+            };
+            match result.text("resultType").as_deref() {
+                None | Some("complete") => {
+                    driver.finish(client, server.config.alias.as_str());
+                    return Ok(self.adapted(client, forward, version, Ok(result)));
+                }
+                Some("input_required") if client.revision().is_modern() => {
+                    return Ok(self.relay_questions(client, forward, &result));
+                }
+                Some("input_required") => {
+                    let Toward::Leg(leg) = &*toward else {
+                        return Err(Attempt::Failed(Failure::malformed("a question")));
+                    };
+                    let (leg, method) = (leg.mailbox().clone(), &forward.method);
+                    let stage = Stage { client, leg: &leg, server, upstream, method, call: id, patience };
+                    toward.tick();
+                    match driver.round(&stage, &result, &forward.params).await.map_err(Attempt::Failed)? {
+                        Next::Again(params) => answers = Some(params),
+                        Next::Over(outcome) => return Ok(outcome),
+                    }
+                }
+                Some(other) => {
+                    let what = format!("a result of the unknown type {other:?}");
+                    return Err(Attempt::Failed(Failure::malformed(&what)));
+                }
+            }
+        }
+    }
+
+    /// What a server with a session answered.
+    fn answer_of_session(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        version: ProtocolVersion,
+        outcome: Outcome,
+    ) -> Outcome {
+        match outcome {
+            Err(error) if error.code == code::URL_ELICITATION_REQUIRED && version == ProtocolVersion::V2025_11_25 => {
+                self.visits_required(client, forward, error)
+            }
+            outcome => self.adapted(client, forward, version, outcome),
+        }
+    }
+
+    /// An answer as the client's revision has it, under the names that it knows.
+    fn adapted(&self, client: &Client, forward: &Forward, from: ProtocolVersion, outcome: Outcome) -> Outcome {
+        let (server, to) = (&forward.server, client.revision());
+        let outcome = outcome.map(|result| expose_content(&result, &server.config.alias, server.uris));
+        let gap = adapt::Gap { from, to, server: &server.config.name, info: &self.0.server_info };
+        adapt::outcome(outcome, &forward.method, &gap)
+    }
+
+    /// What a request says of its client.
+    fn terms(&self, client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
+        let mut terms = match toward {
+            Toward::Leg(leg) => client.terms(leg.mailbox()),
+            Toward::Parked(_) => client.terms(client.mailbox()),
+        };
+        terms.profile = server.declared(terms.profile);
+        terms
+    }
+
+    /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
+    /// without a session has it for itself (`bridging.md` 5.3).
+    async fn reach(&self, client: &Arc<Client>, server: &Arc<Server>, toward: &Toward<'_>) -> Result<Reached, Attempt> {
+        let failed = |why| Attempt::Failed(Failure::unavailable(&why));
+        let mut upstream = self.lease(client, server).map_err(Attempt::Failed)?;
+        let mut connection = upstream.ready().await.map_err(failed)?;
+        let Toward::Parked(parked) = toward else { return Ok(Reached { upstream, connection, lane: None }) };
+        self.runs_on(parked, &upstream);
+        if connection.tells_whose() || !server.has_asked() {
+            return Ok(Reached { upstream, connection, lane: None });
+        }
+        let lane = match tokio::time::timeout(LANE, upstream.lane().clone().acquire_owned()).await {
+            Ok(lane) => lane.ok(),
+            // Its client may be waiting for this very call before it answers the one that has the lane.
+            Err(_) => {
+                upstream = self.lease_beside(client, server).map_err(Attempt::Failed)?;
+                connection = upstream.ready().await.map_err(failed)?;
+                self.runs_on(parked, &upstream);
+                upstream.lane().clone().acquire_owned().await.ok()
+            }
+        };
+        Ok(Reached { upstream, connection, lane })
     }
 }
 
-enum Attempt {
-    /// The transport lost the request or its answer.
-    Lost(transport::Error),
-    Failed(Failure),
+/// A connection, and the right to use it alone where that is needed.
+struct Reached {
+    upstream: Arc<Upstream>,
+    connection: Arc<Connection>,
+    lane: Option<OwnedSemaphorePermit>,
 }
 
+/// How long a call waits for the lane of its lease before it gets a lease beside it.
+const LANE: Duration = Duration::from_secs(5);
+
 /// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the
-/// client's progress token.
-fn outgoing(forward: &Forward, id: u64) -> (Raw, Option<Raw>) {
+/// client's progress token. `answers`: the params with answers to a server without a session in.
+fn outgoing(forward: &Forward, answers: Option<&Raw>, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
+    let (params, token) = dressed(forward, both_legacy, id);
+    let params = match answers {
+        None => params,
+        Some(answers) => {
+            ["inputResponses", "requestState"].iter().fold(params, |params, name| match answers.member(name) {
+                Some(value) => params.with_member(name, value.as_bytes()),
+                None => params.without_member(name),
+            })
+        }
+    };
+    (params, token)
+}
+
+/// The params under the server's own name for the target, with our progress token in their `_meta`.
+fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
     let mut edits = Edits::new(&forward.params);
     if forward.named.string().as_deref() != Some(&*forward.target) {
         edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
     }
-    let Some(meta) = forward.meta.as_ref().filter(|meta| meta.is_object()) else {
-        // A call has our own watchdog, which progress feeds.
-        if forward.method == Method::ToolsCall && forward.meta.is_none() {
-            edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes());
-        }
-        return (edits.apply(), None);
-    };
-    let mut own = Edits::new(meta);
-    let mut token = None;
-    let value = meta.as_value();
-    for (key, value) in protocol::object(value).unwrap_or_default() {
-        if key == "progressToken" {
-            token = Some(Raw::part(meta.bytes(), value));
-        } else if key.starts_with("io.modelcontextprotocol/") && key != "io.modelcontextprotocol/related-task" {
-            own.remove(meta.as_value(), &key);
-        }
-    }
-    if token.is_some() || forward.method == Method::ToolsCall {
-        own.set(value, "progressToken", id.to_string().as_bytes());
-    }
-    if !own.is_empty() {
-        edits.replace_part(meta, own.apply().as_bytes().to_vec());
-    }
-    (edits.apply(), token)
-}
-
-impl Running<'_> {
-    /// Waits for the answer, and hands on what comes before it. The clock of `callTimeout` starts anew with each progress
-    /// and stops while a person is asked.
-    async fn wait(
-        mut self,
-        id: u64,
-        exchange: &mut crate::upstream::Exchange,
-        upstream: &Arc<Upstream>,
-        connection: &Arc<Connection>,
-        answer: Duration,
-    ) -> Result<Outcome, Attempt> {
-        let config = &self.server.config;
-        let (idle, maximum) = (config.call_timeout, config.max_call_time);
-        let mut end = Instant::now() + maximum;
-        let mut asked_at = None;
-        let clock = tokio::time::sleep_until((Instant::now() + idle).min(end));
-        tokio::pin!(clock);
-        let asks = AskGuard { client: self.client, call: id };
-        loop {
-            let answered = self.answered.clone();
-            let item = tokio::select! {
-                biased;
-                item = exchange.next() => item,
-                () = notified(answered.as_deref()) => {
-                    if !self.client.is_asked(id) {
-                        end += asked_at.take().map_or(Duration::ZERO, |at: Instant| at.elapsed());
-                        reset(clock.as_mut(), idle, end);
-                    }
-                    continue;
-                }
-                () = &mut clock => {
-                    if self.client.is_asked(id) {
-                        self.client.drop_asks(id, unanswered);
-                        end += asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
-                        reset(clock.as_mut(), idle, end);
-                        continue;
-                    }
-                    let (limit, name) = if Instant::now() < end { (idle, "callTimeout") } else { (maximum, "maxCallTime") };
-                    return Err(Attempt::Failed(Failure::timeout(limit, name)));
-                }
-            };
-            match item {
-                Item::Progress(params) => {
-                    if !self.client.is_asked(id) {
-                        reset(clock.as_mut(), idle, end);
-                    }
-                    self.progress(&params);
-                }
-                Item::Log(params) => log(self.client, self.leg, self.server, &params),
-                Item::Ask(ask) => {
-                    let at = *asked_at.get_or_insert_with(Instant::now);
-                    clock.as_mut().reset(at + answer);
-                    let answered = self.answered.get_or_insert_with(Arc::default).clone();
-                    question(self.client, self.server, upstream, ask, Some((id, self.leg)), Some(answered));
-                    if !self.client.is_asked(id) {
-                        asked_at = None;
-                        reset(clock.as_mut(), idle, end);
-                    }
-                }
-                Item::HangUp(retry) => self.leg.hang_up(retry),
-                Item::Withdrawn(ask) => self.client.withdraw(connection, &ask),
-                Item::Done(outcome) => {
-                    drop(asks);
-                    return Ok(outcome);
-                }
-                Item::Lost(error) => return Err(Attempt::Lost(error)),
+    // A call has our own watchdog, which progress feeds.
+    let always = forward.method == Method::ToolsCall;
+    match &forward.meta {
+        None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
+        Some(meta) if meta.is_object() => {
+            let token = meta.member("progressToken");
+            let ours = (always || token.is_some()).then(|| id.to_string());
+            match adapt::request_meta(Some(meta), ours.as_deref(), both_legacy, trace) {
+                Some(new) if new == *meta => {}
+                Some(new) => edits.replace_part(meta, new.as_bytes().to_vec()),
+                None => edits.remove(forward.params.as_value(), "_meta"),
             }
-        }
-    }
-
-    /// Hands progress on under the client's own token; values that do not increase are dropped.
-    fn progress(&mut self, params: &Raw) {
-        let Some(token) = &self.token else { return };
-        let value = params.member("progress").and_then(|value| value.read::<f64>().ok());
-        let Some(value) = value.filter(|value| self.progress.is_none_or(|last| *value > last)) else { return };
-        self.progress = Some(value);
-        let params = Some(params.with_member("progressToken", token.as_bytes()));
-        self.leg.put(Message::Notification(Notification { method: Method::Progress, params }));
-    }
-}
-
-/// However a call ends, its open questions are taken back.
-struct AskGuard<'a> {
-    client: &'a Client,
-    call: u64,
-}
-
-impl Drop for AskGuard<'_> {
-    fn drop(&mut self) {
-        self.client.drop_asks(self.call, drop);
-    }
-}
-
-fn reset(clock: std::pin::Pin<&mut Sleep>, limit: Duration, end: Instant) {
-    clock.reset((Instant::now() + limit).min(end));
-}
-
-async fn notified(notify: Option<&Notify>) {
-    match notify {
-        Some(notify) => notify.notified().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// What a server gets when no person answers in time.
-fn unanswered(ask: Ask) {
-    let outcome = match ask.method {
-        Method::Elicit => Ok(Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))),
-        Method::CreateMessage => Err(ErrorObject::internal("the client gave no answer in time")),
-        _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
-    };
-    ask.answer(outcome);
-}
-
-/// Puts a server's question to a client, or answers it: what was not declared is refused, configured roots are told.
-pub(super) fn question(
-    client: &Client,
-    server: &Server,
-    upstream: &Upstream,
-    mut ask: Ask,
-    call: Option<(u64, &Arc<Mailbox>)>,
-    answered: Option<Arc<Notify>>,
-) {
-    server.note_ask();
-    let declared = upstream.profile();
-    let (known, mode) = match ask.method {
-        Method::RootsList => (declared.has(Profile::ROOTS), true),
-        Method::CreateMessage => (declared.has(Profile::SAMPLING), true),
-        _ => {
-            let url = ask.params.as_ref().and_then(|params| params.text("mode")).as_deref() == Some("url");
-            let mode = if url { Profile::ELICITATION_URL } else { Profile::ELICITATION_FORM };
-            (declared.has(Profile::ELICITATION_FORM) || declared.has(Profile::ELICITATION_URL), declared.has(mode))
-        }
-    };
-    if !known {
-        let method = ask.method.clone();
-        return ask.answer(Err(ErrorObject::method_not_found(method.as_str())));
-    }
-    if !mode {
-        return ask.answer(Err(ErrorObject::invalid_params("the client did not declare this mode of elicitation")));
-    }
-    match (&ask.method, &server.config.roots) {
-        (Method::RootsList, Roots::Fixed(uris)) => {
-            let roots: Vec<_> = uris.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
-            return ask.answer(Ok(Raw::from_value(&serde_json::json!({ "roots": roots }))));
-        }
-        (Method::CreateMessage, _) => {
-            if let Some(params) = ask.params.take() {
-                ask.params = Some(expose_content(&params, &server.config.alias, server.uris));
-            }
+            return (edits.apply(), token);
         }
         _ => {}
     }
-    client.ask(ask, call, answered);
+    (edits.apply(), None)
 }
 
-/// Hands a log line to a client that wants its level, with the alias in front of the logger's name.
-pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &Raw) {
-    if !client.wants(params.text("level").as_deref().unwrap_or_default(), mailbox) {
-        return;
-    }
-    let alias = &server.config.alias;
-    let logger = match params.text("logger") {
-        Some(logger) => Cow::Owned(format!("{alias}/{logger}")),
-        None => Cow::Borrowed(alias.as_str()),
-    };
-    let params = Some(params.with_member("logger", Raw::from_value(&*logger).as_bytes()));
-    mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
+fn trace() -> adapt::Trace {
+    let mut bytes = [0; 24];
+    // Without randomness the ids are poor, and nothing else.
+    let _ = getrandom::fill(&mut bytes);
+    adapt::Trace::from_random(bytes)
 }

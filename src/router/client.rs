@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
-use crate::manager::Who;
-use crate::protocol::{Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId};
+use crate::manager::{Principal, Who};
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
@@ -105,11 +105,26 @@ impl Client {
         self.who.owner
     }
 
+    pub(super) fn principal(&self) -> &Principal {
+        &self.who.principal
+    }
+
+    /// What it can be asked.
+    pub(super) fn profile(&self) -> Profile {
+        self.who.profile
+    }
+
     /// What a request says of it to a server.
     pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
         let level = if self.revision.is_modern() { leg.level() } else { self.level() };
         let level = level.and_then(|level| LEVELS.get(usize::from(level)).copied());
-        Terms { owner: self.owner(), profile: self.who.profile, extensions: self.extensions.clone(), level }
+        Terms {
+            owner: self.owner(),
+            profile: self.who.profile,
+            extensions: self.extensions.clone(),
+            level,
+            sessionless: self.revision.is_modern(),
+        }
     }
 
     /// Whether nothing is under way for it.

@@ -7,11 +7,17 @@
 mod answer;
 mod call;
 mod client;
+mod driver;
 mod list;
 mod mailbox;
 mod modern;
 mod news;
+mod park;
+mod question;
+mod relay;
 mod resource;
+mod running;
+mod state;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +35,7 @@ use crate::manager::{Manager, News, Server, ServerStatus, Who};
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, code,
 };
+use crate::seal::Seal;
 use crate::upstream::{Owner, Upstream};
 use client::Refused;
 
@@ -43,6 +50,9 @@ struct Inner {
     next_client: AtomicU64,
     /// Clients without a session.
     modern: modern::Pool,
+    /// Calls that wait for answers of such clients.
+    parked: park::Table,
+    seal: Option<Seal>,
     server_info: Raw,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -59,6 +69,8 @@ impl Router {
             clients: Mutex::default(),
             next_client: AtomicU64::new(1),
             modern: modern::Pool::default(),
+            parked: park::Table::default(),
+            seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
             server_info,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -239,24 +251,29 @@ impl Router {
 
     /// The lease of this server for this client.
     fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, answer::Failure> {
-        use crate::manager::NoLease;
         // One that others use, too, was given out before the server asked anybody anything.
         let stays =
             |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
         if let Some(upstream) = client.lease(server.id).filter(stays) {
             return Ok(upstream);
         }
-        let upstream = self.0.manager.lease(server, &client.who).map_err(|none| {
-            answer::Failure::no_lease(match none {
-                NoLease::Fixed(why) => format!("is not to be had: {why}"),
-                NoLease::Limit(limit) => {
-                    format!("has {limit} connections in use already (host.limits.leasesPerServer)")
-                }
-            })
-        })?;
+        let upstream = self.0.manager.lease(server, &client.who).map_err(answer::Failure::lease)?;
         client.keep_lease(server.id, upstream.clone());
         self.apply_level(server, &upstream);
         Ok(upstream)
+    }
+
+    /// A lease for one call, beside the one that the client has.
+    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Arc<Upstream>, answer::Failure> {
+        self.0.manager.lease_beside(server, &client.who).map_err(answer::Failure::lease)
+    }
+
+    /// What seals handles that clients keep.
+    ///
+    /// # Errors
+    /// When the system had no randomness for a key.
+    fn seal(&self) -> Result<&Seal, ErrorObject> {
+        self.0.seal.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
     }
 
     fn initialize_result(&self, revision: ProtocolVersion) -> Raw {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Router;
-use super::call::{log, question};
 use super::client::Client;
+use super::question::{self, log, refuse};
 use crate::manager::{News, Server};
-use crate::protocol::{ErrorObject, Message, Method, Notification, Raw};
+use crate::protocol::{Message, Method, Notification, Profile};
 use crate::registry::{Kind, expose_target};
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
@@ -105,18 +105,47 @@ impl Router {
 
     /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
+        if client.revision().is_modern() {
+            return self.hold_modern(server, upstream, ask);
+        }
         if client.mailbox().has_reader() {
-            return question(&client, &server, &upstream, ask, None, None);
+            return question::put(&client, &server, &upstream, ask, None, None);
         }
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
             if matches!(came, Some(Ok(()))) {
-                return question(&client, &server, &upstream, ask, None, None);
+                return question::put(&client, &server, &upstream, ask, None, None);
             }
             match client.any_leg() {
-                Some(leg) => question(&client, &server, &upstream, ask, Some((0, &leg)), None),
+                Some(leg) => question::put(&client, &server, &upstream, ask, Some((0, &leg)), None),
                 None => refuse(ask),
+            }
+        });
+    }
+
+    /// A question outside of any call to a client without a session: only roots have an answer that does not depend on whom
+    /// the server works for at the moment (`bridging.md` 5.5, 5.6).
+    fn hold_modern(&self, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
+        server.note_ask();
+        if ask.method != Method::RootsList || !upstream.profile().has(Profile::ROOTS) {
+            return refuse(ask);
+        }
+        let Some(ask) = question::judge(&server, upstream.profile(), ask) else { return };
+        if let Some(roots) = upstream.roots() {
+            return ask.answer(Ok(roots));
+        }
+        let router = self.clone();
+        self.spawn(async move {
+            let until = tokio::time::Instant::now() + HOLD;
+            let mut begun = router.parked_begin();
+            loop {
+                if let Some(parked) = router.parked_on(&upstream) {
+                    return parked.ask(&upstream, ask);
+                }
+                if !matches!(tokio::time::timeout_at(until, begun.changed()).await, Ok(Ok(()))) {
+                    return refuse(ask);
+                }
             }
         });
     }
@@ -126,15 +155,4 @@ impl Router {
         let clients = self.clients();
         users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
-}
-
-/// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).
-fn refuse(ask: Ask) {
-    tracing::info!("{} belongs to no call of one client: refused", ask.method);
-    let outcome = match ask.method {
-        Method::Elicit => Ok(Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))),
-        Method::CreateMessage => Err(ErrorObject::internal("no client request is in progress")),
-        _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
-    };
-    ask.answer(outcome);
 }

@@ -32,7 +32,7 @@ impl Router {
         if !self.offers(client, &server, |offers| offers.completions).await {
             return Ok(Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#)));
         }
-        let forward = Forward { server, method: Method::Complete, params, named, target: target.name, meta };
+        let forward = Forward::new(server, Method::Complete, params, named, meta, target.name);
         self.forward(client, forward, leg).await
     }
 
@@ -83,7 +83,7 @@ impl Router {
         let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
         let target = found.map_err(|error| with_uri(error, &uri))?;
         let server = self.server(&target)?;
-        Ok((uri, Forward { server, method, params, named, target: target.name, meta }))
+        Ok((uri, Forward::new(server, method, params, named, meta, target.name)))
     }
 
     /// Whether the server offers a family; it is started for that if need be.

@@ -73,6 +73,7 @@ struct Waiting {
     inbox: Arc<Inbox>,
     owner: Owner,
     may_ask: bool,
+    sessionless: bool,
 }
 
 /// Questions without an answer that one server may have.
@@ -140,6 +141,11 @@ impl Connection {
         }
     }
 
+    /// Whether what the server asks says by the stream it comes on during which request it is asked.
+    pub(crate) fn tells_whose(&self) -> bool {
+        matches!(self.parts.wire, Wire::Http(_) | Wire::Memory(_))
+    }
+
     /// Why it is gone, if it is.
     pub(crate) fn lost(&self) -> Option<transport::Error> {
         self.lock().lost.clone()
@@ -185,7 +191,10 @@ impl Connection {
                 inbox.put(Item::Lost(error));
                 return exchange;
             }
-            table.waiting.insert(id, Waiting { inbox, owner: terms.owner, may_ask: method.may_ask() });
+            table.waiting.insert(
+                id,
+                Waiting { inbox, owner: terms.owner, may_ask: method.may_ask(), sessionless: terms.sessionless },
+            );
         }
         let rpc_id = number(id);
         let sent = match self.wire() {
@@ -451,7 +460,7 @@ impl Connection {
                 continue;
             }
             match found {
-                Some((_, other)) if other.owner != entry.owner => return Whose::Unclear,
+                Some((_, other)) if other.owner != entry.owner || entry.sessionless => return Whose::Unclear,
                 Some((other, _)) if other > *id => {}
                 _ => found = Some((*id, entry)),
             }

@@ -33,12 +33,14 @@ pub(crate) struct Terms {
     pub(crate) extensions: Option<Raw>,
     /// From which level on log lines are wanted.
     pub(crate) level: Option<&'static str>,
+    /// The client has no session: two requests of it may be those of two conversations, and are never mistaken for one.
+    pub(crate) sessionless: bool,
 }
 
 impl Terms {
     /// The host asks for itself: nobody can be asked anything.
     pub(crate) fn host() -> Self {
-        Self { owner: Owner::HOST, profile: Profile::EMPTY, extensions: None, level: None }
+        Self { owner: Owner::HOST, profile: Profile::EMPTY, extensions: None, level: None, sessionless: false }
     }
 }
 
@@ -68,7 +70,11 @@ pub(crate) struct Ask {
     pub(crate) method: Method,
     pub(crate) params: Option<Raw>,
     back: Option<Back>,
+    fold: Option<Fold>,
 }
+
+/// Turns a client's answer into one that the server understands.
+pub(crate) type Fold = Box<dyn FnOnce(Outcome) -> Outcome + Send>;
 
 /// Where the answer to a question goes.
 enum Back {
@@ -80,13 +86,26 @@ enum Back {
 
 impl Ask {
     pub(super) fn new(id: RequestId, method: Method, params: Option<Raw>, connection: Arc<Connection>) -> Self {
-        Self { id, method, params, back: Some(Back::Server(connection)) }
+        Self { id, method, params, back: Some(Back::Server(connection)), fold: None }
     }
 
     /// A question whose answer somebody here waits for.
     pub(crate) fn gathered(key: &str, method: Method, params: Option<Raw>) -> (Self, oneshot::Receiver<Outcome>) {
         let (sender, receiver) = oneshot::channel();
-        (Self { id: RequestId::Text(key.into()), method, params, back: Some(Back::Gatherer(sender)) }, receiver)
+        let id = RequestId::Text(key.into());
+        (Self { id, method, params, back: Some(Back::Gatherer(sender)), fold: None }, receiver)
+    }
+
+    /// The question put in other words; `fold` turns the answer to them back.
+    pub(crate) fn put(mut self, params: Option<Raw>, fold: Fold) -> Self {
+        self.params = params;
+        self.fold = Some(fold);
+        self
+    }
+
+    /// Whether somebody here gathers the answers, rather than a server that waits for its response.
+    pub(crate) fn is_gathered(&self) -> bool {
+        matches!(self.back, Some(Back::Gatherer(_)))
     }
 
     /// Hands the client's answer to whoever asked.
@@ -95,6 +114,10 @@ impl Ask {
     }
 
     fn give(&mut self, outcome: Outcome) {
+        let outcome = match self.fold.take() {
+            Some(fold) => fold(outcome),
+            None => outcome,
+        };
         match self.back.take() {
             Some(Back::Server(connection)) => connection.respond(&self.id, outcome),
             // A gatherer that is gone wants nothing.

@@ -20,12 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use connection::Connection;
-pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
+pub(crate) use exchange::{Ask, Exchange, Fold, Item, Owner, Terms};
 pub(crate) use handshake::Offers;
 pub(crate) use infer::Inferred;
 pub use state::StateName;
@@ -172,6 +172,10 @@ pub(crate) struct Upstream {
     offer: ArcSwapOption<Offer>,
     binding: Arc<OnceLock<Owner>>,
     wanted: Mutex<Wanted>,
+    /// One call at a time that the server may ask something during, where a question does not tell whose it is.
+    lane: Arc<Semaphore>,
+    /// What a client without a session answered to `roots/list` last.
+    roots: Mutex<Option<Raw>>,
     wake: Notify,
     stop: CancellationToken,
     tail: StderrTail,
@@ -204,6 +208,8 @@ impl Upstream {
             offer: ArcSwapOption::empty(),
             binding: Arc::default(),
             wanted: Mutex::default(),
+            lane: Arc::new(Semaphore::new(1)),
+            roots: Mutex::default(),
             wake: Notify::new(),
             stop: CancellationToken::new(),
             tail: StderrTail::default(),
@@ -325,6 +331,27 @@ impl Upstream {
                 return Err(Unavailable { state: StateName::Failed, cause });
             }
         }
+    }
+
+    /// Whether the server is connected and needs no session: everybody may share it.
+    pub(crate) fn is_modern(&self) -> bool {
+        let connection = self.connection.load();
+        connection.as_ref().and_then(|connection| connection.peer()).is_some_and(|peer| peer.version.is_modern())
+    }
+
+    /// The lane for calls that must not be mistaken for one another (`bridging.md` 5.3).
+    pub(crate) fn lane(&self) -> &Arc<Semaphore> {
+        &self.lane
+    }
+
+    /// The roots of the client that the lease serves, as it told them last.
+    pub(crate) fn roots(&self) -> Option<Raw> {
+        self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps roots for the next time that the server asks, when no client is there to be asked.
+    pub(crate) fn keep_roots(&self, roots: &Raw) {
+        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots.detached());
     }
 
     /// Sets how much the server is to log, for all who listen on this lease.

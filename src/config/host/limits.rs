@@ -13,7 +13,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 16] = [
+const LACKING: [&str; 14] = [
     "oauthDocument",
     "oauthToken",
     "oauthRequest",
@@ -24,8 +24,6 @@ const LACKING: [&str; 16] = [
     "headers",
     "headerBytes",
     "leases",
-    "parkedPerPrincipal",
-    "parked",
     "oauthChallenge",
     "redirects",
     "staleMax",
@@ -102,6 +100,10 @@ limits! {
     drain: time -> Duration = seconds(10),
     /// Connections to one server.
     leases_per_server: positive_count -> usize = 64,
+    /// Calls of one principal that wait for answers of clients without a session.
+    parked_per_principal: positive_count -> usize = 64,
+    /// Calls in all that are held for clients without a session.
+    parked: positive_count -> usize = 1024,
     /// Connections of clients.
     connections: positive_count -> usize = 2048,
     /// How long a person may take to answer.

@@ -1,0 +1,211 @@
+//! The questions of a server without a session, put to a client with one (`bridging.md` 5.4, LM): each `input_required` result
+//! becomes requests to the client, and their answers the next request to the server.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Mailbox;
+use super::answer::Failure;
+use super::client::Client;
+use super::question;
+use super::running::AskGuard;
+use crate::adapt;
+use crate::manager::Server;
+use crate::protocol::{Edits, ErrorObject, Message, Method, Notification, Outcome, Raw, object};
+use crate::upstream::{Ask, Upstream};
+
+/// Rounds of one call, those that only wait for a page to be visited aside.
+const ROUNDS: u32 = 10;
+/// A server that asks nothing and only wants to be called again waits that long at first, and at most so long.
+const PACE: Duration = Duration::from_millis(250);
+const PACE_MAX: Duration = Duration::from_secs(5);
+
+/// What is kept of a call from round to round.
+#[derive(Debug, Default)]
+pub(super) struct Driver {
+    rounds: u32,
+    pause: Option<Duration>,
+    /// Pages that the client agreed to visit: the server's words for each, and the id under which it was told.
+    visits: HashMap<String, String>,
+}
+
+/// Whose call it is, and at which server.
+pub(super) struct Stage<'a> {
+    pub(super) client: &'a Arc<Client>,
+    pub(super) leg: &'a Arc<Mailbox>,
+    pub(super) server: &'a Arc<Server>,
+    pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) method: &'a Method,
+    pub(super) call: u64,
+    pub(super) patience: Duration,
+}
+
+/// How a call goes on.
+pub(super) enum Next {
+    /// With these members in its params.
+    Again(Raw),
+    /// It does not.
+    Over(Outcome),
+}
+
+impl Driver {
+    /// Puts the questions of a result to the client and gathers the answers into the params of the next request.
+    pub(super) async fn round(&mut self, stage: &Stage<'_>, result: &Raw, params: &Raw) -> Result<Next, Failure> {
+        let [requests, state] = result.members(["inputRequests", "requestState"]);
+        let requests = requests.filter(|requests| requests.is_object()).unwrap_or_else(Raw::empty_object);
+        let entries: Vec<(String, Raw)> = object(requests.as_value())
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(key, value)| (key.into_owned(), Raw::part(requests.bytes(), value)))
+            .collect();
+        if entries.is_empty() && state.is_none() {
+            return Err(Failure::malformed("an `input_required` result that asks nothing"));
+        }
+        let known = |(_, entry): &(String, Raw)| self.visited(entry).is_some();
+        if entries.iter().all(known) {
+            self.wait().await;
+        } else {
+            self.pause = None;
+            self.rounds += 1;
+            if self.rounds > ROUNDS {
+                return Err(Failure::malformed(&format!("more than {ROUNDS} rounds of questions")));
+            }
+        }
+        let mut answers = Vec::new();
+        match self.ask(stage, entries).await? {
+            Ok(given) => answers.extend(given),
+            Err(error) => return Ok(Next::Over(refused(stage, error))),
+        }
+        Ok(Next::Again(again(params, &answers, state.as_ref())))
+    }
+
+    /// The pages that were to be visited, once the call is over: the client is told that they need not be waited for.
+    pub(super) fn finish(self, client: &Client, alias: &str) {
+        for id in self.visits.into_values() {
+            let id = adapt::url::scoped_id(&id, alias);
+            let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
+            let notice = Notification { method: Method::ElicitationComplete, params };
+            client.mailbox().put(Message::Notification(notice));
+        }
+    }
+
+    async fn wait(&mut self) {
+        let pause = self.pause.map_or(PACE, |last| (last * 2).min(PACE_MAX));
+        self.pause = Some(pause);
+        tokio::time::sleep(pause).await;
+    }
+
+    fn visited(&self, entry: &Raw) -> Option<&String> {
+        self.visits.get(&page(entry)?)
+    }
+
+    /// Asks everything side by side; the first refusal ends it all.
+    async fn ask(
+        &mut self,
+        stage: &Stage<'_>,
+        entries: Vec<(String, Raw)>,
+    ) -> Result<Result<Vec<(String, Raw)>, ErrorObject>, Failure> {
+        let _asks = AskGuard::new(stage.client, stage.call);
+        let answered = Arc::new(Notify::new());
+        let mut answers = Vec::new();
+        let mut waiting = Vec::new();
+        for (key, entry) in entries {
+            if self.visited(&entry).is_some() {
+                answers.push((key, Raw::trusted(bytes::Bytes::from_static(br#"{"action":"accept"}"#))));
+                continue;
+            }
+            let method = entry.text("method").map(|method| Method::parse(&method));
+            let method = method
+                .filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit))
+                .ok_or_else(|| {
+                    Failure::malformed("an `input_required` result with a request of no kind that is known")
+                })?;
+            let (params, id) = self.params(&entry);
+            let (ask, answer) = Ask::gathered(&key, method.clone(), params);
+            let call = Some((stage.call, stage.leg));
+            question::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
+            waiting.push(async move { (key, entry, method, id, answer.await) });
+        }
+        let deadline = Instant::now() + stage.patience;
+        let gathered = join_all(waiting);
+        tokio::pin!(gathered);
+        let given = tokio::select! {
+            given = &mut gathered => given,
+            () = tokio::time::sleep_until(deadline) => {
+                stage.client.drop_asks(stage.call, question::unanswered);
+                gathered.await
+            }
+        };
+        for (key, entry, method, id, outcome) in given {
+            let outcome = outcome.unwrap_or_else(|_| Err(ErrorObject::internal("the client is gone")));
+            match (outcome, method) {
+                (Ok(answer), _) => {
+                    if let (Some(id), Some(page), Some("accept")) = (id, page(&entry), answer.text("action").as_deref())
+                    {
+                        self.visits.insert(page, id);
+                    }
+                    answers.push((key, answer));
+                }
+                // An elicitation has a word for it.
+                (Err(_), Method::Elicit) => answers.push((key, question::cancelled())),
+                (Err(error), _) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(answers))
+    }
+
+    /// The params of a question; a page to be visited gets an id, as 2025-11-25 wants it.
+    fn params(&self, entry: &Raw) -> (Option<Raw>, Option<String>) {
+        let params = entry.member("params");
+        if page(entry).is_none() {
+            return (params, None);
+        }
+        let id = format!("{:016x}{:016x}", random(), random());
+        let params = params.map(|params| adapt::url::numbered(&params, &id));
+        (params, Some(id))
+    }
+}
+
+/// Stands for a page that is to be visited: its URL and what is said about it.
+fn page(entry: &Raw) -> Option<String> {
+    let params = entry.member("params")?;
+    let [mode, url, message] = params.members(["mode", "url", "message"]);
+    (mode?.string().as_deref() == Some("url")).then_some(())?;
+    Some(format!("{}\n{}", url?, message.map(|message| message.to_string()).unwrap_or_default()))
+}
+
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_default()
+}
+
+/// The params of the next request: the same, with the answers and the server's own state.
+fn again(params: &Raw, answers: &[(String, Raw)], state: Option<&Raw>) -> Raw {
+    let mut edits = Edits::new(params);
+    let whole = params.as_value();
+    if answers.is_empty() {
+        edits.remove(whole, "inputResponses");
+    } else {
+        let members: Vec<String> =
+            answers.iter().map(|(key, answer)| format!("{}:{answer}", Raw::from_value(&**key))).collect();
+        edits.set(whole, "inputResponses", format!("{{{}}}", members.join(",")).as_bytes());
+    }
+    let params = edits.apply();
+    match state {
+        Some(state) => params.with_member("requestState", state.as_bytes()),
+        None => params.without_member("requestState"),
+    }
+}
+
+/// The client refused what has no word for a refusal: the server is not asked again, and the client is told why.
+fn refused(stage: &Stage<'_>, error: ErrorObject) -> Outcome {
+    if *stage.method != Method::ToolsCall {
+        return Err(error);
+    }
+    let text = format!("server {:?} asked something that was refused: {}", stage.server.config.name, error.message);
+    Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+}

@@ -1,0 +1,449 @@
+//! Parked calls: a server with a session asks something while it works for a client without one (`bridging.md` 5.2).
+//!
+//! The request of the client is answered with the questions (`input_required`) and ends; the call goes on here, waiting. The
+//! client's next request brings the answers, which go to the server as the answers to its own requests, and is from then on
+//! the one that the call serves. **Invariant:** no answer reaches a server twice, and each round of a call has one result,
+//! however often the client asks for it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::call::Forward;
+use super::client::{Client, Guard};
+use super::question::{self, log};
+use super::running::{Rising, Toward};
+use super::state::{State, expired};
+use super::{Mailbox, Router};
+use crate::manager::{Principal, Server};
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::upstream::{Ask, Connection, Upstream};
+
+/// All calls that are served here, by number.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    calls: Mutex<HashMap<u64, Arc<Parked>>>,
+    count: AtomicU64,
+    /// Counts the calls that have reached their server.
+    begun: watch::Sender<u64>,
+}
+
+/// One call of a client without a session at a server with one.
+#[derive(Debug)]
+pub(super) struct Parked {
+    number: u64,
+    principal: Principal,
+    digest: String,
+    server: Arc<Server>,
+    inner: Mutex<Inner>,
+    /// For whoever attends: questions, or the answer.
+    news: Notify,
+    /// For the call: the client has answered.
+    answered: Arc<Notify>,
+    cancel: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The request that it serves now.
+    live: Option<Live>,
+    attending: usize,
+    /// How often the client was sent away with questions.
+    round: u32,
+    /// Up to this round the client has come back.
+    resumed: u32,
+    /// Questions without an answer, by key.
+    open: BTreeMap<u64, Ask>,
+    keys: u64,
+    /// When the first question came that the client has not been sent away with.
+    since: Option<Instant>,
+    /// What became of the last rounds.
+    results: VecDeque<(u32, Outcome)>,
+    outcome: Option<Outcome>,
+    /// The lease, as long as roots may be kept for it.
+    upstream: Option<Arc<Upstream>>,
+}
+
+/// A request that the call serves: where its messages go, under which token, and what it may be asked.
+#[derive(Debug)]
+struct Live {
+    client: Arc<Client>,
+    leg: Arc<Mailbox>,
+    progress: Rising,
+}
+
+/// Servers ask several things side by side: that long after the first one more are gathered.
+const GATHER: Duration = Duration::from_millis(25);
+/// Results of rounds that are kept for a client that did not get them.
+const KEPT: usize = 2;
+/// How long the last result is kept.
+const LINGER: Duration = Duration::from_secs(30);
+
+impl Router {
+    /// Begins a call that may ask its client, and serves its first request.
+    pub(super) async fn park(
+        &self,
+        client: &Arc<Client>,
+        forward: Forward,
+        digest: String,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let table = &self.0.parked;
+        let limit = self.limits().parked;
+        if table.lock().len() >= limit {
+            let text = format!("{limit} calls are held for clients without a session (host.limits.parked)");
+            return Err(ErrorObject::internal(text));
+        }
+        let number = table.count.fetch_add(1, Ordering::Relaxed) + 1;
+        // It holds its client, which has no session to be held by.
+        let id = RequestId::Text(format!("parked {number}").into());
+        let Ok(guard) = client.begin(&id, leg, self.limits().pending_per_client) else {
+            let limit = self.limits().pending_per_client;
+            return Err(ErrorObject::internal(format!(
+                "more than {limit} requests at once (host.limits.pendingPerClient)"
+            )));
+        };
+        let parked = Arc::new(Parked {
+            number,
+            principal: client.principal().clone(),
+            digest,
+            server: forward.server.clone(),
+            inner: Mutex::default(),
+            news: Notify::new(),
+            answered: Arc::default(),
+            cancel: CancellationToken::new(),
+        });
+        table.lock().insert(number, parked.clone());
+        let token = forward.token();
+        let attending = parked.enter(client, leg, token);
+        self.0.tasks.spawn(serve(self.clone(), client.clone(), forward, parked.clone(), guard));
+        self.attend(&parked, 0, attending).await
+    }
+
+    /// Goes on with a call: the client brings answers.
+    pub(super) async fn resume(
+        &self,
+        client: &Arc<Client>,
+        (number, round): (u64, u32),
+        forward: &Forward,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let parked = self.0.parked.lock().get(&number).cloned();
+        let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
+        let answers = parked.take(round, forward.params.member("inputResponses"))?;
+        let attending = parked.enter(client, leg, forward.token());
+        for (ask, value) in answers {
+            if ask.method == Method::RootsList {
+                parked.keep_roots(&value);
+            }
+            ask.answer(Ok(value));
+        }
+        parked.answered.notify_one();
+        self.attend(&parked, round, attending).await
+    }
+
+    /// Waits for the result of a round.
+    async fn attend(&self, parked: &Arc<Parked>, round: u32, mut attending: Attending) -> Outcome {
+        loop {
+            let news = parked.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            match self.result_of(parked, round) {
+                Look::Result(outcome) => {
+                    attending.over = true;
+                    return outcome;
+                }
+                Look::Gathering(until) => {
+                    tokio::select! {
+                        () = news => {}
+                        () = tokio::time::sleep_until(until) => {}
+                    }
+                }
+                Look::Nothing => news.await,
+            }
+        }
+    }
+
+    fn result_of(&self, parked: &Arc<Parked>, round: u32) -> Look {
+        // Before the call is locked: the others are locked to be counted.
+        let crowded = self.0.parked.waiting(&parked.principal, parked.number) >= self.limits().parked_per_principal;
+        let mut inner = parked.lock();
+        if let Some((_, outcome)) = inner.results.iter().find(|(of, _)| *of == round) {
+            return Look::Result(outcome.clone());
+        }
+        if inner.round != round {
+            return Look::Result(Err(expired()));
+        }
+        if let Some(outcome) = inner.outcome.take() {
+            inner.keep(round, outcome.clone());
+            return Look::Result(outcome);
+        }
+        let Some(since) = inner.since else { return Look::Nothing };
+        if since + GATHER > Instant::now() {
+            return Look::Gathering(since + GATHER);
+        }
+        let outcome = if crowded { self.turn_away(parked) } else { self.input_required(parked, &inner) };
+        inner.round += 1;
+        inner.since = None;
+        inner.live = None;
+        inner.keep(round, outcome.clone());
+        drop(inner);
+        parked.news.notify_waiters();
+        Look::Result(outcome)
+    }
+
+    /// The result that sends the client away with the open questions.
+    fn input_required(&self, parked: &Parked, inner: &Inner) -> Outcome {
+        let limits = self.limits();
+        let state = State::Parked { call: parked.number, round: inner.round + 1 };
+        let sealed = self.seal_state(&parked.principal, state, &parked.digest, limits.answer)?;
+        let entries: Vec<String> = inner
+            .open
+            .iter()
+            .map(|(key, ask)| {
+                let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
+                format!(r#""i{key}":{{"method":"{}","params":{params}}}"#, ask.method)
+            })
+            .collect();
+        let text = format!(
+            r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}}}"#,
+            entries.join(","),
+            Raw::from_value(&sealed)
+        );
+        Ok(Raw::trusted(text.into()))
+    }
+
+    /// Too many calls wait for the client's answers: this one ends.
+    fn turn_away(&self, parked: &Parked) -> Outcome {
+        parked.cancel.cancel();
+        let limit = self.limits().parked_per_principal;
+        let text = format!("{limit} calls wait for this client's answers already (host.limits.parkedPerPrincipal)");
+        Err(ErrorObject::internal(text))
+    }
+
+    /// The call runs on this lease now.
+    pub(super) fn runs_on(&self, parked: &Parked, upstream: &Arc<Upstream>) {
+        parked.lock().upstream = Some(upstream.clone());
+        self.0.parked.begun.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when another call has reached its server.
+    pub(super) fn parked_begin(&self) -> watch::Receiver<u64> {
+        self.0.parked.begun.subscribe()
+    }
+
+    /// A call of this lease that a question may be attached to which came outside of any: the only one there is.
+    pub(super) fn parked_on(&self, upstream: &Arc<Upstream>) -> Option<Arc<Parked>> {
+        let calls = self.0.parked.lock();
+        let mut on = calls.values().filter(|parked| parked.is_on(upstream));
+        let first = on.next()?;
+        on.next().is_none().then(|| first.clone())
+    }
+}
+
+enum Look {
+    Result(Outcome),
+    Gathering(Instant),
+    Nothing,
+}
+
+/// The task of one call.
+async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Arc<Parked>, guard: Guard) {
+    let stop = router.0.stop.clone();
+    let work = async {
+        let outcome = router.carry(&client, &forward, &mut Toward::Parked(parked.clone())).await;
+        parked.end(outcome);
+        // The client may not have got the last result, and ask for it again.
+        let patience = if parked.lock().attending > 0 { LINGER } else { router.limits().answer };
+        tokio::time::sleep(patience).await;
+    };
+    tokio::select! {
+        () = work => {}
+        () = parked.cancel.cancelled() => {}
+        () = guard.cancelled() => {}
+        () = stop.cancelled() => {}
+    }
+    router.0.parked.lock().remove(&parked.number);
+    parked.end(Err(expired()));
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Parked>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many other calls of the principal wait for its answers.
+    fn waiting(&self, principal: &Principal, but: u64) -> usize {
+        let calls: Vec<Arc<Parked>> =
+            self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
+        calls.iter().filter(|call| call.lock().live.is_none()).count()
+    }
+}
+
+impl Parked {
+    /// A request comes to attend the call.
+    fn enter(self: &Arc<Self>, client: &Arc<Client>, leg: &Arc<Mailbox>, token: Option<Raw>) -> Attending {
+        let mut inner = self.lock();
+        inner.attending += 1;
+        inner.live = Some(Live { client: client.clone(), leg: leg.clone(), progress: Rising::new(token) });
+        Attending { parked: self.clone(), leg: leg.clone(), over: false }
+    }
+
+    /// Takes the answers that a request brings, unless another brought those of this round before.
+    fn take(&self, round: u32, responses: Option<Raw>) -> Result<Vec<(Ask, Raw)>, ErrorObject> {
+        let mut inner = self.lock();
+        if round > inner.round {
+            return Err(expired());
+        }
+        let mut answers = Vec::new();
+        if round < inner.round || inner.resumed >= round {
+            return Ok(answers);
+        }
+        let responses = responses.unwrap_or_else(Raw::empty_object);
+        let wrong = |what: &str| ErrorObject::invalid_params(format!("`inputResponses` {what}"));
+        let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
+        for (key, value) in &given {
+            if !value.get().starts_with('{') {
+                return Err(wrong(&format!("{key:?} is no object")));
+            }
+        }
+        for (key, value) in given {
+            let number = key.strip_prefix('i').and_then(|number| number.parse::<u64>().ok());
+            if let Some(ask) = number.and_then(|number| inner.open.remove(&number)) {
+                answers.push((ask, Raw::part(responses.bytes(), value)));
+            }
+        }
+        inner.resumed = round;
+        // What was not answered is asked again.
+        inner.since = (!inner.open.is_empty()).then(Instant::now);
+        Ok(answers)
+    }
+
+    /// The server asks something.
+    pub(super) fn ask(&self, upstream: &Arc<Upstream>, ask: Ask) {
+        let Some(ask) = question::judge(&self.server, upstream.profile(), ask) else { return };
+        let version = upstream.connection().and_then(|connection| Some(connection.peer()?.version));
+        let version = version.unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
+        let reworded = question::reword(&self.server, ask, version, ProtocolVersion::LATEST_MODERN);
+        let Some(ask) = reworded else { return };
+        let mut inner = self.lock();
+        inner.upstream.get_or_insert_with(|| upstream.clone());
+        let profile = inner.live.as_ref().map_or(upstream.profile(), |live| live.client.profile());
+        if let Err(error) = question::permit(profile, &ask.method, ask.params.as_ref()) {
+            drop(inner);
+            return ask.answer(Err(error));
+        }
+        inner.keys += 1;
+        let key = inner.keys;
+        inner.open.insert(key, ask);
+        inner.since.get_or_insert_with(Instant::now);
+        drop(inner);
+        self.news.notify_waiters();
+    }
+
+    pub(super) fn answered(&self) -> &Arc<Notify> {
+        &self.answered
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        !self.lock().open.is_empty()
+    }
+
+    pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+        let mut inner = self.lock();
+        let key = inner.open.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| *key);
+        let ask = key.and_then(|key| inner.open.remove(&key));
+        if inner.open.is_empty() {
+            inner.since = None;
+        }
+        drop(inner);
+        if let Some(ask) = ask {
+            ask.forget();
+            self.answered.notify_one();
+        }
+    }
+
+    pub(super) fn progress(&self, params: &Raw) {
+        if let Some(live) = &mut self.lock().live
+            && let Some(message) = live.progress.step(params)
+        {
+            live.leg.put(message);
+        }
+    }
+
+    pub(super) fn log(&self, params: &Raw) {
+        if let Some(live) = &self.lock().live {
+            log(&live.client, &live.leg, &self.server, params);
+        }
+    }
+
+    /// Nobody came back: the server is told.
+    pub(super) fn expire(&self) {
+        let open = std::mem::take(&mut self.lock().open);
+        open.into_values().for_each(question::unanswered);
+    }
+
+    /// The call is over.
+    fn end(&self, outcome: Outcome) {
+        let mut inner = self.lock();
+        inner.since = None;
+        // A result that nobody has taken yet stays.
+        let over = inner.outcome.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
+        if !over {
+            inner.outcome = Some(outcome);
+        }
+        let open = std::mem::take(&mut inner.open);
+        drop(inner);
+        open.into_values().for_each(Ask::forget);
+        self.news.notify_waiters();
+    }
+
+    fn keep_roots(&self, roots: &Raw) {
+        if let Some(upstream) = &self.lock().upstream {
+            upstream.keep_roots(roots);
+        }
+    }
+
+    fn is_on(&self, upstream: &Arc<Upstream>) -> bool {
+        let inner = self.lock();
+        inner.outcome.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, round: u32, outcome: Outcome) {
+        if self.results.len() >= KEPT {
+            self.results.pop_front();
+        }
+        self.results.push_back((round, outcome));
+    }
+}
+
+/// A request that waits for the call. When the last one goes before its result, the client no longer wants the call.
+struct Attending {
+    parked: Arc<Parked>,
+    leg: Arc<Mailbox>,
+    over: bool,
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        let mut inner = self.parked.lock();
+        inner.attending -= 1;
+        if inner.live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.leg, &self.leg)) {
+            inner.live = None;
+        }
+        if !self.over && inner.attending == 0 {
+            self.parked.cancel.cancel();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a server asks its client: judged here, answered by the config, or put to the client.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::Mailbox;
+use super::client::Client;
+use crate::adapt;
+use crate::config::Roots;
+use crate::manager::Server;
+use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw};
+use crate::registry::expose_content;
+use crate::upstream::{Ask, Upstream};
+
+/// Puts a server's question to a client with a session, or answers it.
+pub(super) fn put(
+    client: &Client,
+    server: &Server,
+    upstream: &Upstream,
+    ask: Ask,
+    call: Option<(u64, &Arc<Mailbox>)>,
+    answered: Option<Arc<Notify>>,
+) {
+    // A server without a session was told with its request what this client can do.
+    let declared = if ask.is_gathered() { server.declared(client.profile()) } else { upstream.profile() };
+    let Some(ask) = judge(server, declared, ask) else { return };
+    let version = upstream.connection().and_then(|connection| Some(connection.peer()?.version));
+    if let Some(ask) = reword(server, ask, version.unwrap_or_else(|| client.revision()), client.revision()) {
+        client.ask(ask, call, answered);
+    }
+}
+
+/// Lets a question pass that may be asked. What was not declared is refused, configured roots are told.
+pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<Ask> {
+    if !ask.is_gathered() {
+        server.note_ask();
+    }
+    if let (Method::RootsList, Roots::Fixed(uris)) = (&ask.method, &server.config.roots) {
+        let roots: Vec<_> = uris.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
+        ask.answer(Ok(Raw::from_value(&serde_json::json!({ "roots": roots }))));
+        return None;
+    }
+    if let Err(error) = permit(declared, &ask.method, ask.params.as_ref()) {
+        ask.answer(Err(error));
+        return None;
+    }
+    if ask.method == Method::CreateMessage {
+        ask.params = ask.params.take().map(|params| expose_content(&params, &server.config.alias, server.uris));
+    }
+    Some(ask)
+}
+
+/// The question as the client's revision has it; nothing if it was answered instead, since the client cannot take it.
+pub(super) fn reword(server: &Server, ask: Ask, from: ProtocolVersion, to: ProtocolVersion) -> Option<Ask> {
+    if from == to {
+        return Some(ask);
+    }
+    let alias = server.config.alias.as_str();
+    match adapt::question(&ask.method, ask.params.clone(), from, to, alias) {
+        Ok(adapt::Asked { params, fold }) => Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome)))),
+        Err(adapt::Refusal(outcome)) => {
+            ask.answer(outcome);
+            None
+        }
+    }
+}
+
+/// Whether a client with this profile can be asked this.
+///
+/// # Errors
+/// `-32601` for a capability that it lacks, `-32602` for a mode of it (2025-11-25, elicitation).
+pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -> Result<(), ErrorObject> {
+    let known = match method {
+        Method::RootsList => declared.has(Profile::ROOTS),
+        Method::CreateMessage => declared.has(Profile::SAMPLING),
+        Method::Elicit => declared.has(Profile::ELICITATION_FORM) || declared.has(Profile::ELICITATION_URL),
+        _ => false,
+    };
+    if !known {
+        return Err(ErrorObject::method_not_found(method.as_str()));
+    }
+    let url = params.and_then(|params| params.text("mode")).as_deref() == Some("url");
+    let mode = if url { Profile::ELICITATION_URL } else { Profile::ELICITATION_FORM };
+    if *method == Method::Elicit && !declared.has(mode) {
+        return Err(ErrorObject::invalid_params("the client did not declare this mode of elicitation"));
+    }
+    Ok(())
+}
+
+/// What a server gets when no person answers in time.
+pub(super) fn unanswered(ask: Ask) {
+    let outcome = match ask.method {
+        Method::Elicit => Ok(cancelled()),
+        Method::CreateMessage => Err(ErrorObject::internal("the client gave no answer in time")),
+        _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
+    };
+    ask.answer(outcome);
+}
+
+/// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).
+pub(super) fn refuse(ask: Ask) {
+    tracing::info!("{} belongs to no call of one client: refused", ask.method);
+    let outcome = match ask.method {
+        Method::Elicit => Ok(cancelled()),
+        Method::CreateMessage => Err(ErrorObject::internal("no client request is in progress")),
+        _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
+    };
+    ask.answer(outcome);
+}
+
+/// The answer to an elicitation that nobody gave.
+pub(super) fn cancelled() -> Raw {
+    Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))
+}
+
+/// Hands a log line to a client that wants its level, with the alias in front of the logger's name.
+pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &Raw) {
+    if !client.wants(params.text("level").as_deref().unwrap_or_default(), mailbox) {
+        return;
+    }
+    let alias = &server.config.alias;
+    let logger = match params.text("logger") {
+        Some(logger) => Cow::Owned(format!("{alias}/{logger}")),
+        None => Cow::Borrowed(alias.as_str()),
+    };
+    let params = Some(params.with_member("logger", Raw::from_value(&*logger).as_bytes()));
+    mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
+}

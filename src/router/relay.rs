@@ -1,0 +1,134 @@
+//! Questions that travel as results: those of a server without a session to a client without one, and pages that a server of
+//! 2025-11-25 wants visited before it does anything (`-32042`); `bridging.md` 5.4.
+
+use std::sync::Arc;
+
+use super::Router;
+use super::call::Forward;
+use super::client::Client;
+use super::state::{State, expired};
+use crate::adapt;
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, code, object};
+use crate::registry::expose_content;
+
+impl Router {
+    /// The `input_required` result of a server as its client gets it: the questions as they are, the server's state sealed.
+    /// It is sealed although the way back is by name: the server sees one credential for several people.
+    pub(super) fn relay_questions(&self, client: &Client, forward: &Forward, result: &Raw) -> Outcome {
+        let [requests, state] = result.members(["inputRequests", "requestState"]);
+        let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
+        let server = forward.server.config.alias.to_string();
+        let sealed = State::Relay { server, state };
+        let sealed = self.seal_state(client.principal(), sealed, forward.digest(), self.limits().answer)?;
+        let mut edits = Edits::new(result);
+        edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
+        if let Some(requests) = &requests {
+            for (_, entry) in object(requests.as_value()).unwrap_or_default() {
+                let entry = Raw::part(result.bytes(), entry);
+                if let (Some("sampling/createMessage"), Some(params)) =
+                    (entry.text("method").as_deref(), entry.member("params"))
+                {
+                    let exposed = expose_content(&params, &forward.server.config.alias, forward.server.uris);
+                    edits.replace_part(&params, exposed.as_bytes().to_vec());
+                }
+            }
+        }
+        Ok(edits.apply())
+    }
+
+    /// What becomes of `-32042`: a client without a session gets the pages as questions, one of 2025-11-25 the error with the
+    /// ids as it may send them back, every other one a sentence.
+    pub(super) fn visits_required(&self, client: &Arc<Client>, forward: &Forward, error: ErrorObject) -> Outcome {
+        let pages = adapt::url::required(&error).unwrap_or_default();
+        let can = client.profile().has(Profile::ELICITATION_URL) && !pages.is_empty();
+        if can && client.revision() == ProtocolVersion::V2025_11_25 {
+            return Err(adapt::url::scoped_error(error, forward.server.config.alias.as_str()));
+        }
+        if can && client.revision().is_modern() {
+            return self.ask_for_visits(client, forward, &pages);
+        }
+        let urls: Vec<String> = pages.iter().filter_map(|page| page.text("url")).collect();
+        let text = format!(
+            "server {:?} wants a page visited before it does this, and this client cannot be asked to: {}{}",
+            forward.server.config.name,
+            error.message,
+            urls.iter().map(|url| format!("\n{url}")).collect::<String>()
+        );
+        if forward.method != Method::ToolsCall {
+            return Err(ErrorObject::internal(text));
+        }
+        Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+    }
+
+    fn ask_for_visits(&self, client: &Client, forward: &Forward, pages: &[Raw]) -> Outcome {
+        let keys: Vec<String> = (1..=pages.len()).map(|number| format!("u{number}")).collect();
+        let state = State::Afresh { keys: keys.clone() };
+        let sealed = self.seal_state(client.principal(), state, forward.digest(), self.limits().answer)?;
+        let entries: Vec<String> = keys
+            .iter()
+            .zip(pages)
+            .map(|(key, page)| format!(r#""{key}":{{"method":"elicitation/create","params":{page}}}"#))
+            .collect();
+        let text = format!(
+            r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}}}"#,
+            entries.join(","),
+            Raw::from_value(&sealed)
+        );
+        Ok(Raw::trusted(text.into()))
+    }
+
+    /// Serves a request of a client without a session that may ask it something: a new one, or one that brings answers.
+    pub(super) async fn forward_modern(
+        &self,
+        client: &Arc<Client>,
+        mut forward: Forward,
+        leg: &Arc<super::Mailbox>,
+    ) -> Outcome {
+        let state = match forward.params.member("requestState") {
+            None => None,
+            Some(state) => {
+                let text = state.string().ok_or_else(expired)?;
+                Some(self.open_state(client.principal(), &text, forward.digest())?)
+            }
+        };
+        match state {
+            Some(State::Parked { call, round }) => return self.resume(client, (call, round), &forward, leg).await,
+            Some(State::Relay { server, state }) => {
+                if server != *forward.server.config.alias.as_str() {
+                    return Err(expired());
+                }
+                forward.params = match state {
+                    Some(state) => forward.params.with_member("requestState", Raw::from_value(&state).as_bytes()),
+                    None => forward.params.without_member("requestState"),
+                };
+                forward.reopen();
+            }
+            Some(State::Afresh { keys }) => {
+                if let Some(outcome) = forward.not_visited(&keys) {
+                    return outcome;
+                }
+                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
+                forward.reopen();
+            }
+            None => {}
+        }
+        self.begin_modern(client, forward, leg).await
+    }
+}
+
+impl Forward {
+    /// The answer if a page was not agreed to be visited.
+    fn not_visited(&self, keys: &[String]) -> Option<Outcome> {
+        let answers = self.params.member("inputResponses").unwrap_or_else(Raw::empty_object);
+        let action = |key: &String| answers.member(key).and_then(|answer| answer.text("action"));
+        if keys.iter().all(|key| action(key).as_deref() == Some("accept")) {
+            return None;
+        }
+        let text = format!("server {:?} wants a page visited first, and that was declined", self.server.config.name);
+        Some(if self.method == Method::ToolsCall {
+            Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
+        } else {
+            Err(ErrorObject::new(code::INTERNAL, text))
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! `requestState`: what a client without a session brings back with the answers to our questions (2026-07-28, multi round-trip
+//! requests). Sealed, bound to the principal and to the very request, good for a limited time.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::Router;
+use crate::manager::Principal;
+use crate::protocol::{ErrorObject, Method, Raw};
+use crate::seal::Purpose;
+
+/// What is sealed.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Envelope {
+    state: State,
+    digest: String,
+    /// In seconds since 1970.
+    expires: u64,
+}
+
+/// What the next request is to go on with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum State {
+    /// A call that waits here: its number, and how often it has asked.
+    Parked { call: u64, round: u32 },
+    /// A server without a session asked; this is its own state, if it gave one.
+    Relay { server: String, state: Option<String> },
+    /// A server wanted URLs visited before it did anything: the call is sent afresh.
+    Afresh { keys: Vec<String> },
+}
+
+/// Clocks of two processes may differ by that much.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// Stands for a request: its method, its target and its arguments, however a client writes them down again.
+pub(super) fn digest(method: &Method, params: &Raw) -> String {
+    let [name, uri, arguments] = params.members(["name", "uri", "arguments"]);
+    let mut text = method.as_str().to_owned();
+    for part in [name, uri, arguments] {
+        text.push('\0');
+        let value = part.and_then(|part| part.read::<Value>().ok());
+        // An absent object of arguments and an empty one are the same.
+        if let Some(value) = value.filter(|value| !value.is_null() && *value != Value::Object(serde_json::Map::new())) {
+            canonical(&value, &mut text);
+        }
+    }
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a value with its members in order and its numbers in one way (RFC 8785 in spirit: `1.0` is `1`).
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(key, _)| *key);
+            out.push('{');
+            for (key, value) in members {
+                *out += &Value::from(key.as_str()).to_string();
+                out.push(':');
+                canonical(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Number(number) => match number.as_f64().filter(|double| double.fract() == 0.0 && double.abs() < 9e15) {
+            // Minus zero is zero.
+            Some(whole) => *out += &format!("{:.0}", whole + 0.0),
+            None => *out += &number.to_string(),
+        },
+        other => *out += &other.to_string(),
+    }
+}
+
+impl Router {
+    /// Seals a state for the next request.
+    pub(super) fn seal_state(
+        &self,
+        principal: &Principal,
+        state: State,
+        digest: &str,
+        life: Duration,
+    ) -> Result<String, ErrorObject> {
+        let envelope =
+            Envelope { state, digest: digest.to_owned(), expires: seconds(SystemTime::now() + life + SLACK) };
+        let sealed = self.seal()?.seal(Purpose::RequestState, principal.as_str(), &envelope);
+        sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
+    }
+
+    /// Opens what a request brings back.
+    ///
+    /// # Errors
+    /// `-32602`: it is none of ours for this principal and request, or it is too old.
+    pub(super) fn open_state(&self, principal: &Principal, text: &str, digest: &str) -> Result<State, ErrorObject> {
+        let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
+        opened
+            .ok()
+            .filter(|envelope| envelope.digest == digest && envelope.expires >= seconds(SystemTime::now()))
+            .map(|envelope| envelope.state)
+            .ok_or_else(expired)
+    }
+}
+
+/// The answer to a state that leads nowhere (any more).
+pub(super) fn expired() -> ErrorObject {
+    ErrorObject::invalid_params(
+        "`requestState` has expired, was altered, or is of another request; send the request anew without it \
+         (whether a tool that was running has done its work is unknown)",
+    )
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(params: &str) -> String {
+        digest(&Method::ToolsCall, &Raw::parse(&params.to_owned().into()).unwrap())
+    }
+
+    #[test]
+    fn a_request_that_is_written_down_again_is_the_same() {
+        let first = of(r#"{"name":"t","arguments":{"a":1.0,"b":{"x":"é","y":[1e2]}},"_meta":{"progressToken":1}}"#);
+        assert_eq!(first, of(r#"{"arguments":{"b":{"y":[100],"x":"\u00e9"},"a":1},"requestState":"s","name":"t"}"#));
+        assert_eq!(of(r#"{"name":"t","arguments":{}}"#), of(r#"{"name":"t"}"#));
+        for other in [
+            r#"{"name":"u","arguments":{"a":1.0,"b":{"x":"é","y":[1e2]}}}"#,
+            r#"{"name":"t","arguments":{"a":2,"b":{"x":"é","y":[1e2]}}}"#,
+            r#"{"name":"t","arguments":{"a":"1","b":{"x":"é","y":[1e2]}}}"#,
+            r#"{"name":"t","arguments":{"a":1,"b":{"x":"é","y":[[1e2]]}}}"#,
+        ] {
+            assert_ne!(first, of(other), "{other}");
+        }
+    }
+}
