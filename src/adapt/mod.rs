@@ -13,6 +13,7 @@ mod meta;
 mod question;
 mod result;
 mod sampling;
+pub(crate) mod task;
 pub(crate) mod url;
 
 pub(crate) use definition::tool;
