@@ -1,0 +1,104 @@
+"""What must come out of a pair, from its two sides and the feature alone. Pure; never taken from what was observed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from serving.tools import TOOLS, offered
+from words import R25B, R25C, Peer
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How a call ends.
+
+    `answered`: with what the client said; `refused`: the server was refused, with `code`, and said so;
+    `tool error`: a result with `isError`; `error`: an error of JSON-RPC with `code`; `abandoned`: the client asked was
+    the last thing that happened.
+    """
+
+    how: str
+    code: int = 0
+
+
+ANSWERED = Expected("answered")
+TOOL_ERROR = Expected("tool error")
+ABSENT = Expected("error", -32602)
+
+
+def since(kind: str) -> str:
+    return "form" if kind == "rich" else kind
+
+
+def question(down: Peer, up: Peer, kind: str, declared: bool = True) -> Expected:
+    """A tool that asks one thing; `declared`: the client declares whatever its revision knows, or nothing."""
+    if not offered(kind, up.revision):
+        return ABSENT
+    if declared and down.has(since(kind)):
+        return ANSWERED
+    if not up.modern:
+        # It asks all the same. A mode that is lacking is a wrong parameter, a capability that is lacking no method.
+        mode = kind == "url" and declared and down.has("form")
+        return Expected("refused", -32602 if mode else -32601)
+    # It does not ask, it says what it lacks; a legacy client could not have declared it so that the server sees it.
+    return Expected("error", -32021) if down.modern else TOOL_ERROR
+
+
+def refusal(down: Peer, up: Peer) -> Expected:
+    """The client refuses a sampling question: legacy ones by an error, modern ones by not coming again."""
+    if down.modern:
+        return Expected("abandoned")
+    return TOOL_ERROR if up.modern else Expected("refused", -1)
+
+
+def signature(down: Peer, up: Peer) -> Expected:
+    """A tool that refuses with -32042 until a URL was visited."""
+    if not offered("sign", up.revision):
+        return ABSENT
+    if down.modern:
+        return ANSWERED
+    return Expected("error", -32042) if down.revision == R25C else TOOL_ERROR
+
+
+def error(down: Peer, up: Peer, code: int) -> Expected:
+    """An error of JSON-RPC from a tool."""
+    if -32019 <= code <= -32000 and down.modern and code != -32002:
+        return Expected("error", -32603)
+    if -32099 <= code <= -32023:
+        return Expected("error", -32603)
+    return Expected("error", code)
+
+
+def missing(down: Peer, up: Peer) -> Expected:
+    """A resource that is not there: each era has its own code."""
+    return Expected("error", -32602 if down.modern else -32002)
+
+
+def structured(down: Peer, up: Peer) -> bool:
+    return min(down.revision, up.revision) >= R25B
+
+
+def late_line(down: Peer, up: Peer) -> bool | None:
+    """Whether a log line after the answer arrives; None where a server cannot send one."""
+    return None if not offered("late", up.revision) else not down.modern
+
+
+def form(down: Peer, original: dict[str, Any]) -> dict[str, Any]:
+    """The properties of the rich form as a client's revision can take them."""
+    if down.revision >= R25C:
+        return original
+    adapted = {}
+    for name, field in original.items():
+        kept = dict(field)
+        if "oneOf" in kept:
+            choices = kept.pop("oneOf")
+            kept |= {"enum": [one["const"] for one in choices], "enumNames": [one["title"] for one in choices]}
+        if kept.get("type") != "boolean":
+            kept.pop("default", None)
+        adapted[name] = kept
+    return adapted
+
+
+def tools(up: Peer) -> set[str]:
+    return {name for name in TOOLS if offered(name, up.revision)}

@@ -1,0 +1,150 @@
+"""Generates the cells, runs them and counts; see `run`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import re
+import sys
+import time
+from collections.abc import Awaitable
+
+from client.base import Client
+from features import FEATURES, Pair
+from words import MARK, R25C, SHORT, Peer, peers
+from world import World
+
+AT_ONCE = 8  # pairs
+
+
+class Report:
+    """Cells by pair; failures and violations as lines."""
+
+    def __init__(self) -> None:
+        self.passed, self.failed = 0, 0
+        self.rows: dict[Peer, dict[Peer, list[str]]] = {}
+
+    def cell(self, pair: Pair, feature: str, fault: str | None, seconds: float) -> None:
+        failed = self.rows.setdefault(pair.down, {}).setdefault(pair.up, [])
+        if fault is None:
+            self.passed += 1
+        else:
+            self.failed += 1
+            failed.append(feature)
+            print(f"FAIL {pair.down} -> {pair.up}  {feature} ({seconds:.1f} s): {' '.join(fault.split())[:700]}", flush=True)
+
+    def lines(self, what: str, found: list[str]) -> None:
+        """Violations: one line for those that differ in marks and numbers only."""
+        groups: dict[str, list[str]] = {}
+        for line in found:
+            groups.setdefault(re.sub(r"\d+", "0", MARK.sub("mark", line)), []).append(line)
+        for alike in groups.values():
+            self.failed += 1
+            print(f"FAIL {what}, {len(alike)} times: {alike[0]}", flush=True)
+
+    def table(self, ups: list[Peer]) -> None:
+        print("failed cells, clients down, servers across:")
+        print(" " * 12 + "".join(f"{str(up):>11}" for up in ups))
+        for down, row in ((peer, self.rows[peer]) for peer in peers() if peer in self.rows):
+            counts = (str(len(row[up]) or ".") if up in row else "" for up in ups)
+            print(f"{str(down):>12}" + "".join(f"{count:>11}" for count in counts))
+
+
+async def one_pair(pair: Pair, features: list[str], report: Report) -> None:
+    for feature in features:
+        began = time.monotonic()
+        try:
+            await asyncio.wait_for(FEATURES[feature](pair), 60)
+            fault = None
+        except Exception as error:  # a fault is a line, the other cells still run
+            fault = f"{type(error).__name__}: {error}"
+        report.cell(pair, feature, fault, time.monotonic() - began)
+
+
+async def downstream(
+    world: World, down: Peer, ups: list[Peer], options: argparse.Namespace, slots: asyncio.Semaphore, report: Report
+) -> None:
+    """All cells of one kind of client: one client that answers, one that is quiet, many servers."""
+    names = f"c{SHORT[down.revision]}-{down.transport}"
+    clients = [world.client(names, down, False, options.direct), world.client(f"{names}-quiet", down, True, options.direct)]
+    try:
+        async with slots:
+            await asyncio.gather(*(open_client(client) for client in clients))
+    except Exception as error:  # no client, no cells: each of them failed
+        for up, feature in itertools.product(ups, options.features):
+            fault = f"the client cannot connect: {type(error).__name__}: {error}"
+            report.cell(Pair(down, up, *clients, world.control, options.direct), feature, fault, 0)
+        return
+
+    async def run(up: Peer) -> None:
+        async with slots:
+            await one_pair(Pair(down, up, *clients, world.control, options.direct), options.features, report)
+
+    await asyncio.gather(*(run(up) for up in ups))
+    for client in clients:
+        await guarded(client.close(), client, "closing")
+    report.lines("violation", [line for client in clients for line in client.violations])
+
+
+async def open_client(client: Client) -> None:
+    """Ready when it has heard of every server."""
+    await asyncio.wait_for(client.open(), 90)
+    await asyncio.wait_for(client.list("tools/list", "tools"), 90)
+
+
+async def guarded(work: Awaitable, client: Client, what: str) -> None:
+    try:
+        await asyncio.wait_for(work, 30)
+    except Exception as error:
+        client.wrong(f"{what}: {type(error).__name__}: {error}")
+
+
+async def warm_up(world: World, ups: list[Peer]) -> None:
+    """Lets every server ask once, so that the host knows which of them must not be shared."""
+    client = world.client("warm", Peer(R25C, "http"))
+    await open_client(client)
+    calls = [client.tool(f"{up.alias}__roots", client.mark()) for up in ups]
+    # What fails here fails in the cells, and is told there.
+    await asyncio.gather(*(call.done() for call in calls), return_exceptions=True)
+    await client.close()
+
+
+async def main(options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    downs = [peer for peer in peers() if re.fullmatch(options.down, str(peer))]
+    ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
+    report, world, slots = Report(), World(options.binary), asyncio.Semaphore(AT_ONCE)
+    try:
+        await world.open()
+        if not options.direct:
+            await world.serve(ups)
+            await warm_up(world, ups)
+    except Exception as error:
+        print(f"grid: cannot run: {type(error).__name__}: {error}", file=sys.stderr)
+        await world.close(True)
+        return 2
+    try:
+        pairs = [(down, [down] if options.direct else ups) for down in downs]
+        count = sum(len(others) for _, others in pairs)
+        cells = f"{count} pairs x {len(options.features)} features = {count * len(options.features)} cells"
+        print(f"{len(downs)} kinds of clients, {len(ups)} kinds of servers: {cells}", flush=True)
+        await asyncio.gather(*(downstream(world, down, others, options, slots, report) for down, others in pairs))
+    finally:
+        faults = await world.close(options.keep or report.failed > 0)
+    report.lines("violation", world.control.violations + faults)
+    report.table(ups)
+    print(f"{time.monotonic() - began:.0f} s")
+    print(f"{report.passed} passed, {report.failed} failed")
+    return 1 if report.failed else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binary", default="")
+    parser.add_argument("--direct", action="store_true")
+    parser.add_argument("--down", default=".*")
+    parser.add_argument("--up", default=".*")
+    parser.add_argument("--features", type=lambda text: text.split(","), default=list(FEATURES))
+    parser.add_argument("--keep", action="store_true")
+    sys.exit(asyncio.run(main(parser.parse_args())))

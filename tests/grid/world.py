@@ -1,0 +1,113 @@
+"""The processes of a run: scripted servers, the host, and clients at any of them. Everything ends with the run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from client.base import Client
+from client.legacy import Legacy
+from client.modern import Modern
+from client.wires import Http, Pipe, Sse
+from control import Control
+from words import KINDS, Peer, peers
+
+HERE = Path(__file__).resolve().parent
+
+
+class World:
+    """Made by `open`, ended by `close`."""
+
+    def __init__(self, binary: str) -> None:
+        self.binary = binary
+        self.control = Control()
+        self.children: list[asyncio.subprocess.Process] = []
+        self.urls: dict[Peer, str] = {}
+        self.host = ""
+
+    async def open(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="grid-"))
+        await self.control.start()
+        await asyncio.gather(*(self.listen(peer) for peer in peers(["sse", "http"])))
+
+    async def listen(self, peer: Peer) -> None:
+        """Starts a scripted server that is reached by a URL."""
+        with open(self.errors(peer.alias), "ab") as errors:
+            child = await asyncio.create_subprocess_exec(*self.server(peer), stdout=-1, stderr=errors)
+        self.children.append(child)
+        port = (await asyncio.wait_for(child.stdout.readline(), 20)).decode().strip()
+        self.urls[peer] = f"http://127.0.0.1:{port}/{'sse' if peer.transport == 'sse' else 'mcp'}"
+
+    def errors(self, name: str) -> str:
+        return str(self.root / f"{name}.log")
+
+    def server(self, peer: Peer) -> list[str]:
+        given = ["--alias", peer.alias, "--revision", peer.revision, "--transport", peer.transport]
+        return [sys.executable, "-B", str(HERE / "server.py"), *given, "--control", str(self.control.port)]
+
+    def environment(self) -> dict[str, str]:
+        own = {"HOME": str(self.root), "XDG_STATE_HOME": str(self.root / "state"), "PATH": os.environ["PATH"]}
+        # What the host remembers of the servers is shared by all hosts of the run.
+        return own | {"XDG_CONFIG_HOME": str(self.root / "config"), "MCP_HOST_LOG": os.environ.get("MCP_HOST_LOG", "")}
+
+    async def serve(self, ups: list[Peer]) -> None:
+        """Writes the config with all servers and starts the host."""
+        servers = {}
+        for peer in ups:
+            if peer.transport == "stdio":
+                command, *arguments = self.server(peer)
+                servers[peer.alias] = {"command": command, "args": arguments}
+            else:
+                servers[peer.alias] = {"type": peer.transport, "url": self.urls[peer]}
+        # On two busy cores so many servers take their time to start.
+        host = {"startupWait": "15s"}
+        self.config = self.root / "mcp.json"
+        self.config.write_text(json.dumps({"mcpServers": servers, "host": host}))
+        command = [self.binary, "serve", "-v", "--config", str(self.config), "--listen", "127.0.0.1:0"]
+        with open(self.errors("serve"), "ab") as errors:
+            child = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=errors, env=self.environment())
+        self.children.append(child)
+        line = (await asyncio.wait_for(child.stdout.readline(), 20)).decode()
+        self.host = next((word for word in line.split() if word.startswith("http://")), "").removesuffix("/mcp")
+        if not self.host:
+            raise RuntimeError(f"the host says {line!r}; see {self.errors('serve')}")
+
+    def client(self, name: str, down: Peer, quiet: bool = False, direct: bool = False) -> Client:
+        """A client of the host, or with `direct` of the scripted server of the same kind."""
+        kinds = [] if quiet else KINDS
+        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(getattr(self, "config", ""))]
+        path = {"http": "/mcp", "sse": "/sse"}.get(down.transport, "")
+        url = self.urls.get(down, "") if direct else self.host + path
+        pipe = Pipe(command, self.environment(), self.errors(name)) if down.transport == "stdio" else None
+        if down.modern:
+            found: Client = Modern(name, kinds, url, pipe)
+        else:
+            found = Legacy(name, down.revision, kinds, pipe or (Sse(url) if down.transport == "sse" else Http(url)))
+            found.level = "error" if quiet else "info"
+        found.direct = direct
+        return found
+
+    async def close(self, keep: bool) -> list[str]:
+        """Ends everything; gives back what did not end as it should."""
+        faults = []
+        for child in reversed(self.children):
+            if child.returncode is not None:
+                faults.append(f"a process ended early, with {child.returncode}")
+                continue
+            child.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(child.wait(), 20)
+            except TimeoutError:
+                faults.append("a process did not end")
+                child.kill()
+        if keep:
+            print(f"logs: {self.root}")
+        else:
+            shutil.rmtree(self.root, ignore_errors=True)
+        return faults
