@@ -76,11 +76,14 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
     if let Some(text) = &mut instructions {
         cut(text, INSTRUCTIONS);
     }
+    let mut offers = wire.capabilities.map(offers).unwrap_or_default();
+    // The first revision has completion without a capability for it.
+    offers.completions |= version == ProtocolVersion::V2024_11_05;
     Ok(Peer {
         version,
         info: wire.server_info.map_or_else(Raw::empty_object, Raw::from_value),
         instructions: instructions.filter(|text| !text.trim().is_empty()),
-        offers: wire.capabilities.map(offers).unwrap_or_default(),
+        offers,
         extensions: wire.capabilities.and_then(extensions),
     })
 }

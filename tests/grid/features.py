@@ -44,7 +44,8 @@ class Pair:
 
 def same(found: object, wanted: object) -> None:
     if found != wanted:
-        raise AssertionError(f"{json.dumps(found, default=str)[:500]}, expected {json.dumps(wanted, default=str)[:300]}")
+        shown = [json.dumps(each, default=str)[:500] for each in (found, wanted)]
+        raise AssertionError(f"{shown[0]}, expected {shown[1]}")
 
 
 def text(outcome: dict) -> str:

@@ -32,7 +32,8 @@ class Report:
         else:
             self.failed += 1
             failed.append(feature)
-            print(f"FAIL {pair.down} -> {pair.up}  {feature} ({seconds:.1f} s): {' '.join(fault.split())[:700]}", flush=True)
+            what = f"{pair.down} -> {pair.up}  {feature} ({seconds:.1f} s)"
+            print(f"FAIL {what}: {' '.join(fault.split())[:700]}", flush=True)
 
     def lines(self, what: str, found: list[str]) -> None:
         """Violations: one line for those that differ in marks and numbers only."""
@@ -67,7 +68,10 @@ async def downstream(
 ) -> None:
     """All cells of one kind of client: one client that answers, one that is quiet, many servers."""
     names = f"c{SHORT[down.revision]}-{down.transport}"
-    clients = [world.client(names, down, False, options.direct), world.client(f"{names}-quiet", down, True, options.direct)]
+    clients = [
+        world.client(names, down, quiet=False, direct=options.direct),
+        world.client(f"{names}-quiet", down, quiet=True, direct=options.direct),
+    ]
     try:
         async with slots:
             await asyncio.gather(*(open_client(client) for client in clients))

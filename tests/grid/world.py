@@ -30,6 +30,7 @@ class World:
         self.children: list[asyncio.subprocess.Process] = []
         self.urls: dict[Peer, str] = {}
         self.host = ""
+        self.config = Path()
 
     async def open(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="grid-"))
@@ -81,7 +82,7 @@ class World:
     def client(self, name: str, down: Peer, quiet: bool = False, direct: bool = False) -> Client:
         """A client of the host, or with `direct` of the scripted server of the same kind."""
         kinds = [] if quiet else KINDS
-        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(getattr(self, "config", ""))]
+        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(self.config)]
         path = {"http": "/mcp", "sse": "/sse"}.get(down.transport, "")
         url = self.urls.get(down, "") if direct else self.host + path
         pipe = Pipe(command, self.environment(), self.errors(name)) if down.transport == "stdio" else None

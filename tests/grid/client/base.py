@@ -163,7 +163,9 @@ class Client:
             params = {"cursor": cursor}
         raise AssertionError(f"{method} has no end")
 
-    def start(self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None) -> Call:
+    def start(
+        self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None
+    ) -> Call:
         raise NotImplementedError
 
     def tool(self, name: str, mark: str, /, **more: Any) -> Call:

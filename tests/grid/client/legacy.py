@@ -47,7 +47,9 @@ class Legacy(Client):
         if "result" not in outcome:
             raise AssertionError(f"logging/setLevel: {outcome}")
 
-    def start(self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None) -> Call:
+    def start(
+        self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None
+    ) -> Call:
         call = Call(method, params, mark, self.token() if progress else None)
         number = next(self.ids)
         call.id = number if number % 3 else f"q{number}"

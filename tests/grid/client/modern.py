@@ -48,7 +48,9 @@ class Modern(Client):
         self.check(rules.capabilities(R26, result.get("capabilities", {})))
         await self.listen({"toolsListChanged": True})
 
-    def start(self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None) -> Call:
+    def start(
+        self, method: str, params: dict, mark: str = "", progress: bool = False, level: str | None = None
+    ) -> Call:
         call = Call(method, params, mark, self.token() if progress else None, level)
         if mark:
             self.calls[mark] = call

@@ -189,7 +189,8 @@ async def send(method: str, url: str, headers: dict[str, str], body: bytes = b""
     at = urlsplit(url)
     reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=LIMIT)
     target = at.path + (f"?{at.query}" if at.query else "")
-    lines = [f"{method} {target} HTTP/1.1", f"Host: {at.netloc}", *(f"{name}: {text}" for name, text in headers.items())]
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {at.netloc}"]
+    lines += [f"{name}: {text}" for name, text in headers.items()]
     if method == "POST":
         lines.append(f"Content-Length: {len(body)}")
     writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
