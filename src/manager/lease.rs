@@ -17,6 +17,12 @@ impl Principal {
         Self("local".into())
     }
 
+    /// Somebody else.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self(name.into())
+    }
+
     /// Stands for it in what is sealed.
     #[must_use]
     pub(crate) fn as_str(&self) -> &str {

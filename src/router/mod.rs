@@ -319,3 +319,6 @@ impl Router {
         self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! The router with servers in this process behind it, on a paused clock: calls that are parked, and the races around them.
+
+mod parked;
+mod races;
+mod support;

@@ -1,0 +1,140 @@
+//! A client without a session and a server with one: questions as results, answers as retries.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::support::*;
+use crate::manager::Principal;
+
+fn accept(name: &str) -> Value {
+    json!({ "action": "accept", "content": { "name": name } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_comes_as_a_result_and_its_answer_as_a_retry() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let params = json!({ "name": "ask", "arguments": { "mark": "who?" } });
+    let asked = stage.answer(&client, &params).await;
+    assert_eq!(asked["resultType"], "input_required");
+    let question = &asked["inputRequests"]["i1"];
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(question["params"]["message"], "who?");
+    let answered = stage.answer(&client, &retry(&params, &asked, &json!({ "i1": accept("ann") }))).await;
+    assert_eq!((text(&answered), &answered["resultType"]), (accept("ann").to_string().as_str(), &json!("complete")));
+    assert_eq!(stage.script.begun.load(Ordering::SeqCst), 1, "the tool ran once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_follow_each_other() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let first = stage.answer(&client, &call("twice")).await;
+    let second = stage.answer(&client, &retry(&call("twice"), &first, &json!({ "i1": accept("a") }))).await;
+    assert_eq!(second["inputRequests"]["i2"]["params"]["message"], "second", "keys are not used twice");
+    let last = stage.answer(&client, &retry(&call("twice"), &second, &json!({ "i2": { "action": "decline" } }))).await;
+    assert_eq!(text(&last), format!("{} {}", accept("a"), json!({ "action": "decline" })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_side_by_side_is_one_result_and_what_stays_open_is_asked_again() {
+    let stage = stage().await;
+    let client = stage.modern(ALL);
+    let asked = stage.answer(&client, &call("three")).await;
+    let requests = asked["inputRequests"].as_object().unwrap();
+    let key = |method: &str| requests.iter().find(|(_, request)| request["method"] == method).unwrap().0.clone();
+    let (form, sampling, roots) = (key("elicitation/create"), key("sampling/createMessage"), key("roots/list"));
+    let some = json!({ (form): accept("x"), "unknown": { "a": 1 } });
+    let again = stage.answer(&client, &retry(&call("three"), &asked, &some)).await;
+    assert_eq!(again["resultType"], "input_required");
+    let open: Vec<&String> = again["inputRequests"].as_object().unwrap().keys().collect();
+    assert_eq!(open.len(), 2);
+    assert!(open.contains(&&sampling) && open.contains(&&roots), "the same keys");
+    let sample = json!({ "role": "assistant", "content": { "type": "text", "text": "hi" }, "model": "m" });
+    let rest = json!({ (sampling): sample, (roots): { "roots": [{ "uri": "file:///r" }] } });
+    let last = stage.answer(&client, &retry(&call("three"), &again, &rest)).await;
+    assert!(text(&last).contains("file:///r") && text(&last).contains(r#""text":"hi""#), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_client_cannot_do_is_refused_to_the_server() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let asked = stage.answer(&client, &call("three")).await;
+    assert_eq!(asked["inputRequests"].as_object().unwrap().len(), 1, "{asked}");
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let last = stage.answer(&client, &retry(&call("three"), &asked, &json!({ (key): accept("x") }))).await;
+    assert!(text(&last).ends_with("-32601 -32601"), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_declared_nothing_is_not_asked() {
+    let stage = stage().await;
+    let client = stage.modern("{}");
+    assert_eq!(text(&stage.answer(&client, &call("ask")).await), "error -32601");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_is_good_for_its_principal_and_its_request_only() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let asked = stage.answer(&client, &call("ask")).await;
+    let good = retry(&call("ask"), &asked, &json!({ "i1": accept("ann") }));
+    let other_arguments = json!({ "name": "ask", "arguments": { "mark": "x" }, "requestState": good["requestState"] });
+    let other_tool = retry(&call("twice"), &asked, &json!({}));
+    let mut altered = good.clone();
+    let state = good["requestState"].as_str().unwrap();
+    let swapped = if state.ends_with('A') { "B" } else { "A" };
+    altered["requestState"] = json!(format!("{}{swapped}", &state[..state.len() - 1]));
+    for bad in [other_arguments, other_tool, altered] {
+        assert_eq!(stage.answer(&client, &bad).await["error"], -32602, "{bad}");
+    }
+    let bob = stage.modern_of(Principal::named("bob"), FORM);
+    assert_eq!(stage.answer(&bob, &good).await["error"], -32602);
+    assert_eq!(text(&stage.answer(&client, &good).await), accept("ann").to_string(), "and the call is as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_no_objects_are_refused_by_name_and_the_call_waits_on() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let asked = stage.answer(&client, &call("ask")).await;
+    let bad = stage.answer(&client, &retry(&call("ask"), &asked, &json!({ "i1": "yes" }))).await;
+    assert_eq!(bad["error"], -32602);
+    assert!(bad["message"].as_str().unwrap().contains("i1"));
+    let good = stage.answer(&client, &retry(&call("ask"), &asked, &json!({ "i1": accept("b") }))).await;
+    assert_eq!(text(&good), accept("b").to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_calls_that_wait_are_turned_away() {
+    let stage = stage_with(|limits| limits.parked_per_principal = 2).await;
+    let client = stage.modern(FORM);
+    for _ in 0..2 {
+        assert_eq!(stage.answer(&client, &call("ask")).await["resultType"], "input_required");
+    }
+    let refused = stage.answer(&client, &call("ask")).await;
+    assert!(refused["message"].as_str().unwrap().contains("host.limits.parkedPerPrincipal"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_to_visit_is_asked_for_and_the_call_sent_afresh() {
+    let stage = stage().await;
+    let client = stage.modern(ALL);
+    let asked = stage.answer(&client, &call("page")).await;
+    let question = &asked["inputRequests"]["u1"];
+    assert_eq!(question["params"]["url"], "https://example.com/visit");
+    assert_eq!(question["params"].get("elicitationId"), None);
+    let last = stage.answer(&client, &retry(&call("page"), &asked, &json!({ "u1": { "action": "accept" } }))).await;
+    assert_eq!((text(&last), stage.script.begun.load(Ordering::SeqCst)), ("visited", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_declined_ends_the_call() {
+    let stage = stage().await;
+    let client = stage.modern(ALL);
+    let asked = stage.answer(&client, &call("page")).await;
+    let last = stage.answer(&client, &retry(&call("page"), &asked, &json!({ "u1": { "action": "decline" } }))).await;
+    assert_eq!((&last["isError"], stage.script.begun.load(Ordering::SeqCst)), (&json!(true), 1));
+}

@@ -1,0 +1,205 @@
+//! A router with a scripted server behind it, and clients of both eras in front.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
+use crate::in_process::{InProcess, Invocation};
+use crate::manager::{Manager, Principal};
+use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::router::{Client, Mailbox, Router};
+use crate::upstream::Starter;
+
+/// A router and what its server has seen.
+pub(super) struct Stage {
+    pub(super) router: Router,
+    pub(super) script: Arc<Script>,
+}
+
+#[derive(Default)]
+pub(super) struct Script {
+    pub(super) begun: AtomicUsize,
+    pub(super) cancelled: AtomicUsize,
+    /// What clients answered, in order.
+    pub(super) answers: Mutex<Vec<Outcome>>,
+    pub(super) release: Notify,
+}
+
+pub(super) const FORM: &str = r#"{"elicitation":{}}"#;
+pub(super) const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
+
+pub(super) async fn stage() -> Stage {
+    stage_with(|_| {}).await
+}
+
+pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
+    let script = Arc::<Script>::default();
+    let tools = ["echo", "ask", "twice", "three", "held", "late", "withdrawn", "page"];
+    let server = tools.into_iter().fold(InProcess::new("script", "1"), |server, name| {
+        let definition = Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
+        let script = script.clone();
+        server.tool(definition, move |invocation| script.clone().run(name, invocation).boxed())
+    });
+    let server = Arc::new(server);
+    let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
+    entry.prefix = Prefix::Never;
+    let mut config = Config::default();
+    config.servers.push(entry);
+    change(&mut config.host.limits);
+    let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
+    let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
+    let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None);
+    Stage { router: Router::start(manager, news, info), script }
+}
+
+impl Script {
+    async fn run(self: Arc<Self>, name: &'static str, invocation: Invocation) -> Outcome {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        tokio::select! {
+            biased;
+            outcome = self.answer(name, &invocation) => outcome,
+            () = invocation.cancelled() => {
+                self.cancelled.fetch_add(1, Ordering::SeqCst);
+                Ok(Raw::empty_object())
+            }
+        }
+    }
+
+    async fn answer(&self, name: &str, invocation: &Invocation) -> Outcome {
+        let ask = async |question: &str| {
+            let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+            let params = json!({ "message": question, "requestedSchema": schema });
+            let outcome = invocation.request(Method::Elicit, Some(Raw::from_value(&params))).await;
+            self.answers.lock().unwrap().push(outcome.clone());
+            outcome.map(|answer| answer.to_string()).unwrap_or_else(|error| format!("error {}", error.code))
+        };
+        let text = match name {
+            "ask" => ask(&invocation.arguments.text("mark").unwrap_or_default()).await,
+            "twice" => format!("{} {}", ask("first").await, ask("second").await),
+            "three" => {
+                let sampling = json!({ "messages": [], "maxTokens": 1 });
+                let (form, sample, roots) = tokio::join!(
+                    ask("form"),
+                    invocation.request(Method::CreateMessage, Some(Raw::from_value(&sampling))),
+                    invocation.request(Method::RootsList, None),
+                );
+                let shown = |outcome: Outcome| {
+                    outcome.map(|raw| raw.to_string()).unwrap_or_else(|error| error.code.to_string())
+                };
+                format!("{form} {} {}", shown(sample), shown(roots))
+            }
+            "held" => {
+                invocation.progress(1.0, None, "working").await;
+                self.release.notified().await;
+                "held".to_owned()
+            }
+            // Asks and answers without waiting for the answer.
+            "late" => {
+                let asked = ask("nobody waits for this");
+                tokio::select! { _ = asked => {}, () = self.release.notified() => {} }
+                "done all the same".to_owned()
+            }
+            "page" => {
+                let page = json!({ "mode": "url", "url": "https://example.com/visit", "elicitationId": "e1", "message": "visit" });
+                let data = Raw::from_value(&json!({ "elicitations": [page] }));
+                if self.begun.load(Ordering::SeqCst) == 1 {
+                    return Err(ErrorObject::new(-32042, "visit first").with_data(data));
+                }
+                "visited".to_owned()
+            }
+            _ => invocation.arguments.to_string(),
+        };
+        Ok(Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] })))
+    }
+}
+
+impl Stage {
+    pub(super) fn modern(&self, capabilities: &'static str) -> Arc<Client> {
+        self.modern_of(Principal::local(), capabilities)
+    }
+
+    pub(super) fn modern_of(&self, principal: Principal, capabilities: &'static str) -> Arc<Client> {
+        self.router.modern(principal, &Raw::trusted(capabilities.into())).unwrap()
+    }
+
+    pub(super) fn legacy(&self, revision: ProtocolVersion, profile: Profile) -> Arc<Client> {
+        self.router.admit(Principal::local(), revision, profile, None)
+    }
+
+    /// Begins a call in a task.
+    pub(super) fn call(&self, client: &Arc<Client>, params: &Value) -> Running {
+        static IDS: AtomicUsize = AtomicUsize::new(0);
+        let id = RequestId::Text(format!("t{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
+        let leg = self.router.modern_leg(None);
+        let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(Raw::from_value(params)) };
+        let answer = tokio::spawn(self.router.request(client, request, &leg));
+        Running { answer, leg, id }
+    }
+
+    /// What a call answers.
+    pub(super) async fn answer(&self, client: &Arc<Client>, params: &Value) -> Value {
+        self.call(client, params).answer().await
+    }
+
+    /// Waits, without time, until something is so.
+    pub(super) async fn until(&self, condition: impl Fn(&Script) -> bool) {
+        while !condition(&self.script) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A call under way.
+pub(super) struct Running {
+    answer: JoinHandle<Option<Outcome>>,
+    pub(super) leg: Arc<Mailbox>,
+    pub(super) id: RequestId,
+}
+
+impl Running {
+    /// Its answer; an error as `{"error": code, "message": text}`, none as null.
+    pub(super) async fn answer(self) -> Value {
+        match self.answer.await.unwrap() {
+            Some(Ok(result)) => result.read().unwrap(),
+            Some(Err(error)) => json!({ "error": error.code, "message": error.message }),
+            None => Value::Null,
+        }
+    }
+
+    /// The client goes away.
+    pub(super) async fn drop(self) {
+        self.answer.abort();
+        let _ = self.answer.await;
+    }
+
+    /// The next request of the server that reaches a client with a session.
+    pub(super) async fn question(&self) -> Request {
+        loop {
+            if let Some(Message::Request(request)) = self.leg.next().await {
+                return request;
+            }
+        }
+    }
+}
+
+pub(super) fn call(tool: &str) -> Value {
+    json!({ "name": tool, "arguments": {} })
+}
+
+/// The next request: the same with answers to the questions of `result`.
+pub(super) fn retry(params: &Value, result: &Value, answers: &Value) -> Value {
+    let mut next = params.clone();
+    next["inputResponses"] = answers.clone();
+    next["requestState"] = result["requestState"].clone();
+    next
+}
+
+pub(super) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {result}"))
+}
