@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::{ClientHandler, Host, Inner, answer_questions};
 use crate::config::{self, Config, LoadRequest};
 use crate::error::{Error, ErrorKind};
-use crate::in_process::InProcess;
+use crate::in_process::{InProcess, Running};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{Profile, ProtocolVersion, Raw};
 use crate::router::Router;
@@ -104,7 +104,7 @@ impl HostBuilder {
                 entry.prefix = config::Prefix::Never;
             }
             config.servers.push(entry);
-            let server = Arc::new(server);
+            let server = Running::new(server);
             memory.insert(name, Arc::new(move |wire, tasks| server.start(wire, tasks)));
         }
         let info = self.info.unwrap_or_else(|| {

@@ -1,0 +1,144 @@
+//! One request to a server in this process, as its closure sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::instance::Instance;
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw};
+use crate::registry::Kind;
+use crate::transport::HANG_UP;
+
+/// The member of `_meta` by which a question says under which key a client of 2026-07-28 should see it.
+pub const INPUT_KEY: &str = "mcp-host/inputKey";
+
+/// One request to a server in this process, and the way to its client meanwhile.
+pub struct Invocation {
+    /// The `arguments` of a tool or prompt; `{}` where there are none.
+    pub arguments: Raw,
+    /// All params.
+    pub params: Raw,
+    token: Option<Raw>,
+    /// The id of its request, by which the host knows whose it is.
+    during: Option<u64>,
+    instance: Arc<Instance>,
+    cancel: CancellationToken,
+}
+
+impl fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation").field("params", &self.params).finish_non_exhaustive()
+    }
+}
+
+impl Invocation {
+    pub(super) fn new(instance: Arc<Instance>, params: Raw, during: Option<u64>, cancel: CancellationToken) -> Self {
+        let arguments = params.member("arguments").unwrap_or_else(Raw::empty_object);
+        let token = params.member("_meta").and_then(|meta| meta.member("progressToken"));
+        Self { arguments, params, token, during, instance, cancel }
+    }
+
+    /// Tells how far it is, if the caller wants to know.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
+        let Some(token) = &self.token else { return };
+        let mut params =
+            serde_json::json!({ "progressToken": token, "progress": number(progress), "message": message });
+        if let Some(total) = total {
+            params["total"] = number(total);
+        }
+        self.notify(Method::Progress, Raw::from_value(&params)).await;
+    }
+
+    /// Writes a log line for the client.
+    pub async fn log(&self, level: &str, data: Raw) {
+        let params = Raw::from_value(&serde_json::json!({ "level": level, "data": data }));
+        self.notify(Method::LogMessage, params).await;
+    }
+
+    /// Sends any notification, in order with everything else.
+    pub async fn notify(&self, method: Method, params: Raw) {
+        let notification = Notification { method, params: Some(params) };
+        self.instance.say(self.during, Message::Notification(notification)).await;
+    }
+
+    /// Asks the client something: `sampling/createMessage`, `elicitation/create`, `roots/list`.
+    ///
+    /// # Errors
+    /// The client's own error; `-32601` where it cannot be asked.
+    pub async fn request(&self, method: Method, params: Option<Raw>) -> Outcome {
+        self.instance.ask(self.during, method, params).await
+    }
+
+    /// As [`Invocation::request`], with the key that clients of 2026-07-28 see the question under; for others it means
+    /// nothing.
+    ///
+    /// # Errors
+    /// The client's own error; `-32601` where it cannot be asked.
+    pub async fn request_as(&self, key: &str, method: Method, params: Option<Raw>) -> Outcome {
+        let params = params.unwrap_or_else(Raw::empty_object);
+        let meta = params.member("_meta").unwrap_or_else(Raw::empty_object);
+        let meta = meta.with_member(INPUT_KEY, Raw::from_value(key).as_bytes());
+        self.request(method, Some(params.with_member("_meta", meta.as_bytes()))).await
+    }
+
+    /// What the client can be asked.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.instance.profile()
+    }
+
+    /// Offers one thing more from now on, or another one of the same name, and tells every client.
+    pub async fn offer(
+        &self,
+        kind: Kind,
+        definition: Raw,
+        handler: impl Fn(Self) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) {
+        let add = |offers: &mut super::Offers| {
+            offers.add(kind, definition, Arc::new(handler));
+            true
+        };
+        self.instance.running.change(kind, add).await;
+    }
+
+    /// Offers it no more, and tells every client; false if there was none. `name` is the URI of a resource.
+    pub async fn withdraw(&self, kind: Kind, name: &str) -> bool {
+        self.instance.running.change(kind, |offers| offers.remove(kind, name)).await
+    }
+
+    /// Waits until the caller no longer wants the answer.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+
+    /// Whether the resource is watched.
+    #[must_use]
+    pub fn is_watched(&self, uri: &str) -> bool {
+        self.instance.is_watched(uri)
+    }
+
+    /// Asks the door to close the stream of this call and to let the client come back for the rest after `retry`
+    /// (2025-11-25, transports). Doors without such streams go on as if nothing was said.
+    pub async fn hang_up(&self, retry: Duration) {
+        if let Some(token) = &self.token {
+            let params = serde_json::json!({ "progressToken": token, "retry": u64::try_from(retry.as_millis()).unwrap_or(u64::MAX) });
+            self.notify(Method::Other(HANG_UP.into()), Raw::from_value(&params)).await;
+        }
+    }
+}
+
+/// A whole number is written as one.
+fn number(value: f64) -> serde_json::Value {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only whole numbers within the exact range of a double get here"
+    )]
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        serde_json::Value::from(value as i64)
+    } else {
+        serde_json::Value::from(value)
+    }
+}

@@ -1,0 +1,144 @@
+//! A server in this process, by closures: for embedders, for the demo, for tests.
+//!
+//! It speaks the protocol like any other server, over a wire in memory; [`InProcess::serve_stdio`] and
+//! [`InProcess::serve_http`] offer it alone, through the doors of the host. Closures come in, each gets the [`Invocation`]
+//! that it answers. **Invariant:** inside it speaks a revision with a handshake; what a client of another revision sees is
+//! the host's business.
+
+mod instance;
+mod invocation;
+mod offers;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+
+use self::offers::Offers;
+use crate::protocol::{Method, Outcome, Raw};
+use crate::registry::Kind;
+
+pub(crate) use self::instance::Running;
+pub use self::invocation::{INPUT_KEY, Invocation};
+
+/// Answers one request.
+type Handler = Arc<dyn Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// A server made of closures. What it offers is one for all its leases; all else each lease has for itself.
+#[derive(Clone)]
+pub struct InProcess {
+    info: Raw,
+    instructions: Option<String>,
+    offers: Offers,
+    others: HashMap<Method, Handler>,
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InProcess({})", self.info)
+    }
+}
+
+impl InProcess {
+    /// A server that offers nothing yet.
+    #[must_use]
+    pub fn new(name: &str, version: &str) -> Self {
+        Self {
+            info: Raw::from_value(&serde_json::json!({ "name": name, "version": version })),
+            instructions: None,
+            offers: Offers::default(),
+            others: HashMap::new(),
+        }
+    }
+
+    /// Says how it is to be used.
+    #[must_use]
+    pub fn instructions(mut self, text: &str) -> Self {
+        self.instructions = Some(text.to_owned());
+        self
+    }
+
+    /// Offers a tool: its definition as in `tools/list`, and what a call does.
+    #[must_use]
+    pub fn tool(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.offer(Kind::Tools, definition, handler)
+    }
+
+    /// Takes calls of a tool that it does not list.
+    #[must_use]
+    pub fn unlisted_tool(
+        mut self,
+        name: &str,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.offers.handle(Kind::Tools, name, Arc::new(handler));
+        self
+    }
+
+    /// Offers a prompt: its definition as in `prompts/list`, and what makes its messages.
+    #[must_use]
+    pub fn prompt(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.offer(Kind::Prompts, definition, handler)
+    }
+
+    /// Offers a resource: its definition as in `resources/list`, and what reads it.
+    #[must_use]
+    pub fn resource(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.offer(Kind::Resources, definition, handler)
+    }
+
+    /// Offers a resource template: its definition, and what reads a URI that begins like it.
+    #[must_use]
+    pub fn resource_template(
+        self,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.offer(Kind::ResourceTemplates, definition, handler)
+    }
+
+    /// Answers another method, `completion/complete` for one.
+    #[must_use]
+    pub fn method(
+        mut self,
+        method: Method,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.others.insert(method, Arc::new(handler));
+        self
+    }
+
+    fn offer(
+        mut self,
+        kind: Kind,
+        definition: Raw,
+        handler: impl Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.offers.add(kind, definition, Arc::new(handler));
+        self
+    }
+
+    pub(crate) fn info(&self) -> &Raw {
+        &self.info
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

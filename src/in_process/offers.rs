@@ -1,0 +1,78 @@
+//! What a server in this process offers: its four lists, and who answers for what stands in them.
+
+use std::collections::HashMap;
+
+use super::Handler;
+use crate::protocol::{ErrorObject, Outcome, Raw};
+use crate::registry::Kind;
+
+/// The lists, and handlers by what names a definition. Handlers without a definition are for what is not listed.
+#[derive(Clone, Default)]
+pub(super) struct Offers {
+    lists: [Vec<Raw>; 4],
+    named: HashMap<(Kind, String), Handler>,
+}
+
+impl Offers {
+    /// Takes requests for what is not listed.
+    pub(super) fn handle(&mut self, kind: Kind, name: &str, handler: Handler) {
+        self.named.insert((kind, name.to_owned()), handler);
+    }
+
+    /// Lists a definition, in the place of one of the same name if there is one.
+    pub(super) fn add(&mut self, kind: Kind, definition: Raw, handler: Handler) {
+        let name = definition.text(kind.key());
+        let list = &mut self.lists[kind as usize];
+        match list.iter_mut().find(|old| name.is_some() && old.text(kind.key()) == name) {
+            Some(old) => *old = definition,
+            None => list.push(definition),
+        }
+        if let Some(name) = name {
+            self.named.insert((kind, name), handler);
+        }
+    }
+
+    /// Drops a definition and its handler; false if there is none of that name.
+    pub(super) fn remove(&mut self, kind: Kind, name: &str) -> bool {
+        let list = &mut self.lists[kind as usize];
+        let before = list.len();
+        list.retain(|definition| definition.text(kind.key()).as_deref() != Some(name));
+        let removed = list.len() < before;
+        if removed {
+            self.named.remove(&(kind, name.to_owned()));
+        }
+        removed
+    }
+
+    /// The result of a list request.
+    pub(super) fn list(&self, kind: Kind) -> Outcome {
+        let items: Vec<&str> = self.lists[kind as usize].iter().map(Raw::as_str).collect();
+        Ok(Raw::trusted(format!(r#"{{"{}":[{}]}}"#, kind.member(), items.join(",")).into()))
+    }
+
+    /// Who answers for a tool or prompt.
+    pub(super) fn named(&self, kind: Kind, name: &str) -> Result<Handler, ErrorObject> {
+        let what = if kind == Kind::Tools { "tool" } else { "prompt" };
+        let handler = self.named.get(&(kind, name.to_owned())).cloned();
+        handler.ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {name}")))
+    }
+
+    /// Who reads a resource.
+    pub(super) fn reader(&self, uri: &str) -> Result<Handler, ErrorObject> {
+        let exact = self.named.get(&(Kind::Resources, uri.to_owned()));
+        exact.or_else(|| self.template(uri)).cloned().ok_or_else(|| {
+            let data = Raw::from_value(&serde_json::json!({ "uri": uri }));
+            ErrorObject::new(-32002, format!("no such resource: {uri}")).with_data(data)
+        })
+    }
+
+    fn template(&self, uri: &str) -> Option<&Handler> {
+        let mut templates = self.named.iter().filter(|((kind, _), _)| *kind == Kind::ResourceTemplates);
+        let covers = |template: &str| {
+            let head = template.split('{').next().unwrap_or(template);
+            let tail = template.rsplit('}').next().unwrap_or_default();
+            uri.len() > head.len() + tail.len() && uri.starts_with(head) && uri.ends_with(tail)
+        };
+        templates.find(|((_, template), _)| covers(template)).map(|(_, handler)| handler)
+    }
+}
