@@ -46,7 +46,7 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
         let script = script.clone();
         server.tool(definition, move |invocation| script.clone().run(name, invocation).boxed())
     });
-    let server = Arc::new(server);
+    let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
     entry.prefix = Prefix::Never;
     let mut config = Config::default();
