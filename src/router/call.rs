@@ -31,6 +31,8 @@ pub(super) struct Forward {
     pub(super) target: Arc<str>,
     /// `_meta` of the params.
     pub(super) meta: Option<Raw>,
+    /// Answers that came unasked.
+    pub(super) early: Option<Raw>,
     /// Of the request as the client sent it; made when it is asked for.
     pub(super) digest: OnceLock<String>,
 }
@@ -44,7 +46,7 @@ impl Forward {
         meta: Option<Raw>,
         target: Arc<str>,
     ) -> Self {
-        Self { server, method, params, named, target, meta, digest: OnceLock::new() }
+        Self { server, method, params, named, target, meta, early: None, digest: OnceLock::new() }
     }
 
     /// The client's progress token, as JSON.
@@ -144,6 +146,7 @@ impl Router {
         let members = ["inputResponses", "requestState"];
         if session.is_some() && forward.params.members(members).iter().any(Option::is_some) {
             // A server with a session knows neither.
+            forward.early = forward.params.member("inputResponses");
             forward.params = members.iter().fold(forward.params.clone(), |params, name| params.without_member(name));
             forward.reopen();
         }

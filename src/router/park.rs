@@ -5,7 +5,7 @@
 //! the one that the call serves. **Invariant:** no answer reaches a server twice, and each round of a call has one result,
 //! however often the client asks for it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -58,8 +58,11 @@ struct Inner {
     /// Up to this round the client has come back.
     resumed: u32,
     /// Questions without an answer, by key.
-    open: BTreeMap<u64, Ask>,
-    keys: u64,
+    open: BTreeMap<String, Ask>,
+    /// Every key that was given.
+    keys: HashSet<String>,
+    /// Answers that the first request brought unasked, by the keys that it expects.
+    early: Option<Raw>,
     /// When the first question came that the client has not been sent away with.
     since: Option<Instant>,
     /// What became of the last rounds.
@@ -81,6 +84,8 @@ struct Live {
 const GATHER: Duration = Duration::from_millis(25);
 /// Results of rounds that are kept for a client that did not get them.
 const KEPT: usize = 2;
+/// The member of a question's `_meta` by which a server says under which key it would like to be asked.
+const KEY_WISH: &str = "mcp-host/inputKey";
 /// How long the last result is kept.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -120,6 +125,7 @@ impl Router {
         });
         table.lock().insert(number, parked.clone());
         let token = forward.token();
+        parked.lock().early.clone_from(&forward.early);
         let attending = parked.enter(client, leg, token);
         self.0.tasks.spawn(serve(self.clone(), client.clone(), forward, parked.clone(), guard));
         self.attend(&parked, 0, attending).await
@@ -207,7 +213,7 @@ impl Router {
             .iter()
             .map(|(key, ask)| {
                 let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
-                format!(r#""i{key}":{{"method":"{}","params":{params}}}"#, ask.method)
+                format!(r#"{}:{{"method":"{}","params":{params}}}"#, Raw::from_value(&**key), ask.method)
             })
             .collect();
         let text = format!(
@@ -313,8 +319,7 @@ impl Parked {
             }
         }
         for (key, value) in given {
-            let number = key.strip_prefix('i').and_then(|number| number.parse::<u64>().ok());
-            if let Some(ask) = number.and_then(|number| inner.open.remove(&number)) {
+            if let Some(ask) = inner.open.remove(&*key) {
                 answers.push((ask, Raw::part(responses.bytes(), value)));
             }
         }
@@ -325,7 +330,8 @@ impl Parked {
     }
 
     /// The server asks something.
-    pub(super) fn ask(&self, upstream: &Arc<Upstream>, ask: Ask) {
+    pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
+        let wish = wished_key(&mut ask);
         let Some(ask) = question::judge(&self.server, upstream.profile(), ask) else { return };
         let version = upstream.connection().and_then(|connection| Some(connection.peer()?.version));
         let version = version.unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
@@ -338,8 +344,14 @@ impl Parked {
             drop(inner);
             return ask.answer(Err(error));
         }
-        inner.keys += 1;
-        let key = inner.keys;
+        if let Some(wish) = &wish
+            && let Some(answer) = inner.early.as_ref().and_then(|early| early.member(wish)).filter(Raw::is_object)
+        {
+            inner.keys.insert(wish.clone());
+            drop(inner);
+            return ask.answer(Ok(answer));
+        }
+        let key = inner.key(wish);
         inner.open.insert(key, ask);
         inner.since.get_or_insert_with(Instant::now);
         drop(inner);
@@ -356,7 +368,7 @@ impl Parked {
 
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         let mut inner = self.lock();
-        let key = inner.open.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| *key);
+        let key = inner.open.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| key.clone());
         let ask = key.and_then(|key| inner.open.remove(&key));
         if inner.open.is_empty() {
             inner.since = None;
@@ -419,7 +431,35 @@ impl Parked {
     }
 }
 
+/// The key that a server would like its question to have, taken out of it: clients may show keys to people. Only a name;
+/// a question of ours that has none is as good.
+fn wished_key(ask: &mut Ask) -> Option<String> {
+    let params = ask.params.as_ref()?;
+    let meta = params.member("_meta")?;
+    let wish = meta.text(KEY_WISH)?;
+    let meta = meta.without_member(KEY_WISH);
+    ask.params = Some(if meta.as_bytes() == b"{}" {
+        params.without_member("_meta")
+    } else {
+        params.with_member("_meta", meta.as_bytes())
+    });
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    ((1..=64).contains(&wish.len()) && wish.bytes().all(legal)).then_some(wish)
+}
+
 impl Inner {
+    /// A key that this call has not used yet.
+    fn key(&mut self, wish: Option<String>) -> String {
+        let numbered = |count: usize| format!("i{count}");
+        let mut key = wish.unwrap_or_else(|| numbered(self.keys.len() + 1));
+        let mut count = self.keys.len();
+        while !self.keys.insert(key.clone()) {
+            count += 1;
+            key = numbered(count);
+        }
+        key
+    }
+
     fn keep(&mut self, round: u32, outcome: Outcome) {
         if self.results.len() >= KEPT {
             self.results.pop_front();

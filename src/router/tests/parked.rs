@@ -138,3 +138,18 @@ async fn a_page_that_is_declined_ends_the_call() {
     let last = stage.answer(&client, &retry(&call("page"), &asked, &json!({ "u1": { "action": "decline" } }))).await;
     assert_eq!((&last["isError"], stage.script.begun.load(Ordering::SeqCst)), (&json!(true), 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_may_wish_for_a_key_and_get_an_answer_that_came_before_the_question() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let asked = stage.answer(&client, &call("keyed")).await;
+    let requests = asked["inputRequests"].as_object().unwrap();
+    assert_eq!(requests.keys().collect::<Vec<_>>(), ["user_name"]);
+    assert_eq!(requests["user_name"]["params"].get("_meta"), None);
+    let mut early = call("keyed");
+    early["inputResponses"] = json!({ "user_name": accept("early"), "other": accept("x") });
+    assert_eq!(text(&stage.answer(&client, &early).await), accept("early").to_string());
+    early["inputResponses"] = json!({ "user_name": 5 });
+    assert_eq!(stage.answer(&client, &early).await["resultType"], "input_required");
+}

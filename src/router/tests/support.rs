@@ -40,7 +40,7 @@ pub(super) async fn stage() -> Stage {
 
 pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     let script = Arc::<Script>::default();
-    let tools = ["echo", "ask", "twice", "three", "held", "late", "withdrawn", "page"];
+    let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page"];
     let server = tools.into_iter().fold(InProcess::new("script", "1"), |server, name| {
         let definition = Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
         let script = script.clone();
@@ -80,6 +80,11 @@ impl Script {
             outcome.map(|answer| answer.to_string()).unwrap_or_else(|error| format!("error {}", error.code))
         };
         let text = match name {
+            "keyed" => {
+                let params =
+                    json!({ "message": "?", "requestedSchema": {}, "_meta": { "mcp-host/inputKey": "user_name" } });
+                invocation.request(Method::Elicit, Some(Raw::from_value(&params))).await?.to_string()
+            }
             "ask" => ask(&invocation.arguments.text("mark").unwrap_or_default()).await,
             "twice" => format!("{} {}", ask("first").await, ask("second").await),
             "three" => {
