@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::protocol::raw::{array, text};
+use crate::protocol::raw::{array, member, string, text};
 use crate::protocol::{Edits, ProtocolVersion, Raw, object};
 
 /// The definition of a tool for a client of revision `to`; `None` if it needs no change.
@@ -26,24 +26,54 @@ fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
     }
     to >= ProtocolVersion::V2025_06_18
         && text(schema, "type").as_deref() == Some("object")
-        && !has_foreign_reference(schema, DEPTH)
+        && (!may_refer(schema.get().as_bytes()) || refers_within(schema, schema, DEPTH))
 }
 
 /// A schema nested deeper is not looked through.
 const DEPTH: usize = 64;
 
-/// Whether it refers to what is not in it by a path: clients compile such a schema when they list, and fail as a whole.
-fn has_foreign_reference(schema: &RawValue, depth: usize) -> bool {
-    if depth == 0 || memchr::memmem::find(schema.get().as_bytes(), b"ef\"").is_none() {
-        return depth == 0;
+/// Whether a look inside is worth it: all that refers ends alike, unless a letter was escaped without need.
+fn may_refer(schema: &[u8]) -> bool {
+    use memchr::memmem::find;
+    find(schema, b"ef\"").is_some() || find(schema, b"\\u").is_some()
+}
+
+/// Whether it refers only to what is in `root`, by its path. Clients compile such a schema when they list; one that they
+/// cannot resolve costs them the whole list.
+fn refers_within(schema: &RawValue, root: &RawValue, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
     }
     if let Some(items) = array(schema) {
-        return items.into_iter().any(|item| has_foreign_reference(item, depth - 1));
+        return items.into_iter().all(|item| refers_within(item, root, depth - 1));
     }
-    object(schema).unwrap_or_default().into_iter().any(|(key, value)| match &*key {
-        "$ref" => value.get() != r##""#""## && !value.get().starts_with("\"#/"),
-        "$dynamicRef" | "$recursiveRef" => true,
-        "enum" | "const" | "default" | "examples" | "required" => false,
-        _ => has_foreign_reference(value, depth - 1),
+    object(schema).unwrap_or_default().into_iter().all(|(key, value)| match &*key {
+        // A property may be called so: its value is a schema.
+        "$ref" if value.get().starts_with('"') => string(value).is_some_and(|path| leads(&path, root)),
+        "$dynamicRef" | "$recursiveRef" if value.get().starts_with('"') => false,
+        "enum" | "const" | "default" | "examples" | "required" => true,
+        _ => refers_within(value, root, depth - 1),
     })
+}
+
+/// Whether this reference is a path in `root` that leads somewhere.
+fn leads(reference: &str, root: &RawValue) -> bool {
+    let Some(path) = reference.strip_prefix('#') else { return false };
+    let mut steps = path.split('/');
+    if steps.next() != Some("") {
+        return false;
+    }
+    let mut at = root;
+    for step in steps {
+        let step = step.replace("%25", "%").replace("%24", "$").replace("~1", "/").replace("~0", "~");
+        let next = match (array(at), step.parse::<usize>()) {
+            (Some(items), Ok(index)) => items.get(index).copied(),
+            _ => member(at, &step),
+        };
+        match next {
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    true
 }

@@ -10,7 +10,7 @@ use super::listing::{Entry, Holder, Listing, read_cursor};
 use super::{Contribution, Kind, Problems};
 use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
 use crate::name::ServerName;
-use crate::protocol::Raw;
+use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
 #[derive(Clone, Debug)]
@@ -100,11 +100,12 @@ impl Server {
 }
 
 impl Catalog {
-    /// The result of a list request: the first page, or the one behind `cursor`. The bytes are ready: a call copies nothing.
+    /// The result of a list request of a client of that revision: the first page, or the one behind `cursor`. The bytes are
+    /// ready: a call copies nothing.
     ///
     /// # Errors
     /// When `cursor` is none of this catalog.
-    pub fn page(&self, kind: Kind, cursor: Option<&str>) -> Result<Raw, BadCursor> {
+    pub fn page(&self, kind: Kind, cursor: Option<&str>, revision: ProtocolVersion) -> Result<Raw, BadCursor> {
         let list = self.list(kind);
         let page = match cursor {
             None => 0,
@@ -113,7 +114,7 @@ impl Catalog {
                 _ => return Err(BadCursor::Stale),
             },
         };
-        list.pages.get(page).cloned().ok_or(BadCursor::Foreign)
+        list.pages(kind, revision).get(page).cloned().ok_or(BadCursor::Foreign)
     }
 
     /// Stands for the content of a list: it changes exactly when clients would see another list.

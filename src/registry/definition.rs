@@ -234,11 +234,6 @@ fn inner(kind: Kind, member: &str, value: &RawValue) -> Option<(Option<Vec<u8>>,
             let fine = array(value).is_some_and(|icons| icons.into_iter().all(is_icon));
             (!fine).then_some((None, "`icons` holds what is no icon: left out"))
         }
-        "outputSchema" => {
-            // Every client of a revision with a handshake wants an object here.
-            let is_object = string(self::member(value, "type")?).is_some_and(|of| of == "object");
-            (!is_object).then_some((None, "`outputSchema` is not for an object: left out"))
-        }
         "arguments" => arguments(value).map(|clean| (Some(clean), "`arguments` holds what is no argument: mended")),
         _ => None,
     }

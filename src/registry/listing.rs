@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::Kind;
 use super::offer::{Definition, short};
+use crate::adapt;
 use crate::exposed::{UriMode, exposed_uri};
 use crate::name::ServerName;
-use crate::protocol::Raw;
+use crate::protocol::{Edits, ProtocolVersion, Raw};
 
 /// One definition as clients see it.
 #[derive(Clone, Debug)]
@@ -62,7 +63,9 @@ pub(super) enum Holder {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     pub(super) entries: Vec<Entry>,
-    pub(super) pages: Vec<Raw>,
+    pages: Vec<Raw>,
+    /// The pages for revisions that want some definition otherwise, made when such a client first asks; `None`: none does.
+    dialects: [OnceLock<Option<Box<[Raw]>>>; DIALECTS],
     pub(super) hash: u128,
     exposed: HashMap<Arc<str>, u32>,
     raw: HashMap<Arc<str>, Holder>,
@@ -70,7 +73,43 @@ pub(super) struct Listing {
     pub(super) reserved: HashMap<Arc<str>, ServerName>,
 }
 
+/// What clients of some revisions are shown alike.
+const DIALECTS: usize = 4;
+
+fn dialect(revision: ProtocolVersion) -> usize {
+    match revision {
+        ProtocolVersion::V2024_11_05 | ProtocolVersion::V2025_03_26 => 0,
+        ProtocolVersion::V2025_06_18 => 1,
+        ProtocolVersion::V2025_11_25 => 2,
+        ProtocolVersion::V2026_07_28 => 3,
+    }
+}
+
 impl Listing {
+    /// The pages for clients of that revision.
+    pub(super) fn pages(&self, kind: Kind, revision: ProtocolVersion) -> &[Raw] {
+        if kind != Kind::Tools {
+            return &self.pages;
+        }
+        let own = self.dialects[dialect(revision)].get_or_init(|| self.adapted(revision));
+        own.as_deref().unwrap_or(&self.pages)
+    }
+
+    fn adapted(&self, revision: ProtocolVersion) -> Option<Box<[Raw]>> {
+        let adapt = |entry: &Entry| Some((entry.definition.clone(), adapt::tool(&entry.definition, revision)?));
+        let changed: Vec<(Raw, Raw)> = self.entries.iter().filter_map(adapt).collect();
+        if changed.is_empty() {
+            return None;
+        }
+        let page = |page: &Raw| {
+            let mut edits = Edits::new(page);
+            // Those of other pages are no parts of this one.
+            changed.iter().for_each(|(old, new)| edits.replace_part(old, new.as_bytes().to_vec()));
+            edits.apply()
+        };
+        Some(self.pages.iter().map(page).collect())
+    }
+
     pub(super) fn exposed(&self, name: &str) -> Option<&Entry> {
         self.exposed.get(name).and_then(|index| self.entries.get(*index as usize))
     }

@@ -25,7 +25,7 @@ impl Router {
         };
         let catalog = self.settled_catalog(client).await;
         client.tell(&catalog);
-        catalog.page(kind, cursor.as_deref()).map_err(|_| {
+        catalog.page(kind, cursor.as_deref(), client.revision()).map_err(|_| {
             ErrorObject::invalid_params(
                 "this cursor is of another list or of one that has changed; list again from the start",
             )

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const LATEST: ProtocolVersion = ProtocolVersion::LATEST_MODERN;
+
 #[test]
 fn lists_are_in_the_order_of_the_config_then_of_the_server() {
     let catalog = build(&[
@@ -11,12 +13,12 @@ fn lists_are_in_the_order_of_the_config_then_of_the_server() {
     assert_eq!(names(&catalog, Kind::Tools)[..3], ["zoo__b", "zoo__a", "gh__a"]);
     let odd = catalog.entries(Kind::Tools)[3].name();
     assert!(odd.starts_with("gh__x_y_"));
-    let page = catalog.page(Kind::Tools, None).unwrap();
+    let page = catalog.page(Kind::Tools, None, LATEST).unwrap();
     let expected: Vec<String> = ["zoo__b", "zoo__a", "gh__a", odd].into_iter().map(tool).collect();
     assert_eq!(page.to_string(), format!(r#"{{"tools":[{}]}}"#, expected.join(",")));
     assert_eq!(leads(catalog.tool(odd)), to(1, "x.y"));
     assert_eq!(leads(catalog.tool("zoo__a")), to(3, "a"));
-    assert_eq!(catalog.page(Kind::Prompts, None).unwrap().to_string(), r#"{"prompts":[]}"#);
+    assert_eq!(catalog.page(Kind::Prompts, None, LATEST).unwrap().to_string(), r#"{"prompts":[]}"#);
     assert_eq!(catalog.entry(Kind::Tools, "gh__a").map(|entry| entry.definition().to_string()), Some(tool("gh__a")));
 }
 
@@ -133,7 +135,7 @@ fn pages_by_size_and_cursors_that_fit_one_list_only() {
         Catalog::build_paged(&servers, &Naming::default(), &mut Owners::default(), 2 * tool("s__a").len() + 1);
     let (mut cursor, mut seen, mut pages) = (None::<String>, Vec::new(), 0);
     loop {
-        let page = catalog.page(Kind::Tools, cursor.as_deref()).unwrap();
+        let page = catalog.page(Kind::Tools, cursor.as_deref(), LATEST).unwrap();
         seen.extend(
             value(&page)["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()),
         );
@@ -144,13 +146,17 @@ fn pages_by_size_and_cursors_that_fit_one_list_only() {
     assert_eq!((seen.join(","), pages), ("s__a,s__b,s__c,s__d,s__e".to_owned(), 3));
     assert_eq!(catalog.entries(Kind::Tools)[3].definition().to_string(), tool("s__d"));
     let cursor = cursor.unwrap();
-    assert_eq!(catalog.page(Kind::Prompts, Some(&cursor)), Err(BadCursor::Foreign));
+    assert_eq!(catalog.page(Kind::Prompts, Some(&cursor), LATEST), Err(BadCursor::Foreign));
     for foreign in ["", "x", "0-1", &format!("{cursor}0"), &cursor.replace("-2", "-02"), &cursor.replace("-2", "-+2")] {
-        assert_eq!(catalog.page(Kind::Tools, Some(foreign)), Err(BadCursor::Foreign), "{foreign}");
+        assert_eq!(catalog.page(Kind::Tools, Some(foreign), LATEST), Err(BadCursor::Foreign), "{foreign}");
     }
-    assert_eq!(build(&servers).page(Kind::Tools, Some(&cursor)), Err(BadCursor::Foreign), "of a list in other pages");
+    assert_eq!(
+        build(&servers).page(Kind::Tools, Some(&cursor), LATEST),
+        Err(BadCursor::Foreign),
+        "of a list in other pages"
+    );
     let changed = build(&[server(0, "s", Prefix::Always, &tools(&["a"]))]);
-    assert_eq!(changed.page(Kind::Tools, Some(&cursor)), Err(BadCursor::Stale));
+    assert_eq!(changed.page(Kind::Tools, Some(&cursor), LATEST), Err(BadCursor::Stale));
 }
 
 #[test]
@@ -189,4 +195,55 @@ fn h87_twins_in_case_are_told() {
     let catalog = build(&[server(0, "a", Prefix::Always, &both), server(1, "b", Prefix::Auto, &tools(&["A__OTHER"]))]);
     assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser in case only"]);
     assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other in case only"]);
+}
+
+#[test]
+fn older_clients_are_shown_tools_as_they_take_them() {
+    let plain = tool("plain");
+    let list = r#"{"name":"list","inputSchema":{"type":"object"},"outputSchema":{"type":"array"},"x":1.50}"#;
+    let rich = r#"{"name":"rich","execution":{"taskSupport":"optional"},"inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}"#;
+    let offer = offer(&[(Kind::Tools, &[&*plain, list, rich].join(",")), (Kind::Prompts, r#"{"name":"p"}"#)]);
+    let servers = [server(0, "bare", Prefix::Never, &offer)];
+    // On one page, and on one page each.
+    for size in [1 << 20, 1] {
+        let catalog = Catalog::build_paged(&servers, &Naming::default(), &mut Owners::default(), size);
+        let shown = |revision| {
+            let (mut cursor, mut shown) = (None::<String>, Vec::new());
+            loop {
+                let page = catalog.page(Kind::Tools, cursor.as_deref(), revision).unwrap();
+                let all = page.member("tools").unwrap();
+                shown.push(all.as_str()[1..all.as_str().len() - 1].to_owned());
+                cursor = page.text("nextCursor");
+                if cursor.is_none() {
+                    return shown.join(",");
+                }
+            }
+        };
+        let without =
+            |text: &str, parts: &[&str]| parts.iter().fold(text.to_owned(), |text, part| text.replace(part, ""));
+        let (execution, array, object) = (
+            r#""execution":{"taskSupport":"optional"},"#,
+            r#","outputSchema":{"type":"array"}"#,
+            r#","outputSchema":{"type":"object"}"#,
+        );
+        let want = |list_less: &[&str], rich_less: &[&str]| {
+            [plain.clone(), without(list, list_less), without(rich, rich_less)].join(",")
+        };
+        assert_eq!(shown(ProtocolVersion::V2026_07_28), want(&[], &[execution]));
+        assert_eq!(shown(ProtocolVersion::V2025_11_25), want(&[array], &[]));
+        assert_eq!(shown(ProtocolVersion::V2025_06_18), want(&[array], &[execution]));
+        assert_eq!(shown(ProtocolVersion::V2025_03_26), want(&[array], &[execution, object]));
+        assert_eq!(shown(ProtocolVersion::V2024_11_05), shown(ProtocolVersion::V2025_03_26));
+        assert_eq!(catalog.entries(Kind::Tools)[1].definition().to_string(), list, "the catalog itself is as it was");
+    }
+}
+
+#[test]
+fn a_list_that_fits_all_is_kept_once() {
+    let catalog = build(&[server(0, "s", Prefix::Always, &tools(&["a", "b"]))]);
+    let page = |revision| catalog.page(Kind::Tools, None, revision).unwrap();
+    let first = page(ProtocolVersion::V2024_11_05).bytes().as_ptr();
+    for revision in ProtocolVersion::ALL {
+        assert_eq!(page(revision).bytes().as_ptr(), first, "{revision}");
+    }
 }

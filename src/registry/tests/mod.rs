@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::exposed::Naming;
 use crate::name::ServerName;
-use crate::protocol::Raw;
+use crate::protocol::{ProtocolVersion, Raw};
 
 mod catalog;
 mod offer;

@@ -98,9 +98,7 @@ fn h41_what_has_one_meaning_is_mended() {
             format!(r#"{{"name":"t",{any},"z":null}}"#),
         ),
         (
-            &format!(
-                r#"{{"name":"t",{any},"outputSchema":{{"type":"array"}},"annotations":{{"title":null,"readOnlyHint":true}}}}"#
-            ),
+            &format!(r#"{{"name":"t",{any},"outputSchema":true,"annotations":{{"title":null,"readOnlyHint":true}}}}"#),
             format!(r#"{{"name":"t",{any},"annotations":{{"readOnlyHint":true}}}}"#),
         ),
         (&format!(r#"{{"name":"t",{any},"description":3,"icons":[{{}}]}}"#), format!(r#"{{"name":"t",{any}}}"#)),
@@ -327,8 +325,8 @@ proptest! {
         let list = items.into_iter().chain([odd]).collect::<Vec<_>>().join(",");
         let lists = Kind::ALL.map(|kind| (kind, &*list));
         let catalog = build(&[server(0, "gh", Prefix::Always, &offer(&lists))]);
-        for kind in Kind::ALL {
-            let page = catalog.page(kind, None).unwrap();
+        for (kind, revision) in Kind::ALL.into_iter().flat_map(|kind| ProtocolVersion::ALL.map(|revision| (kind, revision))) {
+            let page = catalog.page(kind, None, revision).unwrap();
             let list = Raw::parse(page.member(kind.member()).unwrap().bytes()).unwrap();
             prop_assert_eq!(array(list.as_value()).unwrap().len(), catalog.entries(kind).len());
         }
