@@ -251,11 +251,13 @@ pub enum Start {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Era {
-    /// What the server offers.
+    /// What the server offers; over stdio the older era if it offers both.
     #[default]
     Auto,
     /// Sessions, opened by `initialize`.
     Legacy,
+    /// Requests that speak for themselves, if the server offers them.
+    Modern,
 }
 
 /// What happens when a server is lost.

@@ -79,10 +79,11 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     fields.refuse(&["tls", "sanitizeResults"], report);
     let sharing = [("auto", Sharing::Auto), ("session", Sharing::Session), ("host", Sharing::Host)];
     let prefix = [("always", Prefix::Always), ("never", Prefix::Never), ("auto", Prefix::Auto)];
+    let eras = [("auto", Era::Auto), ("modern", Era::Modern), ("legacy", Era::Legacy)];
     server.sharing = choice(fields, "sharing", &sharing, report);
     server.prefix = choice(fields, "prefix", &prefix, report);
     server.start = start(fields, report);
-    server.era = era(fields, report);
+    server.era = choice(fields, "era", &eras, report);
     server.required = flag(fields, "required", report).unwrap_or(false);
     server.trust_annotations = flag(fields, "trustAnnotations", report).unwrap_or(false);
     server.max_concurrent = count(fields, "maxConcurrent", report).unwrap_or(0);
@@ -120,16 +121,6 @@ fn start(fields: &mut Fields<'_>, report: &mut Report) -> Start {
     let start = fields.take(&["start"], report);
     let start = start.and_then(|field| field.choice(&[("eager", Start::Eager), ("lazy", Start::Lazy)], report));
     start.unwrap_or(if launch { Start::Eager } else { Start::Lazy })
-}
-
-fn era(fields: &mut Fields<'_>, report: &mut Report) -> Era {
-    let Some(field) = fields.take(&["era"], report) else { return Era::default() };
-    let era = field.choice(&[("auto", Some(Era::Auto)), ("legacy", Some(Era::Legacy)), ("modern", None)], report);
-    if era == Some(None) {
-        let message = "\"modern\" is not possible, this build does not have this feature";
-        report.problem(field.at, &field.path, message).help("use \"auto\" or \"legacy\"");
-    }
-    era.flatten().unwrap_or_default()
 }
 
 /// Start, silence and whole of a call: ours with a unit, those of other clients in their own.

@@ -1,74 +1,130 @@
 //! What servers have shown of themselves, kept for the next start: those that ask their clients something are not shared
-//! from the start on (`bridging.md` 2).
+//! from the start on (`bridging.md` 2), and who was found to be of which era is not asked again for a while
+//! (`protocol.md` b.7).
 //!
-//! A file that cannot be read or written costs a second process at most: it is told to the log and nobody else.
+//! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Transport;
+use crate::protocol::Era;
 
-/// The servers that have asked a client something.
+/// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     path: Option<PathBuf>,
-    asking: Mutex<BTreeSet<String>>,
+    facts: Mutex<Facts>,
 }
 
 /// The file. Another version of it is not read, and written anew.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     version: u32,
+    #[serde(flatten)]
+    facts: Facts,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Facts {
+    /// The servers that have asked a client something.
     asking: BTreeSet<String>,
+    #[serde(default)]
+    eras: BTreeMap<String, Seen>,
+}
+
+/// Which era a server was found to be of, and when, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    modern: bool,
+    at: u64,
 }
 
 const VERSION: u32 = 1;
 /// Servers that are remembered; a config with throwaway arguments must not grow the file for ever.
 const MOST: usize = 1000;
+/// A server that knew nothing of the modern era may have been brought up to date since. The other way round it says so.
+const LEGACY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Known {
     /// Reads what is known from the state directory; nothing without one.
     pub(super) fn load(directory: Option<&Path>) -> Self {
         let path = directory.map(|directory| directory.join("servers.json"));
-        let asking = path.as_deref().map(read).unwrap_or_default();
-        Self { path, asking: Mutex::new(asking) }
+        let facts = path.as_deref().map(read).unwrap_or_default();
+        Self { path, facts: Mutex::new(facts) }
     }
 
     pub(super) fn asks(&self, key: &str) -> bool {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        self.facts().asking.contains(key)
     }
 
     /// Remembers that this server asks.
     pub(super) fn note(&self, key: &str) {
-        let asking = {
-            let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-            if asking.len() >= MOST || !asking.insert(key.to_owned()) {
-                return;
+        let mut facts = self.facts();
+        if facts.asking.len() < MOST && facts.asking.insert(key.to_owned()) {
+            self.keep(&mut facts);
+        }
+    }
+
+    /// The era of a server, if it was seen not too long ago.
+    pub(super) fn era(&self, key: &str, now: SystemTime) -> Option<Era> {
+        let seen = *self.facts().eras.get(key)?;
+        // A clock that was set back makes nothing older than it is, and nothing younger.
+        let age = seconds(now).checked_sub(seen.at)?;
+        match seen.modern {
+            true => Some(Era::Modern),
+            false => (age < LEGACY_FOR.as_secs()).then_some(Era::Legacy),
+        }
+    }
+
+    /// Remembers the era of a server.
+    pub(super) fn note_era(&self, key: &str, era: Era, now: SystemTime) {
+        let mut facts = self.facts();
+        let seen = Seen { modern: era == Era::Modern, at: seconds(now) };
+        let old = facts.eras.get(key).copied();
+        if old.is_some_and(|old| old.modern && seen.modern) || (old.is_none() && facts.eras.len() >= MOST) {
+            return;
+        }
+        facts.eras.insert(key.to_owned(), seen);
+        self.keep(&mut facts);
+    }
+
+    /// Writes what is known, together with what another daemon may have written since.
+    fn keep(&self, facts: &mut Facts) {
+        let Some(path) = &self.path else { return };
+        let others = read(path);
+        facts.asking.extend(others.asking);
+        for (key, seen) in others.eras {
+            let mine = facts.eras.entry(key).or_insert(seen);
+            if mine.at < seen.at {
+                *mine = seen;
             }
-            // Another daemon may have written since.
-            if let Some(path) = &self.path {
-                asking.extend(read(path));
-            }
-            asking.clone()
-        };
-        if let Some(path) = &self.path
-            && let Err(error) = write(path, &Stored { version: VERSION, asking })
-        {
+        }
+        if let Err(error) = write(path, &Stored { version: VERSION, facts: facts.clone() }) {
             tracing::warn!("{} is not written: {error}", path.display());
         }
     }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map(|age| age.as_secs()).unwrap_or_default()
 }
 
 /// What the file holds; nothing if it is not there, or not one of ours.
-fn read(path: &Path) -> BTreeSet<String> {
+fn read(path: &Path) -> Facts {
     let text = std::fs::read(path).unwrap_or_default();
     let stored = serde_json::from_slice::<Stored>(&text).ok().filter(|stored| stored.version == VERSION);
-    stored.map(|stored| stored.asking).unwrap_or_default()
+    stored.map(|stored| stored.facts).unwrap_or_default()
 }
 
 /// Writes it whole or not at all.
@@ -84,6 +140,24 @@ fn write(path: &Path, stored: &Stored) -> std::io::Result<()> {
 
 /// Stands for a server: its command line or its URL, hashed because either may hold a secret.
 pub(super) fn key(transport: &Transport) -> String {
+    hex(&hash(transport).finalize())
+}
+
+/// Stands for what a server speaks: its environment may choose that, too.
+pub(super) fn era_key(transport: &Transport) -> String {
+    let mut hash = hash(transport);
+    if let Transport::Stdio(stdio) = transport {
+        for (name, value) in &stdio.env {
+            hash.update(name.as_bytes());
+            hash.update([1]);
+            hash.update(value.expose().as_bytes());
+            hash.update([0]);
+        }
+    }
+    hex(&hash.finalize())
+}
+
+fn hash(transport: &Transport) -> Sha256 {
     let mut hash = Sha256::new();
     match transport {
         Transport::Stdio(stdio) => {
@@ -94,7 +168,11 @@ pub(super) fn key(transport: &Transport) -> String {
         }
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => hash.update(remote.url.as_str()),
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hash
+}
+
+fn hex(hash: &[u8]) -> String {
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -115,5 +193,32 @@ mod tests {
         assert!(["a", "b", "c"].iter().all(|key| now.asks(key)), "two daemons do not forget for each other");
         std::fs::write(directory.path().join("servers.json"), "{").unwrap();
         assert!(!Known::load(Some(directory.path())).asks("a"), "a broken file is no reason to stop");
+    }
+
+    #[test]
+    fn a_legacy_verdict_is_believed_for_a_day() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = Known::load(Some(directory.path()));
+        let now = SystemTime::now();
+        let later = |hours: u64| now + Duration::from_secs(hours * 3600);
+        known.note_era("old", Era::Legacy, now);
+        known.note_era("new", Era::Modern, now);
+        let known = Known::load(Some(directory.path()));
+        assert_eq!(known.era("old", later(23)), Some(Era::Legacy));
+        assert_eq!(known.era("old", later(24)), None);
+        assert_eq!(known.era("new", later(24 * 400)), Some(Era::Modern));
+        assert_eq!(known.era("other", now), None);
+        assert_eq!(known.era("old", now - Duration::from_secs(3600)), None, "the clock was set back");
+        known.note_era("old", Era::Modern, later(1));
+        known.note_era("new", Era::Legacy, later(1));
+        let known = Known::load(Some(directory.path()));
+        assert_eq!([known.era("old", later(2)), known.era("new", later(2))], [Some(Era::Modern), Some(Era::Legacy)]);
+    }
+
+    #[test]
+    fn a_file_from_before_eras_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("servers.json"), r#"{"version":1,"asking":["a"]}"#).unwrap();
+        assert!(Known::load(Some(directory.path())).asks("a"));
     }
 }

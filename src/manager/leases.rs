@@ -237,6 +237,8 @@ impl Manager {
             restart: config.restart,
             limits: Arc::new(inner.settings.limits.clone()),
             caps: caps(&inner.settings.limits),
+            era: config.era,
+            memory: server.era_memory(),
         };
         let id = inner.next_lease.fetch_add(1, Ordering::Relaxed);
         Upstream::spawn(id, settings, inner.world.clone(), start, &inner.tasks)

@@ -33,7 +33,7 @@ use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
 pub(crate) use crate::upstream::StateName;
-use crate::upstream::{Connection, Inferred, Relayed, Starter, Target, World};
+use crate::upstream::{self, Connection, Inferred, Relayed, Starter, Target, World};
 
 /// One change of a server's state.
 #[derive(Clone, Debug)]
@@ -129,6 +129,19 @@ impl Server {
     /// What it is told that a client can do.
     pub(crate) fn declared(&self, client: crate::protocol::Profile) -> crate::protocol::Profile {
         lease::profile(client, self.config.sharing, &self.config.roots)
+    }
+
+    /// What is known of its era from before. A server in this process has none to be remembered.
+    fn era_memory(&self) -> upstream::Memory {
+        if matches!(self.target, Some(Target::Memory(_))) {
+            return upstream::Memory::none();
+        }
+        let key: Arc<str> = known::era_key(&self.config.transport).into();
+        let (known, recalled) = ((self.known.clone(), key.clone()), (self.known.clone(), key));
+        upstream::Memory {
+            recall: Arc::new(move || recalled.0.era(&recalled.1, SystemTime::now())),
+            note: Arc::new(move |era| known.0.note_era(&known.1, era, SystemTime::now())),
+        }
     }
 
     /// Counts a call.

@@ -1,7 +1,8 @@
-//! A server behind a URL: Streamable HTTP of the revisions with a handshake (2025-03-26 to 2025-11-25).
+//! A server behind a URL: Streamable HTTP.
 //!
-//! One POST a message, one GET stream, one DELETE. What is said on a stream is read by whoever holds it.
+//! One POST a message; with a handshake (2025-03-26 to 2025-11-25) one GET stream and one DELETE, too. What is said on a stream is read by whoever holds it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -13,7 +14,7 @@ use super::{Error, excerpt};
 use crate::config;
 use crate::dial::Dialer;
 use crate::protocol::sse::{Event, Events};
-use crate::protocol::{Frame, Message, ProtocolVersion};
+use crate::protocol::{Frame, Message, ProtocolVersion, code};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -22,6 +23,8 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const SESSION_ID_BYTES: usize = 1024;
+/// Errors that only servers of the modern era have: they are answers, even if the id could not be read.
+const MODERN_ERRORS: [i64; 3] = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY, code::UNSUPPORTED_VERSION];
 
 /// One session with a server behind a URL.
 #[derive(Debug)]
@@ -35,6 +38,9 @@ pub(crate) struct Http {
     pub(super) cap: usize,
 }
 
+/// Headers of one request beside those of every request, by name.
+pub(crate) type Heads = Vec<(Cow<'static, str>, String)>;
+
 /// What a POST is answered with.
 #[derive(Debug)]
 pub(crate) enum Reply {
@@ -42,6 +48,8 @@ pub(crate) enum Reply {
     Accepted,
     /// One message.
     Json(Bytes),
+    /// One message, an error, under a status that says so, too.
+    Refused { status: u16, body: Bytes },
     /// Messages until the answer is among them.
     Stream(Box<EventStream>),
 }
@@ -77,20 +85,24 @@ impl Http {
     /// # Errors
     /// When no answer of MCP came; [`Error::not_sent`] tells whether the message had left.
     pub(crate) async fn post(&self, frame: Frame) -> Result<Reply, Error> {
-        let response = self
-            .request(Method::POST, BOTH)
-            .header(CONTENT_TYPE, JSON)
-            .body(frame.into_bytes())
-            .send()
-            .await
-            .map_err(|error| self.failed(&error))?;
+        self.post_with(frame, None).await
+    }
+
+    /// The same under headers of its own, beside no session.
+    pub(crate) async fn post_with(&self, frame: Frame, heads: Option<&Heads>) -> Result<Reply, Error> {
+        let mut request = self.request(Method::POST, BOTH).header(CONTENT_TYPE, JSON);
+        if let Some(heads) = heads {
+            request = request.headers(header_map(heads)?);
+        }
+        let response = request.body(frame.into_bytes()).send().await.map_err(|error| self.failed(&error))?;
         if response.status() == StatusCode::ACCEPTED || response.status() == StatusCode::NO_CONTENT {
             return Ok(Reply::Accepted);
         }
         if !response.status().is_success() {
-            return self.refused(response).await.map(Reply::Json);
+            let status = response.status().as_u16();
+            return Ok(Reply::Refused { status, body: self.refused(response).await? });
         }
-        if self.session.load().is_none() && self.version.load().is_none() {
+        if heads.is_none() && self.session.load().is_none() && self.version.load().is_none() {
             // Only the answer to `initialize` comes before a version is agreed on.
             self.learn_session(&response)?;
         }
@@ -123,6 +135,11 @@ impl Http {
                 Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin)))
             }
         }
+    }
+
+    /// A status of this server that is no answer.
+    pub(crate) fn status(&self, status: u16) -> Error {
+        Error::Status { origin: self.origin.clone(), status, body: None }
     }
 
     /// Ends the session, if there is one.
@@ -185,7 +202,9 @@ impl Http {
         }
         let json = kind(&response) == Kind::Json && response.content_length().is_none_or(|length| length <= 64 * 1024);
         let body = if json { self.body(response).await? } else { Bytes::new() };
-        if matches!(Message::parse(&body), Ok(Message::Response(answer)) if answer.id.is_some()) {
+        if let Ok(Message::Response(answer)) = Message::parse(&body)
+            && (answer.id.is_some() || answer.outcome.is_err_and(|error| MODERN_ERRORS.contains(&error.code)))
+        {
             return Ok(body);
         }
         let body = Some(excerpt(&body, 200)).filter(|text| !text.is_empty());
@@ -222,6 +241,16 @@ impl Http {
         }
         Error::Broken
     }
+}
+
+fn header_map(heads: &Heads) -> Result<HeaderMap, Error> {
+    let illegal = |name: &str| Error::Malformed(format!("header `{name:.60}` that it wants is not legal in HTTP"));
+    let mut map = HeaderMap::with_capacity(heads.len());
+    for (name, value) in heads {
+        let header = HeaderName::try_from(&**name).map_err(|_| illegal(name))?;
+        map.insert(header, HeaderValue::try_from(value.as_str()).map_err(|_| illegal(name))?);
+    }
+    Ok(map)
 }
 
 #[derive(PartialEq)]

@@ -13,7 +13,7 @@ mod stdio;
 
 use std::sync::Arc;
 
-pub(crate) use http::{EventStream, Http, Reply};
+pub(crate) use http::{EventStream, Heads, Http, Reply};
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use sse::{Sse, SseStream};
@@ -79,6 +79,9 @@ pub(crate) enum Error {
     /// The server does not read what we write.
     #[error("the server does not read: its queue of {0} bytes is full (host.limits.serverQueue)")]
     Overloaded(usize),
+    /// The server refused the revision of a request before any work.
+    #[error("it refused the revision of the request")]
+    Renegotiated,
     /// We closed it.
     #[error("the connection is closed")]
     Closed,
@@ -98,6 +101,7 @@ impl Error {
                 | Self::Unreachable { .. }
                 | Self::Unauthorized { .. }
                 | Self::SessionEnded
+                | Self::Renegotiated
                 | Self::Overloaded(_)
         )
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::exchange::Item;
-use crate::protocol::{Frame, Message};
+use super::renew;
+use crate::protocol::{Frame, Message, Method, Raw, Response, code};
 use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
 /// A broken answer stream is resumed that often without a new event, then the call counts as lost.
@@ -20,7 +21,7 @@ const ACCEPT: Duration = Duration::from_secs(60);
 /// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
     match http.post(frame).await {
-        Ok(Reply::Json(body)) => match Message::passing(&body) {
+        Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match Message::passing(&body) {
             Ok(message) => connection.receive(Some(id), message),
             Err(reason) => lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
         },
@@ -32,6 +33,90 @@ pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u6
         }
     }
     lost(&connection, id, Error::Malformed("it answered a request without an answer".to_owned()));
+}
+
+/// A request to a server of the modern era.
+pub(super) struct Post {
+    pub(super) frame: Frame,
+    pub(super) method: Method,
+    /// As they stand in the frame.
+    pub(super) params: Raw,
+}
+
+/// Posts a request of the modern era and reads its answer. A stream that breaks loses the request (2026-07-28, transports);
+/// whoever drops this closes the stream, which cancels it.
+pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>, id: u64, post: Post) {
+    let mut again = post.method == Method::ToolsCall;
+    loop {
+        let heads = connection.heads(&post.method, &post.params);
+        let answer = match http.post_with(post.frame.clone(), Some(&heads)).await {
+            // A server that is out of order tells nothing about its era.
+            Ok(Reply::Refused { status: status @ 500.., .. }) if post.method == Method::Discover => {
+                Err(http.status(status))
+            }
+            Ok(reply) => answer(&connection, id, reply, again).await,
+            Err(error) => {
+                connection.failed(&error);
+                Err(error)
+            }
+        };
+        match answer {
+            Ok(Answer::Taken) => return,
+            // Its list has changed since it was read: once more, with the headers that it wants now.
+            Ok(Answer::Mismatch) => again = false,
+            Err(error) => return lost(&connection, id, error),
+        }
+        renew::headers(&connection).await;
+    }
+}
+
+enum Answer {
+    /// Whoever waits for it has it.
+    Taken,
+    /// The headers were not those that the server wants.
+    Mismatch,
+}
+
+async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool) -> Result<Answer, Error> {
+    let mut stream = match reply {
+        Reply::Stream(stream) => stream,
+        Reply::Accepted => return Err(Error::Malformed("it answered a request without an answer".to_owned())),
+        Reply::Json(body) | Reply::Refused { body, .. } => {
+            let message = Message::passing(&body).map_err(|why| Error::Malformed(format!("the answer is {why}")))?;
+            let wrong = || Error::Malformed("it answered with what is no answer to the request".to_owned());
+            return hear(connection, id, message, again)?.ok_or_else(wrong);
+        }
+    };
+    while let Some(data) = stream.next().await? {
+        match Message::passing(&data) {
+            Ok(message) => {
+                if let Some(answer) = hear(connection, id, message, again)? {
+                    return Ok(answer);
+                }
+            }
+            Err(reason) => tracing::warn!("an event that is no message: {reason}"),
+        }
+    }
+    Err(Error::Broken)
+}
+
+/// One message in the reply to a POST. A response there answers its request, whatever of the id the server could read.
+fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) -> Result<Option<Answer>, Error> {
+    let Response { id: named, outcome } = match message {
+        Message::Response(response) => response,
+        other => {
+            connection.receive(Some(id), other);
+            return Ok(None);
+        }
+    };
+    if named.is_some_and(|named| Connection::id_of(&named) != Some(id)) {
+        return Err(Error::Malformed("it answered a request that is not the one it was sent".to_owned()));
+    }
+    if again && outcome.as_ref().is_err_and(|error| error.code == code::HEADER_MISMATCH) {
+        return Ok(Some(Answer::Mismatch));
+    }
+    connection.settle(id, outcome);
+    Ok(Some(Answer::Taken))
 }
 
 /// Ends the request unless it has its answer already.

@@ -184,6 +184,7 @@ pub(crate) struct Exchange {
     pub(super) connection: Arc<Connection>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) drive: Option<Drive>,
+    /// Nothing more comes, or nobody is to be told that it is given up.
     pub(super) over: bool,
 }
 

@@ -1,9 +1,9 @@
-//! `initialize`: what we say of ourselves, and what the server says of itself.
+//! `initialize` and `server/discover`: what we say of ourselves, and what the server says of itself; pure.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, object};
+use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, meta, object};
 
 /// What a server said in its handshake.
 #[derive(Clone, Debug)]
@@ -15,6 +15,27 @@ pub(crate) struct Peer {
     pub(crate) offers: Offers,
     /// `capabilities.extensions`, as it came.
     pub(crate) extensions: Option<Raw>,
+    /// How long what it said may be kept, and for whom; a server of the legacy era says neither.
+    pub(crate) cache: Cache,
+}
+
+/// The caching hints of a result (2026-07-28). Absent ones are the strictest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cache {
+    pub(crate) ttl: std::time::Duration,
+    /// Whether it may be shown to others than whoever asked.
+    pub(crate) public: bool,
+}
+
+impl Cache {
+    /// Reads the hints of a result.
+    pub(crate) fn of(result: &Raw) -> Self {
+        let [ttl, scope] = result.members(["ttlMs", "cacheScope"]);
+        Self {
+            ttl: ttl.and_then(|ttl| ttl.read().ok()).map(std::time::Duration::from_millis).unwrap_or_default(),
+            public: scope.is_some_and(|scope| scope.as_bytes() == br#""public""#),
+        }
+    }
 }
 
 /// The families that a server offers.
@@ -30,6 +51,10 @@ pub(crate) struct Offers {
     pub(crate) tasks: bool,
     /// `tasks.list`
     pub(crate) tasks_list: bool,
+    /// Of which lists it tells changes.
+    pub(crate) tools_changed: bool,
+    pub(crate) prompts_changed: bool,
+    pub(crate) resources_changed: bool,
 }
 
 const INSTRUCTIONS: usize = 16 * 1024;
@@ -72,20 +97,56 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         let known: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
         format!("it speaks revision {:?} only; this build speaks {}", wire.protocol_version, known.join(", "))
     })?;
-    let mut instructions = wire.instructions.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-    if let Some(text) = &mut instructions {
-        cut(text, INSTRUCTIONS);
-    }
     let mut offers = wire.capabilities.map(offers).unwrap_or_default();
     // The first revision has completion without a capability for it.
     offers.completions |= version == ProtocolVersion::V2024_11_05;
     Ok(Peer {
         version,
         info: wire.server_info.map_or_else(Raw::empty_object, Raw::from_value),
-        instructions: instructions.filter(|text| !text.trim().is_empty()),
+        instructions: instructions(wire.instructions),
         offers,
         extensions: wire.capabilities.and_then(extensions),
+        cache: Cache::default(),
     })
+}
+
+/// Why the result of `server/discover` makes no peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoPeer {
+    /// It is no DiscoverResult at all: some servers answer anything with something.
+    NoResult,
+    /// It names these revisions, and we speak none of them without a handshake.
+    NoneOfOurs(Vec<String>),
+}
+
+/// Reads the result of `server/discover`.
+pub(super) fn discovered(result: &Raw) -> Result<Peer, NoPeer> {
+    let kind = result.text("resultType");
+    let versions = result.member("supportedVersions").and_then(|versions| versions.read::<Vec<String>>().ok());
+    let versions = versions.filter(|_| kind.is_none_or(|kind| kind == "complete")).ok_or(NoPeer::NoResult)?;
+    let Some(version) = newest_modern(&versions) else { return Err(NoPeer::NoneOfOurs(versions)) };
+    let capabilities = result.value_of("capabilities");
+    // Drafts of the revision had it beside the capabilities.
+    let info = result.value_of("_meta").and_then(|own| member(own, meta::SERVER_INFO));
+    Ok(Peer {
+        version,
+        info: info.or_else(|| result.value_of("serverInfo")).map_or_else(Raw::empty_object, Raw::from_value),
+        instructions: instructions(result.value_of("instructions")),
+        offers: capabilities.map(offers).unwrap_or_default(),
+        extensions: capabilities.and_then(extensions),
+        cache: Cache::of(result),
+    })
+}
+
+/// The newest of these revisions that we speak without a handshake.
+pub(super) fn newest_modern(versions: &[String]) -> Option<ProtocolVersion> {
+    versions.iter().filter_map(|text| ProtocolVersion::parse(text)).filter(|version| version.is_modern()).max()
+}
+
+fn instructions(raw: Option<&RawValue>) -> Option<String> {
+    let mut text = serde_json::from_str::<String>(raw?.get()).ok().filter(|text| !text.trim().is_empty())?;
+    cut(&mut text, INSTRUCTIONS);
+    Some(text)
 }
 
 fn cut(text: &mut String, limit: usize) {
@@ -109,12 +170,13 @@ fn offers(capabilities: &RawValue) -> Offers {
         if !value.get().starts_with('{') {
             continue;
         }
+        let says = |name| member(value, name).is_some_and(|value| value.get() == "true");
         match &*name {
-            "tools" => offers.tools = true,
-            "prompts" => offers.prompts = true,
+            "tools" => (offers.tools, offers.tools_changed) = (true, says("listChanged")),
+            "prompts" => (offers.prompts, offers.prompts_changed) = (true, says("listChanged")),
             "resources" => {
-                offers.resources = true;
-                offers.subscribe = member(value, "subscribe").is_some_and(|subscribe| subscribe.get() == "true");
+                (offers.resources, offers.resources_changed) = (true, says("listChanged"));
+                offers.subscribe = says("subscribe");
             }
             "completions" => offers.completions = true,
             "logging" => offers.logging = true,

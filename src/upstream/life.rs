@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Parts, Wire};
 use super::state::{Action, Input, Policy, State};
-use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, infer, listing};
+use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listing, probe};
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
@@ -104,7 +104,13 @@ impl Life {
             biased;
             () = self.upstream.stop.cancelled(), if !stopping => Some(Input::Stop),
             done = work(&mut self.work) => self.done(done),
-            () = lost, if !stopping => Some(self.lost(connection.as_ref().and_then(|connection| connection.lost()))),
+            () = lost, if !stopping => {
+                let error = connection.as_ref().and_then(|connection| connection.lost());
+                if error.as_ref().is_some_and(|error| self.ask_another(error)) {
+                    return None;
+                }
+                Some(self.lost(error))
+            }
             () = due => {
                 self.timer = None;
                 if connected && connection.is_some_and(|connection| connection.has_answered()) {
@@ -129,7 +135,12 @@ impl Life {
                 self.publish_offer(offer, true);
                 Some(Input::Ready)
             }
-            Done::Shaken(Err(error)) => Some(self.lost(Some(error))),
+            Done::Shaken(Err(error)) => {
+                if self.ask_another(&error) {
+                    return None;
+                }
+                Some(self.lost(Some(error)))
+            }
             Done::Refreshed(Ok(offer)) => {
                 let degraded = Kind::ALL.into_iter().any(|kind| offer.failed(kind));
                 self.publish_offer(offer, false);
@@ -145,6 +156,28 @@ impl Life {
                 None
             }
             Done::Closed => Some(Input::Closed),
+        }
+    }
+
+    /// A process that ended of the probe is no loss: another one is asked by `initialize` (old servers end of whatever comes
+    /// before it).
+    fn ask_another(&mut self, error: &Error) -> bool {
+        let ended = matches!(error, Error::Exited { .. } | Error::Closed | Error::Broken)
+            && matches!(self.state, State::Initializing { .. })
+            && self.upstream.attempts.ended_of_the_probe();
+        if !ended {
+            return false;
+        }
+        tracing::info!(server = &*self.upstream.settings.server, "it ended of the probe: once more, by `initialize`");
+        self.abandon();
+        match connect(&self.upstream, &self.world, &self.tasks) {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                self.timer = Some(Instant::now() + self.policy.start_timeout);
+                self.shake();
+                true
+            }
+            Err(_) => false,
         }
     }
 
@@ -195,11 +228,12 @@ impl Life {
 
     fn shake(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
-        let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer.load_full());
+        let (upstream, last) = (self.upstream.clone(), self.upstream.offer.load_full());
+        let settings = upstream.settings.clone();
         let dialer = self.world.dialer.clone();
         self.work = Some(Work::Shake(Box::pin(async move {
-            infer::shake(&connection, &settings, &dialer).await?;
-            if let Wire::Http(http) = connection.wire() {
+            probe::shake(&connection, &upstream, &dialer).await?;
+            if let (Wire::Http(http), false) = (connection.wire(), connection.is_modern()) {
                 let (stop, listen) = (connection.stop_token().clone(), drive::listen(connection.clone(), http.clone()));
                 connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
             }
@@ -261,9 +295,13 @@ impl Life {
     }
 
     fn publish_offer(&self, offer: Offer, first: bool) {
+        let offer = Arc::new(offer);
+        if let Some(connection) = self.connection.as_ref().filter(|connection| connection.is_modern()) {
+            connection.keep_offer(offer.clone());
+        }
         let same = self.upstream.offer.load().as_ref().is_some_and(|old| old.hash() == offer.hash());
         if !same {
-            self.upstream.offer.store(Some(Arc::new(offer)));
+            self.upstream.offer.store(Some(offer));
         }
         if !same && !first {
             self.world.generation.send_modify(|generation| *generation += 1);
@@ -346,6 +384,8 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         relay: Relay { lease: upstream.id, sender: world.relay.clone() },
         binding: upstream.binding.clone(),
         opened_for: settings.opened_for,
+        client_info: settings.client_info.clone(),
+        caps: settings.caps,
         pending_cap: limits.pending_per_server,
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
@@ -395,7 +435,9 @@ pub(super) fn tell(connection: &Arc<Connection>, method: Method, params: Raw) {
 
 /// Tells the server how much to log, if it logs at all.
 pub(super) fn set_level(connection: &Arc<Connection>, level: Option<&'static str>) {
-    if let (Some(level), true) = (level, connection.peer().is_some_and(|peer| peer.offers.logging)) {
+    // In the modern era each request says it.
+    let takes = connection.peer().is_some_and(|peer| peer.offers.logging && !peer.version.is_modern());
+    if let (Some(level), true) = (level, takes) {
         tell(connection, Method::SetLevel, Raw::trusted(format!(r#"{{"level":"{level}"}}"#).into()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::connection::Connection;
+use super::connection::{Connection, Wire};
 use super::exchange::Terms;
 use super::handshake::{self, Peer};
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
@@ -42,7 +42,7 @@ pub(super) async fn list(
     last: Option<&Offer>,
 ) -> Result<Offer, Error> {
     let offers = peer.offers;
-    let builder = Mutex::new(OfferBuilder::new(caps, ParamHeaders::Ignore));
+    let builder = Mutex::new(OfferBuilder::new(caps, rule(connection)));
     let one = |kind: Kind, wanted: bool| pages(connection, &builder, kind, wanted);
     let all = async {
         futures_util::try_join!(
@@ -67,6 +67,19 @@ pub(super) async fn list(
         }
     }
     Ok(builder.finish())
+}
+
+/// The tools alone, as they are now.
+pub(super) async fn tools(connection: &Arc<Connection>, caps: Caps) -> Result<Offer, Error> {
+    let builder = Mutex::new(OfferBuilder::new(caps, rule(connection)));
+    pages(connection, &builder, Kind::Tools, true).await?;
+    Ok(builder.into_inner().unwrap_or_else(PoisonError::into_inner).finish())
+}
+
+/// Arguments are repeated in headers where there are headers, in the modern era.
+fn rule(connection: &Connection) -> ParamHeaders {
+    let mirrors = connection.is_modern() && matches!(connection.wire(), Wire::Http(_));
+    if mirrors { ParamHeaders::Mirror } else { ParamHeaders::Ignore }
 }
 
 /// One list. A server that answers it with an error offers nothing of that kind, and its status says so.

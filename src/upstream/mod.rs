@@ -7,11 +7,15 @@
 mod backoff;
 mod connection;
 mod drive;
+mod era;
 mod exchange;
 mod handshake;
 mod infer;
 mod life;
 mod listing;
+mod modern;
+mod probe;
+mod renew;
 mod state;
 
 use std::collections::HashMap;
@@ -25,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use connection::Connection;
+pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Fold, Item, Owner, Terms};
 pub(crate) use handshake::Offers;
 pub(crate) use infer::Inferred;
@@ -79,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) restart: config::Restart,
     pub(crate) limits: Arc<config::Limits>,
     pub(crate) caps: Caps,
+    pub(crate) era: config::Era,
+    pub(crate) memory: Memory,
 }
 
 /// What all leases share.
@@ -177,6 +184,7 @@ pub(crate) struct Upstream {
     /// What a client without a session answered to `roots/list` last.
     roots: Mutex<Option<Raw>>,
     wake: Notify,
+    attempts: era::Attempts,
     stop: CancellationToken,
     tail: StderrTail,
 }
@@ -211,6 +219,7 @@ impl Upstream {
             lane: Arc::new(Semaphore::new(1)),
             roots: Mutex::default(),
             wake: Notify::new(),
+            attempts: era::Attempts::default(),
             stop: CancellationToken::new(),
             tail: StderrTail::default(),
         });
@@ -282,7 +291,9 @@ impl Upstream {
     /// # Errors
     /// When it is not to be had: given up, stopped, or still not there when the wait for the next attempt is over.
     pub(crate) async fn ready(&self) -> Result<Arc<Connection>, Unavailable> {
-        if let Some(connection) = &*self.connection.load() {
+        // One that was lost a moment ago is still there until its task has seen it.
+        let alive = |connection: &Arc<Connection>| !connection.is_gone();
+        if let Some(connection) = self.connection.load().as_ref().filter(|connection| alive(connection)) {
             return Ok(connection.clone());
         }
         let mut status = self.status.subscribe();
@@ -293,7 +304,7 @@ impl Upstream {
                 let status = status.borrow_and_update();
                 (status.state, status.since, status.cause.clone())
             };
-            if let Some(connection) = self.connection.load_full() {
+            if let Some(connection) = self.connection.load_full().filter(alive) {
                 return Ok(connection);
             }
             let worth = match state {

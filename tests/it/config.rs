@@ -326,9 +326,7 @@ fn refused() {
       use "bearer" with token, "api-key" with apiKey, or "basic" with username and password
     lacking-server-features.toml:4: server "login": tls: this build does not have this feature
       take the key out
-    lacking-server-features.toml:8: server "modern": era: "modern" is not possible, this build does not have this feature
-      use "auto" or "legacy"
-    lacking-server-features.toml:9: server "modern": sanitizeResults: this build does not have this feature
+    lacking-server-features.toml:8: server "local": sanitizeResults: this build does not have this feature
       take the key out
     no-servers.json:1: no servers in this file
       did you mean `mcpServers`?

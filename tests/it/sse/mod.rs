@@ -248,13 +248,13 @@ async fn without_a_type_post_is_tried_first() {
         let now = status(&host);
         assert_eq!((now.state, now.transport), (StateName::Connected, "sse"), "{code}: {:?}", now.last_error);
         let story = server.story();
-        assert_eq!(story[0], "POST /sse initialize");
-        assert_eq!(story[1..], start(1));
+        assert_eq!(story[..2], ["POST /sse server/discover", "POST /sse initialize"]);
+        assert_eq!(story[2..], start(1));
         // Found out once is enough.
         server.hang_up();
         until(&host, StateName::Reconnecting).await;
         until(&host, StateName::Connected).await;
-        assert_eq!(server.story()[5..], start(2));
+        assert_eq!(server.story()[6..], start(2));
         host.shutdown().await;
     }
 }
@@ -263,18 +263,18 @@ async fn without_a_type_post_is_tried_first() {
 async fn what_says_nothing_of_transports() {
     const REFUSAL: &str = r#"{"jsonrpc":"2.0","id":"ID","error":{"code":-32000,"message":"not today"}}"#;
     let cases = [
-        (401, "", StateName::Unauthorized, "401"),
-        (403, "", StateName::Unauthorized, "403"),
-        (429, "", StateName::Failed, "429"),
-        (500, "", StateName::Failed, "500"),
-        (400, REFUSAL, StateName::Failed, "not today"),
+        (401, "", StateName::Unauthorized, "401", 1),
+        (403, "", StateName::Unauthorized, "403", 1),
+        (429, "", StateName::Failed, "429", 2),
+        (500, "", StateName::Failed, "500", 1),
+        (400, REFUSAL, StateName::Failed, "not today", 2),
     ];
-    for (code, body, state, why) in cases {
+    for (code, body, state, why, asked) in cases {
         let server = Server::start(Script { post: (code, body), ..Script::default() }).await;
         let host = host(&server, &json!({})).await;
         assert_eq!(status(&host).state, state, "{code}");
         assert!(last_error(&host).contains(why), "{}", last_error(&host));
-        assert_eq!(server.story(), ["POST /sse initialize"]);
+        assert_eq!(server.story(), ["POST /sse server/discover", "POST /sse initialize"][..asked]);
         host.shutdown().await;
     }
 }
@@ -286,7 +286,7 @@ async fn neither_transport() {
     let error = last_error(&host);
     assert_eq!(status(&host).state, StateName::Failed);
     assert!(error.contains("neither") && error.contains("answered 405") && error.contains("answered 404"), "{error}");
-    assert_eq!(server.story(), ["POST /sse initialize", "GET /sse"]);
+    assert_eq!(server.story(), ["POST /sse server/discover", "POST /sse initialize", "GET /sse"]);
     host.shutdown().await;
 }
 
@@ -303,6 +303,6 @@ async fn a_type_is_taken_at_its_word() {
     let server = Server::start(Script::default()).await;
     let host = host(&server, &json!({"type": "http"})).await;
     assert_eq!((status(&host).state, status(&host).transport), (StateName::Failed, "http"));
-    assert_eq!(server.story(), ["POST /sse initialize"]);
+    assert_eq!(server.story(), ["POST /sse server/discover", "POST /sse initialize"]);
     host.shutdown().await;
 }

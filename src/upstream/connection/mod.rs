@@ -4,22 +4,25 @@
 //! The table of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it
 //! would cost each call two wake-ups.
 
+mod receive;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::{Notify, mpsc};
+use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::exchange::{Ask, Exchange, Inbox, Item, Owner, Terms};
+use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::Peer;
-use super::{Relay, Relayed, drive};
+use super::{Relay, drive, modern};
 use crate::protocol::{
-    ErrorObject, Frame, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response,
+    Frame, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
 };
-use crate::transport::HANG_UP;
+use crate::registry::{Caps, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 
 /// How messages leave.
@@ -39,6 +42,8 @@ pub(super) struct Parts {
     pub(super) relay: Relay,
     pub(super) binding: Arc<OnceLock<Owner>>,
     pub(super) opened_for: Owner,
+    pub(super) client_info: Raw,
+    pub(super) caps: Caps,
     pub(super) pending_cap: usize,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
@@ -57,6 +62,9 @@ pub(crate) struct Connection {
     dirty: AtomicU8,
     dirtied: Notify,
     answered: AtomicBool,
+    gone: AtomicBool,
+    /// What the server listed last, for the headers that it wants of its tools.
+    offer: ArcSwapOption<Offer>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +82,8 @@ struct Waiting {
     owner: Owner,
     may_ask: bool,
     sessionless: bool,
+    /// Its answer is about the revision itself.
+    is_probe: bool,
 }
 
 /// Questions without an answer that one server may have.
@@ -94,12 +104,43 @@ impl Connection {
             dirty: AtomicU8::new(0),
             dirtied: Notify::new(),
             answered: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            offer: ArcSwapOption::empty(),
         })
     }
 
     /// What the server said of itself; `None` before the handshake is done.
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.peer.get()
+    }
+
+    /// Whether each request says of itself who sends it, and what may be asked meanwhile.
+    pub(crate) fn is_modern(&self) -> bool {
+        self.peer.get().is_some_and(|peer| peer.version.is_modern())
+    }
+
+    pub(super) fn caps(&self) -> Caps {
+        self.parts.caps
+    }
+
+    /// From now on tools get the headers of that list.
+    pub(super) fn keep_offer(&self, offer: Arc<Offer>) {
+        self.offer.store(Some(offer));
+    }
+
+    /// The headers of a request to a server of the modern era.
+    pub(super) fn heads(&self, method: &Method, params: &Raw) -> modern::Heads {
+        let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
+        let offer = self.offer.load();
+        let tool = match method {
+            Method::ToolsCall => params.value_of("name").and_then(crate::protocol::raw::string),
+            _ => None,
+        };
+        let wanted = match (&*offer, &tool) {
+            (Some(offer), Some(tool)) => offer.param_headers(tool),
+            _ => &[],
+        };
+        modern::heads(method, params, version, wanted)
     }
 
     pub(super) fn shake_done(&self, peer: Peer) {
@@ -151,6 +192,11 @@ impl Connection {
         self.lock().lost.clone()
     }
 
+    /// Whether it is gone: what is opened on it is lost at once.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
     /// Requests without an answer, those of the host itself aside.
     pub(crate) fn running(&self) -> usize {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
@@ -175,7 +221,13 @@ impl Connection {
     /// Sends a request under an id of [`Connection::next_id`].
     pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
         let inbox = Arc::new(Inbox::default());
-        let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over: false };
+        // Neither handshake is ever cancelled (2025-11-25, cancellation).
+        let over = matches!(method, Method::Initialize | Method::Discover);
+        let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over };
+        let is_probe = *method == Method::Discover;
+        let modern = is_probe || self.is_modern();
+        let stamped = modern.then(|| self.stamp(params, terms));
+        let params = stamped.as_ref().or(params);
         {
             let mut table = self.lock();
             let refused = match &table.lost {
@@ -191,12 +243,10 @@ impl Connection {
                 inbox.put(Item::Lost(error));
                 return exchange;
             }
-            table.waiting.insert(
-                id,
-                Waiting { inbox, owner: terms.owner, may_ask: method.may_ask(), sessionless: terms.sessionless },
-            );
+            let (owner, sessionless) = (terms.owner, terms.sessionless);
+            table.waiting.insert(id, Waiting { inbox, owner, may_ask: method.may_ask(), sessionless, is_probe });
         }
-        let rpc_id = number(id);
+        let rpc_id = rpc_id(id, method);
         let sent = match self.wire() {
             Wire::Pipe(pipe) => pipe.send(Frame::request(&rpc_id, method, params)),
             Wire::Memory(memory) => {
@@ -204,6 +254,11 @@ impl Connection {
             }
             Wire::Http(http) => {
                 let frame = Frame::request(&rpc_id, method, params);
+                if let Some(params) = stamped {
+                    let post = drive::Post { frame, method: method.clone(), params };
+                    exchange.drive = Some(Box::pin(drive::modern_request(self.clone(), http.clone(), id, post)));
+                    return exchange;
+                }
                 exchange.drive = Some(Box::pin(drive::request(self.clone(), http.clone(), id, frame)));
                 Ok(())
             }
@@ -218,8 +273,17 @@ impl Connection {
         exchange
     }
 
+    fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
+        let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
+        modern::stamp(params, terms, &self.parts.client_info, version)
+    }
+
     /// Sends a notification; over HTTP in a task, so that nobody waits for it.
     pub(crate) fn notify(self: &Arc<Self>, method: Method, params: Option<Raw>) {
+        // In the modern era a client tells nothing but that, and over HTTP by closing the stream.
+        if self.is_modern() && (method != Method::Cancelled || matches!(self.wire(), Wire::Http(_))) {
+            return;
+        }
         self.say(Message::Notification(Notification { method, params }));
     }
 
@@ -281,6 +345,7 @@ impl Connection {
                 return;
             }
             table.lost = Some(error.clone());
+            self.gone.store(true, Ordering::Release);
             table.asks.clear();
             std::mem::take(&mut table.waiting)
         };
@@ -288,192 +353,6 @@ impl Connection {
             entry.inbox.put(Item::Lost(error.clone()));
         }
         self.parts.stop.cancel();
-    }
-
-    /// One message of the server. `origin` is the exchange on whose stream it came, where there is one.
-    pub(super) fn receive(self: &Arc<Self>, origin: Option<u64>, message: Message) {
-        match message {
-            Message::Response(response) => self.receive_response(response),
-            Message::Notification(notice) => self.receive_notification(origin, notice),
-            Message::Request(request) => self.receive_request(origin, request),
-        }
-    }
-
-    fn receive_response(&self, response: Response) {
-        let Some(RequestId::Number(id)) = response.id else {
-            if let Err(error) = response.outcome {
-                tracing::warn!(
-                    server = &*self.parts.server,
-                    code = error.code,
-                    "an error about no request: {}",
-                    error.message
-                );
-            }
-            return;
-        };
-        if let Ok(id) = u64::try_from(id) {
-            self.finish(id, Item::Done(response.outcome));
-        }
-    }
-
-    /// Ends a request; only the first end counts.
-    pub(super) fn finish(&self, id: u64, item: Item) {
-        let entry = self.lock().waiting.remove(&id);
-        if let Some(entry) = entry {
-            if self.peer.get().is_some() && matches!(item, Item::Done(_)) {
-                self.answered.store(true, Ordering::Relaxed);
-            }
-            entry.inbox.put(item);
-        }
-    }
-
-    /// Whether the request still waits.
-    pub(super) fn waits(&self, id: u64) -> bool {
-        self.lock().waiting.contains_key(&id)
-    }
-
-    fn receive_notification(self: &Arc<Self>, origin: Option<u64>, notice: Notification) {
-        let params = notice.params.unwrap_or_else(Raw::empty_object);
-        match notice.method {
-            Method::Progress => {
-                let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
-                if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
-                    inbox.put(Item::Progress(params));
-                }
-            }
-            Method::LogMessage => match self.correlate(origin, false) {
-                Whose::Exchange(_, _, inbox) => inbox.put(Item::Log(params)),
-                Whose::Nobody => self.relay(Relayed::Log(params)),
-                Whose::Unclear => {
-                    tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
-                }
-            },
-            Method::Cancelled => self.withdraw(&params),
-            Method::ToolsListChanged => self.mark(TOOLS),
-            Method::PromptsListChanged => self.mark(PROMPTS),
-            Method::ResourcesListChanged => self.mark(RESOURCES),
-            Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
-            Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
-            Method::TaskStatus | Method::TaskNews => self.relay(Relayed::Task(params)),
-            Method::Other(name) if matches!(self.wire(), Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
-            other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),
-        }
-    }
-
-    fn hang_up(&self, params: &Raw) {
-        let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
-        let retry = params.member("retry").and_then(|retry| retry.read::<u64>().ok()).unwrap_or_default();
-        if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
-            inbox.put(Item::HangUp(std::time::Duration::from_millis(retry)));
-        }
-    }
-
-    fn mark(&self, kind: u8) {
-        self.dirty.fetch_or(kind, Ordering::Relaxed);
-        self.dirtied.notify_one();
-    }
-
-    /// Waits until the server says that lists have changed; tells which, once.
-    pub(super) async fn changed(&self) -> u8 {
-        loop {
-            match self.dirty.swap(0, Ordering::Relaxed) {
-                0 => self.dirtied.notified().await,
-                kinds => return kinds,
-            }
-        }
-    }
-
-    fn receive_request(self: &Arc<Self>, origin: Option<u64>, request: Request) {
-        let Request { id, method, params } = request;
-        {
-            let mut table = self.lock();
-            if table.asks.contains_key(&id) || table.asks.len() >= ASKS {
-                drop(table);
-                tracing::warn!(
-                    server = &*self.parts.server,
-                    "a question with an id in use, or one of too many: dropped"
-                );
-                return;
-            }
-            table.asks.insert(id.clone(), None);
-        }
-        match method {
-            Method::Ping => self.respond(&id, Ok(Raw::empty_object())),
-            Method::RootsList | Method::CreateMessage | Method::Elicit => {
-                let ask = Ask::new(id.clone(), method, params, self.clone());
-                match self.correlate(origin, true) {
-                    Whose::Exchange(exchange, owner, inbox) => {
-                        self.bind(owner);
-                        self.lock().asks.insert(id, Some(exchange));
-                        inbox.put(Item::Ask(ask));
-                    }
-                    Whose::Nobody => {
-                        self.bind(self.parts.opened_for);
-                        self.relay(Relayed::Ask { ask, unclear: false });
-                    }
-                    Whose::Unclear => {
-                        self.bind(self.parts.opened_for);
-                        self.relay(Relayed::Ask { ask, unclear: true });
-                    }
-                }
-            }
-            other => self.respond(&id, Err(ErrorObject::method_not_found(other.as_str()))),
-        }
-    }
-
-    /// From the first question on the lease belongs to one client.
-    fn bind(&self, owner: Owner) {
-        if owner != Owner::HOST {
-            let _ = self.parts.binding.set(owner);
-        }
-    }
-
-    fn withdraw(self: &Arc<Self>, params: &Raw) {
-        let Some(id) = params.member("requestId").and_then(|id| id.read::<RequestId>().ok()) else { return };
-        let (exchange, inbox) = {
-            let mut table = self.lock();
-            let Some(exchange) = table.asks.remove(&id) else { return };
-            (exchange, exchange.and_then(|exchange| Some(table.waiting.get(&exchange)?.inbox.clone())))
-        };
-        match (exchange, inbox) {
-            (_, Some(inbox)) => inbox.put(Item::Withdrawn(id)),
-            (None, None) => self.relay(Relayed::Withdrawn(id)),
-            (Some(_), None) => {}
-        }
-    }
-
-    /// Which call a message belongs to (`bridging.md` 5.1): the stream it came on; else the only client with calls under
-    /// way, by its latest. Two clients with calls under way: unclear, and never guessed.
-    fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
-        let table = self.lock();
-        if let Some(id) = origin {
-            match table.waiting.get(&id) {
-                Some(entry) if entry.owner == Owner::HOST => {}
-                Some(entry) => return Whose::Exchange(id, entry.owner, entry.inbox.clone()),
-                // Its call is over: it is no other's.
-                None => return Whose::Unclear,
-            }
-        }
-        let mut found: Option<(u64, &Waiting)> = None;
-        for (id, entry) in &table.waiting {
-            if entry.owner == Owner::HOST || (asks && !entry.may_ask) {
-                continue;
-            }
-            match found {
-                Some((_, other)) if other.owner != entry.owner || entry.sessionless => return Whose::Unclear,
-                Some((other, _)) if other > *id => {}
-                _ => found = Some((*id, entry)),
-            }
-        }
-        match found {
-            Some((id, entry)) => Whose::Exchange(id, entry.owner, entry.inbox.clone()),
-            None => Whose::Nobody,
-        }
-    }
-
-    fn inbox_of(&self, token: &ProgressToken) -> Option<Arc<Inbox>> {
-        let RequestId::Number(token) = token else { return None };
-        Some(self.lock().waiting.get(&u64::try_from(*token).ok()?)?.inbox.clone())
     }
 
     pub(super) fn close_exchange(self: &Arc<Self>, id: u64, cancel: bool) {
@@ -484,24 +363,17 @@ impl Connection {
         }
     }
 
-    fn relay(self: &Arc<Self>, what: Relayed) {
-        // A full relay means that the host itself is behind: the news is dropped, a question answers itself.
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.parts.relay.try_send(self, what) {
-            tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-enum Whose {
-    Exchange(u64, Owner, Arc<Inbox>),
-    Nobody,
-    Unclear,
-}
+/// Ids of probes are text, which none of the ids of the session that may follow is.
+const PROBE_ID: &str = "discover-";
 
-pub(super) fn number(id: u64) -> RequestId {
+fn rpc_id(id: u64, method: &Method) -> RequestId {
+    if *method == Method::Discover {
+        return RequestId::Text(format!("{PROBE_ID}{id}").into());
+    }
     RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX))
 }

@@ -1,0 +1,245 @@
+//! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::mpsc;
+
+use super::super::exchange::{Ask, Inbox, Item, Owner};
+use super::super::{Relayed, renew};
+use super::{ASKS, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire};
+use crate::protocol::{
+    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code,
+};
+use crate::transport::HANG_UP;
+
+impl Connection {
+    /// One message of the server. `origin` is the exchange on whose stream it came, where there is one.
+    pub(in crate::upstream) fn receive(self: &Arc<Self>, origin: Option<u64>, message: Message) {
+        match message {
+            Message::Response(response) => self.receive_response(response),
+            Message::Notification(notice) => self.receive_notification(origin, notice),
+            Message::Request(request) => self.receive_request(origin, request),
+        }
+    }
+
+    fn receive_response(self: &Arc<Self>, response: Response) {
+        match response.id.as_ref().map(Self::id_of) {
+            Some(Some(id)) => self.settle(id, response.outcome),
+            // An id that is none of ours.
+            Some(None) => {}
+            None => {
+                if let Err(error) = response.outcome {
+                    tracing::warn!(
+                        server = &*self.parts.server,
+                        code = error.code,
+                        "an error about no request: {}",
+                        error.message
+                    );
+                }
+            }
+        }
+    }
+
+    /// The number of one of our ids.
+    pub(in crate::upstream) fn id_of(id: &RequestId) -> Option<u64> {
+        match id {
+            RequestId::Number(id) => u64::try_from(*id).ok(),
+            RequestId::Text(text) => text.strip_prefix(PROBE_ID)?.parse().ok(),
+        }
+    }
+
+    /// Takes the answer to a request. A revision that is refused after all is agreed on anew first.
+    pub(in crate::upstream) fn settle(self: &Arc<Self>, id: u64, outcome: Outcome) {
+        match outcome {
+            Err(error) if error.code == code::UNSUPPORTED_VERSION && self.is_modern() && self.is_request(id) => {
+                let (task, stop) = (self.clone(), self.stop_token().clone());
+                self.parts.tasks.spawn(async move { stop.run_until_cancelled(renew::revision(&task, id)).await });
+            }
+            outcome => self.finish(id, Item::Done(outcome)),
+        }
+    }
+
+    /// Ends a request; only the first end counts.
+    pub(in crate::upstream) fn finish(&self, id: u64, item: Item) {
+        let entry = self.lock().waiting.remove(&id);
+        if let Some(entry) = entry {
+            if self.peer.get().is_some() && matches!(item, Item::Done(_)) {
+                self.answered.store(true, Ordering::Relaxed);
+            }
+            entry.inbox.put(item);
+        }
+    }
+
+    /// Whether a request other than a probe waits under that id.
+    fn is_request(&self, id: u64) -> bool {
+        self.lock().waiting.get(&id).is_some_and(|waiting| !waiting.is_probe)
+    }
+
+    /// Whether the request still waits.
+    pub(in crate::upstream) fn waits(&self, id: u64) -> bool {
+        self.lock().waiting.contains_key(&id)
+    }
+
+    fn receive_notification(self: &Arc<Self>, origin: Option<u64>, notice: Notification) {
+        let params = notice.params.unwrap_or_else(Raw::empty_object);
+        match notice.method {
+            Method::Progress => {
+                let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
+                if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
+                    inbox.put(Item::Progress(params));
+                }
+            }
+            Method::LogMessage => match self.correlate(origin, false) {
+                Whose::Exchange(_, _, inbox) => inbox.put(Item::Log(params)),
+                Whose::Nobody => self.relay(Relayed::Log(params)),
+                Whose::Unclear => {
+                    tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
+                }
+            },
+            Method::Cancelled => self.withdraw(&params),
+            Method::ToolsListChanged => self.mark(TOOLS),
+            Method::PromptsListChanged => self.mark(PROMPTS),
+            Method::ResourcesListChanged => self.mark(RESOURCES),
+            Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
+            Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
+            Method::TaskStatus | Method::TaskNews => self.relay(Relayed::Task(params)),
+            Method::Other(name) if matches!(self.wire(), Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
+            other => tracing::debug!(server = &*self.parts.server, "unknown notification {other}"),
+        }
+    }
+
+    fn hang_up(&self, params: &Raw) {
+        let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
+        let retry = params.member("retry").and_then(|retry| retry.read::<u64>().ok()).unwrap_or_default();
+        if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
+            inbox.put(Item::HangUp(std::time::Duration::from_millis(retry)));
+        }
+    }
+
+    pub(in crate::upstream) fn mark(&self, kind: u8) {
+        self.dirty.fetch_or(kind, Ordering::Relaxed);
+        self.dirtied.notify_one();
+    }
+
+    /// Waits until the server says that lists have changed; tells which, once.
+    pub(in crate::upstream) async fn changed(&self) -> u8 {
+        loop {
+            match self.dirty.swap(0, Ordering::Relaxed) {
+                0 => self.dirtied.notified().await,
+                kinds => return kinds,
+            }
+        }
+    }
+
+    fn receive_request(self: &Arc<Self>, origin: Option<u64>, request: Request) {
+        let Request { id, method, params } = request;
+        if self.is_modern() {
+            // Servers of the modern era ask by results, and clients answer no requests.
+            tracing::warn!(server = &*self.parts.server, "a request of a modern server, dropped: {method}");
+            return;
+        }
+        {
+            let mut table = self.lock();
+            if table.asks.contains_key(&id) || table.asks.len() >= ASKS {
+                drop(table);
+                tracing::warn!(
+                    server = &*self.parts.server,
+                    "a question with an id in use, or one of too many: dropped"
+                );
+                return;
+            }
+            table.asks.insert(id.clone(), None);
+        }
+        match method {
+            Method::Ping => self.respond(&id, Ok(Raw::empty_object())),
+            Method::RootsList | Method::CreateMessage | Method::Elicit => {
+                let ask = Ask::new(id.clone(), method, params, self.clone());
+                match self.correlate(origin, true) {
+                    Whose::Exchange(exchange, owner, inbox) => {
+                        self.bind(owner);
+                        self.lock().asks.insert(id, Some(exchange));
+                        inbox.put(Item::Ask(ask));
+                    }
+                    Whose::Nobody => {
+                        self.bind(self.parts.opened_for);
+                        self.relay(Relayed::Ask { ask, unclear: false });
+                    }
+                    Whose::Unclear => {
+                        self.bind(self.parts.opened_for);
+                        self.relay(Relayed::Ask { ask, unclear: true });
+                    }
+                }
+            }
+            other => self.respond(&id, Err(ErrorObject::method_not_found(other.as_str()))),
+        }
+    }
+
+    /// From the first question on the lease belongs to one client.
+    fn bind(&self, owner: Owner) {
+        if owner != Owner::HOST {
+            let _ = self.parts.binding.set(owner);
+        }
+    }
+
+    fn withdraw(self: &Arc<Self>, params: &Raw) {
+        let Some(id) = params.member("requestId").and_then(|id| id.read::<RequestId>().ok()) else { return };
+        let (exchange, inbox) = {
+            let mut table = self.lock();
+            let Some(exchange) = table.asks.remove(&id) else { return };
+            (exchange, exchange.and_then(|exchange| Some(table.waiting.get(&exchange)?.inbox.clone())))
+        };
+        match (exchange, inbox) {
+            (_, Some(inbox)) => inbox.put(Item::Withdrawn(id)),
+            (None, None) => self.relay(Relayed::Withdrawn(id)),
+            (Some(_), None) => {}
+        }
+    }
+
+    /// Which call a message belongs to (`bridging.md` 5.1): the stream it came on; else the only client with calls under
+    /// way, by its latest. Two clients with calls under way: unclear, and never guessed.
+    fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
+        let table = self.lock();
+        if let Some(id) = origin {
+            match table.waiting.get(&id) {
+                Some(entry) if entry.owner == Owner::HOST => {}
+                Some(entry) => return Whose::Exchange(id, entry.owner, entry.inbox.clone()),
+                // Its call is over: it is no other's.
+                None => return Whose::Unclear,
+            }
+        }
+        let mut found: Option<(u64, &Waiting)> = None;
+        for (id, entry) in &table.waiting {
+            if entry.owner == Owner::HOST || (asks && !entry.may_ask) {
+                continue;
+            }
+            match found {
+                Some((_, other)) if other.owner != entry.owner || entry.sessionless => return Whose::Unclear,
+                Some((other, _)) if other > *id => {}
+                _ => found = Some((*id, entry)),
+            }
+        }
+        match found {
+            Some((id, entry)) => Whose::Exchange(id, entry.owner, entry.inbox.clone()),
+            None => Whose::Nobody,
+        }
+    }
+
+    fn inbox_of(&self, token: &ProgressToken) -> Option<Arc<Inbox>> {
+        let RequestId::Number(token) = token else { return None };
+        Some(self.lock().waiting.get(&u64::try_from(*token).ok()?)?.inbox.clone())
+    }
+
+    fn relay(self: &Arc<Self>, what: Relayed) {
+        // A full relay means that the host itself is behind: the news is dropped, a question answers itself.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.parts.relay.try_send(self, what) {
+            tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
+        }
+    }
+}
+
+enum Whose {
+    Exchange(u64, Owner, Arc<Inbox>),
+    Nobody,
+    Unclear,
+}

@@ -1,0 +1,266 @@
+//! Which era a server speaks: who is asked first, and what the answer to the probe means (`server/discover`, 2026-07-28,
+//! versioning); pure.
+//!
+//! | the probe is answered with | over a pipe | over HTTP |
+//! |---|---|---|
+//! | a DiscoverResult with a revision of ours | modern | modern |
+//! | one with revisions of the legacy era only | legacy | legacy |
+//! | one with others | refused | refused |
+//! | -32022 that names a revision of ours | once more, then refused | the same |
+//! | -32022 that names legacy revisions only | legacy | legacy |
+//! | -32022 that names others | refused, `initialize` is never sent | the same |
+//! | -32020, -32021 | refused: it is modern | the same |
+//! | any other error or result | legacy | legacy |
+//! | any other 4xx, no body, no message | – | legacy |
+//! | 401, 403 | – | wants credentials: no verdict |
+//! | 5xx, no connection, a broken one | – | no verdict |
+//! | nothing in time | legacy, a late answer is looked at | no verdict |
+//! | its end | legacy, by another process | – |
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::handshake::{self, NoPeer, Peer};
+use crate::config;
+use crate::protocol::{Era, ErrorObject, Outcome, ProtocolVersion, code};
+use crate::transport::Error;
+
+/// What is known of a server's era from before, and where it is noted; the file behind it is not ours.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    /// The era, as far as it is still to be believed.
+    pub(crate) recall: Arc<dyn Fn() -> Option<Era> + Send + Sync>,
+    /// Notes that it is modern, or that it was asked and is not.
+    pub(crate) note: Arc<dyn Fn(Era) + Send + Sync>,
+}
+
+impl Memory {
+    /// Knows nothing and forgets everything.
+    pub(crate) fn none() -> Self {
+        Self { recall: Arc::new(|| None), note: Arc::new(|_| {}) }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({:?})", (self.recall)())
+    }
+}
+
+/// What one attempt leaves for the next one of the same lease.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    /// A process is being asked by `server/discover`; it may end of that.
+    pub(super) probing: AtomicBool,
+    /// The last one did: this one is asked by `initialize` at once.
+    pub(super) ended: AtomicBool,
+    /// The last probe over HTTP failed without telling anything: this time `initialize` comes first.
+    pub(super) unclear: AtomicBool,
+}
+
+impl Attempts {
+    /// Whether a process that has ended now ended of the probe; true once.
+    pub(super) fn ended_of_the_probe(&self) -> bool {
+        let ended = self.probing.swap(false, Ordering::Relaxed);
+        if ended {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+        ended
+    }
+}
+
+/// What is said first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    Initialize,
+    Discover,
+}
+
+/// Who is asked first. Over stdio `initialize`: it was measured that old servers die of the probe, and that others take
+/// it for their one handshake.
+pub(super) fn first(era: config::Era, over_http: bool, known: Option<Era>, skip: bool) -> First {
+    match (era, known) {
+        _ if skip => First::Initialize,
+        (config::Era::Legacy, _) | (_, Some(Era::Legacy)) => First::Initialize,
+        (config::Era::Modern, _) | (_, Some(Era::Modern)) => First::Discover,
+        (config::Era::Auto, None) if over_http => First::Discover,
+        (config::Era::Auto, None) => First::Initialize,
+    }
+}
+
+/// What the answer to a probe means.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It speaks a modern revision.
+    Modern(Box<Peer>),
+    /// It names a revision of ours and did not take it: asked once more.
+    Again,
+    /// It does not know the modern era: `initialize`.
+    Legacy,
+    /// There is nothing that both speak, or it wants what we do not have.
+    Refused(Error),
+    /// It was not there to tell.
+    Unclear(Error),
+    /// The process is gone.
+    Ended(Error),
+}
+
+/// Reads the answer to `server/discover`.
+pub(super) fn verdict(answer: Result<Outcome, Error>) -> Verdict {
+    match answer {
+        Ok(Ok(result)) => match handshake::discovered(&result) {
+            Ok(peer) => Verdict::Modern(Box::new(peer)),
+            Err(NoPeer::NoResult) => Verdict::Legacy,
+            Err(NoPeer::NoneOfOurs(versions)) => others(&versions),
+        },
+        Ok(Err(error)) => refusal(&error),
+        Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => Verdict::Legacy,
+        Err(error @ Error::Unauthorized { .. }) => Verdict::Refused(error),
+        Err(error @ (Error::Exited { .. } | Error::Closed)) => Verdict::Ended(error),
+        Err(error) => Verdict::Unclear(error),
+    }
+}
+
+fn refusal(error: &ErrorObject) -> Verdict {
+    let supported = || error.data.as_ref()?.member("supported")?.read::<Vec<String>>().ok();
+    match error.code {
+        code::UNSUPPORTED_VERSION => match supported() {
+            Some(versions) if handshake::newest_modern(&versions).is_some() => Verdict::Again,
+            Some(versions) => others(&versions),
+            None => Verdict::Legacy,
+        },
+        code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Verdict::Refused(Error::Malformed(format!(
+            "it refused `server/discover`: {} ({})",
+            error.message, error.code
+        ))),
+        _ => Verdict::Legacy,
+    }
+}
+
+/// None of these is a modern revision of ours.
+fn others(versions: &[String]) -> Verdict {
+    if versions.iter().any(|version| ProtocolVersion::parse_handshake(version).is_some()) {
+        return Verdict::Legacy;
+    }
+    let known: Vec<&str> = ProtocolVersion::ALL.iter().map(|version| version.as_str()).collect();
+    let theirs: Vec<String> = versions.iter().take(8).map(|version| format!("{version:.20?}")).collect();
+    Verdict::Refused(Error::Malformed(format!(
+        "it speaks revision {} only; this build speaks {}",
+        theirs.join(", "),
+        known.join(", ")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::protocol::Raw;
+
+    fn word(verdict: &Verdict) -> &'static str {
+        match verdict {
+            Verdict::Modern(_) => "modern",
+            Verdict::Again => "again",
+            Verdict::Legacy => "legacy",
+            Verdict::Refused(_) => "refused",
+            Verdict::Unclear(_) => "unclear",
+            Verdict::Ended(_) => "ended",
+        }
+    }
+
+    /// The table of the module's doc, row by row.
+    #[test]
+    fn the_table_holds() {
+        let result = |value: serde_json::Value| Ok(Ok(Raw::from_value(&value)));
+        let error = |code: i64, data: serde_json::Value| {
+            Ok(Err(ErrorObject::new(code, "no").with_data(Raw::from_value(&data))))
+        };
+        let status = |status| Err(Error::Status { origin: String::new(), status, body: None });
+        let exited = Error::Exited { status: "exit code 1".to_owned(), stderr: None };
+        let unreachable = Error::Unreachable { origin: String::new(), reason: String::new() };
+        let cases: Vec<(Result<Outcome, Error>, &str)> = vec![
+            (result(json!({"supportedVersions": ["2026-07-28"]})), "modern"),
+            (result(json!({"resultType": "complete", "supportedVersions": ["2099-01-01", "2026-07-28"]})), "modern"),
+            (result(json!({"supportedVersions": ["2025-11-25"]})), "legacy"),
+            (result(json!({"supportedVersions": ["2099-01-01"]})), "refused"),
+            (result(json!({"resultType": "input_required", "supportedVersions": ["2026-07-28"]})), "legacy"),
+            (result(json!({"supportedVersions": "2026-07-28"})), "legacy"),
+            (result(json!({})), "legacy"),
+            (error(-32022, json!({"supported": ["2026-07-28"]})), "again"),
+            (error(-32022, json!({"supported": ["2025-11-25", "2024-11-05"]})), "legacy"),
+            (error(-32022, json!({"supported": ["2099-01-01"]})), "refused"),
+            (error(-32022, json!({"supported": []})), "refused"),
+            (error(-32022, json!({})), "legacy"),
+            (error(-32020, json!({})), "refused"),
+            (error(-32021, json!({})), "refused"),
+            (error(-32601, json!({})), "legacy"),
+            (error(-32602, json!({})), "legacy"),
+            (error(-32000, json!({})), "legacy"),
+            (error(-32001, json!({})), "legacy"),
+            (error(-32004, json!({"supported": ["2026-07-28"]})), "legacy"),
+            (error(0, json!({})), "legacy"),
+            (status(400), "legacy"),
+            (status(404), "legacy"),
+            (status(405), "legacy"),
+            (status(500), "unclear"),
+            (status(503), "unclear"),
+            (Err(Error::Malformed("it answered with HTML".to_owned())), "legacy"),
+            (Err(Error::Unauthorized { origin: String::new(), status: 401 }), "refused"),
+            (Err(unreachable), "unclear"),
+            (Err(Error::Broken), "unclear"),
+            (Err(exited), "ended"),
+            (Err(Error::Closed), "ended"),
+        ];
+        for (answer, want) in cases {
+            let shown = format!("{answer:?}");
+            assert_eq!(word(&verdict(answer)), want, "{shown}");
+        }
+    }
+
+    #[test]
+    fn who_is_asked_first() {
+        use config::Era::{Auto, Legacy as Old, Modern as New};
+        let (pipe, http) = (false, true);
+        let cases = [
+            (Auto, pipe, None, First::Initialize),
+            (Auto, pipe, Some(Era::Modern), First::Discover),
+            (Auto, pipe, Some(Era::Legacy), First::Initialize),
+            (Auto, http, None, First::Discover),
+            (Auto, http, Some(Era::Modern), First::Discover),
+            (Auto, http, Some(Era::Legacy), First::Initialize),
+            (New, pipe, None, First::Discover),
+            (New, pipe, Some(Era::Legacy), First::Initialize),
+            (New, http, None, First::Discover),
+            (Old, pipe, Some(Era::Modern), First::Initialize),
+            (Old, http, None, First::Initialize),
+        ];
+        for (era, over_http, known, want) in cases {
+            assert_eq!(first(era, over_http, known, false), want, "{era:?} {over_http} {known:?}");
+            assert_eq!(first(era, over_http, known, true), First::Initialize);
+        }
+    }
+
+    #[test]
+    fn a_discover_result_makes_a_peer() {
+        let result = json!({
+            "supportedVersions": ["2026-07-28"], "instructions": "be kind", "ttlMs": 3_600_000, "cacheScope": "public",
+            "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "extensions": {"x/y": {}}},
+            "serverInfo": {"name": "draft"}, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s"}}
+        });
+        let Verdict::Modern(peer) = verdict(Ok(Ok(Raw::from_value(&result)))) else { panic!() };
+        assert_eq!((peer.version, peer.info.as_str()), (ProtocolVersion::V2026_07_28, r#"{"name":"s"}"#));
+        assert_eq!(peer.instructions.as_deref(), Some("be kind"));
+        let offers = handshake::Offers {
+            tools: true,
+            tools_changed: true,
+            resources: true,
+            subscribe: true,
+            ..handshake::Offers::default()
+        };
+        assert_eq!(peer.offers, offers);
+        assert!(peer.cache.public && peer.cache.ttl == std::time::Duration::from_secs(3600));
+        assert_eq!(peer.extensions.unwrap().as_str(), r#"{"x/y":{}}"#);
+    }
+}
