@@ -36,6 +36,7 @@ mod transport;
 mod upstream;
 
 pub use config::Config;
+pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};

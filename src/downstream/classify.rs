@@ -1,47 +1,230 @@
-//! Which era a message is of. This build speaks the revisions with a handshake; what claims a newer one is refused with
-//! a sentence that names them. Pure.
+//! Which era a message is of, and so which way it goes: to a session, or served by itself (`protocol.md` b.8). Pure.
+//!
+//! The body decides; over HTTP its headers must say the same. A pipe has no headers, else it is the same table.
 
-use crate::protocol::{ErrorObject, Message, ProtocolVersion, Raw};
+use crate::protocol::{ErrorObject, Message, Method, Notification, ProtocolVersion, Raw, Request, code, meta};
 
-/// The member of `_meta` by which a request names its revision since 2026-07-28.
-const CLAIM: &str = "io.modelcontextprotocol/protocolVersion";
+/// The eras that a host speaks with its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eras {
+    /// Both, told apart message by message.
+    #[default]
+    Both,
+    /// The revisions with a handshake only.
+    Legacy,
+    /// The revisions without a session only.
+    Modern,
+}
 
-/// Refuses a message that claims a revision without handshake.
-pub(super) fn check_claim(message: &Message) -> Result<(), ErrorObject> {
-    let params = match message {
-        Message::Request(request) => request.params.as_ref(),
-        Message::Notification(notice) => notice.params.as_ref(),
-        Message::Response(_) => None,
+/// What the header `MCP-Protocol-Version` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header<'a> {
+    /// There are no headers: a pipe.
+    None,
+    /// It is not there.
+    Absent,
+    /// It stands once.
+    Is(&'a str),
+    /// It stands more than once, or is no text.
+    Unclear,
+}
+
+/// Which way a message goes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Route {
+    /// To its session, or to make one.
+    Session(Message),
+    /// Served by itself.
+    Stateless(Request, Envelope),
+    /// A notification of no session. Over a pipe it may withdraw a request, over HTTP it means nothing.
+    Notice(Notification),
+}
+
+/// What a request says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Envelope {
+    /// What may be asked of its sender meanwhile.
+    pub(super) capabilities: Raw,
+    /// From which level on it wants log lines.
+    pub(super) level: Option<String>,
+}
+
+/// Finds the way of one message.
+///
+/// # Errors
+/// What the answer is where it goes nowhere; its HTTP status is [`refused_status`].
+pub(super) fn route(message: Message, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
+    match message {
+        Message::Request(request) => self::request(request, header, eras),
+        Message::Notification(notice) => notification(notice, header, eras),
+        Message::Response(_) if eras == Eras::Modern => Err(ErrorObject::new(
+            code::INVALID_REQUEST,
+            "nothing is asked here by requests, so there is no answer to take",
+        )),
+        Message::Response(_) => {
+            check_legacy(header)?;
+            Ok(Route::Session(message))
+        }
+    }
+}
+
+fn request(request: Request, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
+    let meta = request.params.as_ref().and_then(meta_of);
+    let claim = meta.as_ref().and_then(|meta| meta.member(meta::PROTOCOL_VERSION));
+    match (claim, eras) {
+        (Some(claim), Eras::Both | Eras::Modern) => {
+            let envelope = envelope(&claim, meta.as_ref(), header)?;
+            if is_served(&request.method) {
+                Ok(Route::Stateless(request, envelope))
+            } else {
+                Err(ErrorObject::method_not_found(request.method.as_str()))
+            }
+        }
+        (Some(claim), Eras::Legacy)
+            if claim.string().is_none_or(|v| ProtocolVersion::parse_handshake(&v).is_none()) =>
+        {
+            let version = claim.string().unwrap_or_default();
+            Err(ErrorObject::invalid_params(unsupported(&version)))
+        }
+        (None, Eras::Modern) if request.method == Method::Initialize => {
+            let requested = request.params.as_ref().and_then(|params| params.text("protocolVersion"));
+            Err(unsupported_version(&requested.unwrap_or_default()))
+        }
+        (None, Eras::Modern) => Err(missing(meta.as_ref())),
+        (None, Eras::Both) if is_modern(header) => {
+            if request.method == Method::Initialize {
+                let text = "`initialize` belongs to revisions before the one that `MCP-Protocol-Version` names";
+                return Err(ErrorObject::new(code::HEADER_MISMATCH, text));
+            }
+            Err(missing(meta.as_ref()))
+        }
+        _ => {
+            check_legacy(header)?;
+            Ok(Route::Session(Message::Request(request)))
+        }
+    }
+}
+
+fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
+    let claims = || {
+        let meta = notice.params.as_ref().and_then(meta_of);
+        meta.is_some_and(|meta| meta.member(meta::PROTOCOL_VERSION).is_some())
     };
-    let Some(params) = params else { return Ok(()) };
-    // A look for the text first: nearly no message has it, and a large one is not parsed again to learn that.
-    if memchr::memmem::find(params.as_bytes(), CLAIM.as_bytes()).is_none() {
-        return Ok(());
+    if eras == Eras::Modern || (eras == Eras::Both && (is_modern(header) || claims())) {
+        return Ok(Route::Notice(notice));
     }
-    let Some(claim) = params.member("_meta").and_then(|meta| meta.member(CLAIM)) else { return Ok(()) };
-    match claim.read::<String>() {
-        Ok(version) if ProtocolVersion::parse_handshake(&version).is_some() => Ok(()),
-        Ok(version) => Err(ErrorObject::invalid_params(unsupported(&version))),
-        Err(_) => Err(ErrorObject::invalid_params(format!("`{CLAIM}` is no string; {}", supported()))),
-    }
+    check_legacy(header)?;
+    Ok(Route::Session(Message::Notification(notice)))
 }
 
-/// The sentence about a version that this build does not speak.
-pub(super) fn unsupported(version: &str) -> String {
+/// `_meta`, where it may hold a claim. A look for the text first: nearly no message has it, and a large one is not parsed
+/// again to learn that. (The slash before it may be escaped, so it is not looked for.)
+fn meta_of(params: &Raw) -> Option<Raw> {
+    memchr::memmem::find(params.as_bytes(), b"io.modelcontextprotocol")?;
+    params.member("_meta")
+}
+
+/// Reads what a request says of itself, in the order in which servers are to refuse: the headers say the same, all is
+/// there, the revision is spoken.
+fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envelope, ErrorObject> {
+    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` is no {what}"));
+    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "string"))?;
+    let mismatch = |text: &str| Err(ErrorObject::new(code::HEADER_MISMATCH, text));
+    match header {
+        Header::None => {}
+        Header::Absent => return mismatch("the header `MCP-Protocol-Version` is missing"),
+        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must stand once"),
+        Header::Is(named) if named != version => {
+            return mismatch("the header `MCP-Protocol-Version` names another revision than `_meta`");
+        }
+        Header::Is(_) => {}
+    }
+    let [capabilities, info, level] = meta.map_or([None, None, None], |meta| {
+        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL])
+    });
+    let Some(capabilities) = capabilities else { return Err(missing(meta)) };
+    if !capabilities.is_object() {
+        return Err(malformed(meta::CLIENT_CAPABILITIES, "object"));
+    }
+    if info.is_some_and(|info| !info.is_object()) {
+        return Err(malformed(meta::CLIENT_INFO, "object"));
+    }
+    let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
+    let envelope = Envelope { capabilities, level: level.transpose()? };
+    if !ProtocolVersion::MODERN.iter().any(|known| known.as_str() == version) {
+        return Err(unsupported_version(&version));
+    }
+    Ok(envelope)
+}
+
+/// Whether a client without a session may send that. What an extension adds, the router judges.
+fn is_served(method: &Method) -> bool {
+    use Method as M;
+    matches!(
+        method,
+        M::Discover
+            | M::ToolsList
+            | M::ToolsCall
+            | M::PromptsList
+            | M::PromptsGet
+            | M::ResourcesList
+            | M::ResourceTemplatesList
+            | M::ResourcesRead
+            | M::Complete
+            | M::Listen
+            | M::TasksGet
+            | M::TasksUpdate
+            | M::TasksCancel
+    )
+}
+
+/// Whether the header names a revision without sessions, be it one of ours or one to come.
+pub(super) fn is_modern(header: Header<'_>) -> bool {
+    let Header::Is(named) = header else { return false };
+    let date = named.len() == 10 && named.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    date && named >= ProtocolVersion::MODERN[0].as_str()
+}
+
+/// Refuses a session's message whose header names no revision of sessions; none is fine.
+pub(super) fn check_legacy(header: Header<'_>) -> Result<(), ErrorObject> {
+    let named = match header {
+        Header::None | Header::Absent => return Ok(()),
+        Header::Is(named) if ProtocolVersion::parse_handshake(named).is_some() => return Ok(()),
+        Header::Is(named) => named,
+        Header::Unclear => {
+            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must stand once"));
+        }
+    };
+    Err(ErrorObject::new(code::INVALID_REQUEST, unsupported(named)))
+}
+
+/// Names what a request has to say of itself and does not.
+fn missing(meta: Option<&Raw>) -> ErrorObject {
+    let keys = [meta::PROTOCOL_VERSION, meta::CLIENT_CAPABILITIES];
+    let lacking = keys.into_iter().filter(|key| meta.is_none_or(|meta| meta.member(key).is_none()));
+    let names: Vec<String> = lacking.map(|key| format!("`{key}`")).collect();
+    ErrorObject::invalid_params(format!("`_meta` lacks {}", names.join(" and ")))
+}
+
+fn unsupported_version(requested: &str) -> ErrorObject {
+    let supported: Vec<&str> = ProtocolVersion::MODERN.iter().map(|version| version.as_str()).collect();
+    let requested: String = requested.chars().take(64).collect();
+    let text =
+        format!("protocol version {requested:?} is not supported; without a handshake it is {}", supported.join(", "));
+    let data = Raw::from_value(&serde_json::json!({ "supported": supported, "requested": requested }));
+    ErrorObject::new(code::UNSUPPORTED_VERSION, text).with_data(data)
+}
+
+/// The sentence about a version that sessions do not have here.
+fn unsupported(version: &str) -> String {
     let version: String = version.chars().take(64).collect();
-    format!("protocol version {:?} is not supported; {}", version, supported())
-}
-
-/// The supported versions, as the last part of a sentence.
-fn supported() -> String {
     let names: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
-    format!("this build speaks {}, after `initialize`", names.join(", "))
+    format!("protocol version {version:?} is not supported; after `initialize` it is one of {}", names.join(", "))
 }
 
 /// The answer to a request that has no session yet.
 pub(super) fn not_initialized(method: &str) -> ErrorObject {
-    let code = crate::protocol::code::INVALID_REQUEST;
-    ErrorObject::new(code, format!("`{method}` before `initialize`: only `ping` may come first"))
+    ErrorObject::new(code::INVALID_REQUEST, format!("`{method}` before `initialize`: only `ping` may come first"))
 }
 
 /// What `ping` is answered where no router is needed for it.

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "server")]
 pub mod admin;
+mod call;
 #[cfg(feature = "server")]
 mod calls;
 mod classify;
@@ -19,6 +20,8 @@ mod guard;
 pub(crate) mod http;
 mod outbox;
 pub(crate) mod stdio;
+
+pub use classify::Eras;
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{ClientHandler, Host, Inner, answer_questions};
 use crate::config::{self, Config, LoadRequest};
+use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
 use crate::in_process::{InProcess, Running};
 use crate::manager::{Manager, Principal};
@@ -27,6 +28,7 @@ pub struct HostBuilder {
     handler: Option<Arc<dyn ClientHandler>>,
     info: Option<Raw>,
     state: Option<PathBuf>,
+    eras: Eras,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -81,6 +83,12 @@ impl HostBuilder {
         self
     }
 
+    /// Speaks with clients only what is given; without it the revisions of both eras.
+    pub fn eras(mut self, eras: Eras) -> Self {
+        self.eras = eras;
+        self
+    }
+
     /// Starts the servers and gives the handle; it waits for none of them. Must be called inside a Tokio runtime.
     ///
     /// # Errors
@@ -123,6 +131,7 @@ impl HostBuilder {
             client,
             handler: self.handler,
             memory,
+            eras: self.eras,
             config: Mutex::new(config),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),

@@ -46,6 +46,7 @@ struct Inner {
     client: Arc<Client>,
     handler: Option<Arc<dyn ClientHandler>>,
     memory: HashMap<String, Starter>,
+    eras: downstream::Eras,
     config: Mutex<Config>,
     stop: CancellationToken,
     doors: TaskTracker,
@@ -131,7 +132,7 @@ impl Host {
     /// # Errors
     /// When standard input or output cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), Error> {
-        let serve = downstream::stdio::serve_process(self.0.router.clone(), self.0.stop.child_token());
+        let serve = downstream::stdio::serve_process(self.0.router.clone(), self.0.eras, self.0.stop.child_token());
         self.0
             .doors
             .track_future(serve)
@@ -171,6 +172,7 @@ impl Host {
             allowed_hosts: self.0.manager.settings().allowed_hosts.clone(),
             allowed_origins: self.0.manager.settings().allowed_origins.clone(),
             sse: self.0.manager.settings().sse,
+            eras: self.0.eras,
         };
         let door = downstream::http::serve(self.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = self.0.doors.track_future(futures_util::future::join(door, status)).await;

@@ -128,7 +128,7 @@ impl Client {
     }
 
     /// Whether nothing is under way for it.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.state().running.is_empty()
     }
 

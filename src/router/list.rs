@@ -25,11 +25,12 @@ impl Router {
         };
         let catalog = self.settled_catalog(client).await;
         client.tell(&catalog);
-        catalog.page(kind, cursor.as_deref(), client.revision()).map_err(|_| {
+        let page = catalog.page(kind, cursor.as_deref(), client.revision()).map_err(|_| {
             ErrorObject::invalid_params(
                 "this cursor is of another list or of one that has changed; list again from the start",
             )
-        })
+        })?;
+        Ok(if client.revision().is_modern() { self.completed(&page) } else { page })
     }
 
     /// The catalog once every server has listed, failed, or had its time.

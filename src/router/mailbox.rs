@@ -155,7 +155,6 @@ impl Mailbox {
 
     /// Whether the client was too slow: the door must cut it off.
     #[must_use]
-    #[cfg(feature = "server")]
     pub(crate) fn overflowed(&self) -> bool {
         self.lock().state == Opening::Overflowed
     }

@@ -3,20 +3,29 @@
 //! Requests of one principal with equal capabilities are taken as one client's: they share its leases, as the specification
 //! tells modern clients to expect. Such a client never says goodbye; it goes after `host.limits.sessionIdle` without a
 //! request.
+//!
+//! Ids of requests are good for one exchange only: two such clients both use `1`. So each request gets an id of ours on its
+//! way in.
 
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, LEVELS, Level};
 use super::{Mailbox, Principal, Router};
-use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, object};
+use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, object};
 
 /// The clients without a session that are known now.
 #[derive(Debug, Default)]
-pub(super) struct Pool(Mutex<HashMap<Key, Pooled>>);
+pub(super) struct Pool {
+    clients: Mutex<HashMap<Key, Pooled>>,
+    requests: AtomicI64,
+}
 
 /// What makes two requests those of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,8 +94,55 @@ impl Router {
         Arc::new(Mailbox::new(self.limits().client_queue).with_level(level))
     }
 
+    /// Serves a request that speaks for itself, as [`Router::request`] does. A listen ends when its door closes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the call at the server.
+    pub(crate) fn stateless(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        leg: &Arc<Mailbox>,
+        _closing: &CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
+        match request.method {
+            Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover())))),
+            _ => {
+                let id = RequestId::Number(self.0.modern.requests.fetch_add(1, Ordering::Relaxed));
+                Box::pin(self.request(client, Request { id, ..request }, leg))
+            }
+        }
+    }
+
+    /// `server/discover`: what we speak and offer. It never waits for a server.
+    fn discover(&self) -> Raw {
+        let versions: Vec<&str> = ProtocolVersion::MODERN.iter().map(|version| version.as_str()).collect();
+        let mut result = format!(
+            r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}}}}"#,
+            Raw::from_value(&versions)
+        );
+        if let Some(instructions) = self.instructions() {
+            result += r#","instructions":"#;
+            result += Raw::from_value(&instructions).as_str();
+        }
+        result.push('}');
+        self.completed(&Raw::trusted(result.into()))
+    }
+
+    /// A result of our own, with what every one has since 2026-07-28.
+    pub(super) fn completed(&self, result: &Raw) -> Raw {
+        let head = format!(
+            r#"{{"resultType":"complete","_meta":{{"{}":{}}}"#,
+            protocol::meta::SERVER_INFO,
+            self.0.server_info
+        );
+        let body = &result.as_bytes()[1..];
+        let comma: &[u8] = if body == b"}" { b"" } else { b"," };
+        Raw::trusted([head.as_bytes(), comma, body].concat().into())
+    }
+
     fn pool(&self) -> MutexGuard<'_, HashMap<Key, Pooled>> {
-        self.0.modern.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.modern.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

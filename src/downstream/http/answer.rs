@@ -38,10 +38,25 @@ impl Refusal {
         Self { status, id: None, error: Box::new(error), more: None }
     }
 
-    /// The method does not exist here.
+    /// A refusal of the classification: what is not there is not found, all else is the request's own fault.
+    pub(super) fn judged(error: ErrorObject) -> Self {
+        let known = error.code != code::METHOD_NOT_FOUND;
+        Self::error(if known { StatusCode::BAD_REQUEST } else { StatusCode::NOT_FOUND }, error)
+    }
+
+    /// The method of HTTP does not exist here.
     pub(super) fn method() -> Self {
-        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, "use POST, GET or DELETE");
-        refusal.more = Some((ALLOW, HeaderValue::from_static("GET, POST, DELETE")));
+        Self::method_but("use POST, GET or DELETE", "GET, POST, DELETE")
+    }
+
+    /// Sessions have GET and DELETE, requests without one have not.
+    pub(super) fn post_only() -> Self {
+        Self::method_but("use POST: there are no sessions in this revision", "POST")
+    }
+
+    fn method_but(reason: &str, allowed: &'static str) -> Self {
+        let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, reason);
+        refusal.more = Some((ALLOW, HeaderValue::from_static(allowed)));
         refusal
     }
 

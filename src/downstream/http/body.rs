@@ -11,16 +11,12 @@ use http_body::Body as _;
 use tokio::time::timeout;
 
 use super::answer::Refusal;
-use crate::downstream::classify;
-use crate::protocol::ProtocolVersion;
 
 /// How long a client may take to send a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// A body over the cap is read and dropped up to that many times the cap: a client that is still writing when the
 /// connection closes sees a broken connection and not the refusal.
 const DROPPED: usize = 4;
-
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// Refuses a body that is not said to be JSON: a form on a web page cannot send that type (`hazards.md` H81).
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -47,17 +43,6 @@ fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
         let any = range.strip_suffix(b"/*").is_some_and(|of| of == b"*" || of.eq_ignore_ascii_case(family.as_bytes()));
         any || range.eq_ignore_ascii_case(wanted.as_bytes())
     })
-}
-
-/// Refuses a revision that this build does not speak; none is fine.
-pub(super) fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
-    for value in headers.get_all(VERSION) {
-        let text = String::from_utf8_lossy(value.as_bytes());
-        if ProtocolVersion::parse_handshake(&text).is_none() {
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, classify::unsupported(&text)));
-        }
-    }
-    Ok(())
 }
 
 /// The one value of a header; `None` if it is absent.

@@ -11,7 +11,8 @@ use super::answer::{self, Refusal};
 use super::replay::{self, From, Reader, Record};
 use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
-use super::{Door, body};
+use super::{Door, body, headers};
+use crate::downstream::classify::{self, Eras};
 use crate::protocol::ProtocolVersion;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
@@ -19,7 +20,7 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// Serves a GET.
 pub(super) fn get(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
-    body::check_version(headers)?;
+    check_version(door, headers)?;
     let in_use = door.session(headers)?;
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
@@ -39,10 +40,19 @@ pub(super) fn get(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Ref
 
 /// Serves a DELETE.
 pub(super) fn delete(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Refusal> {
-    body::check_version(headers)?;
+    check_version(door, headers)?;
     let in_use = door.session(headers)?;
     door.end(in_use.session());
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Refuses what belongs to no session.
+fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
+    let version = headers::version(headers);
+    if door.eras == Eras::Modern || (door.eras == Eras::Both && classify::is_modern(version)) {
+        return Err(Refusal::post_only());
+    }
+    classify::check_legacy(version).map_err(Refusal::judged)
 }
 
 /// Only streams of the asker's own session are looked through, so an id of somebody else's is as unknown as any.

@@ -1,5 +1,5 @@
-//! The HTTP door: Streamable HTTP of the revisions with a handshake at `/mcp`, HTTP+SSE at `/sse` and `/messages`, and two
-//! routes for supervisors.
+//! The HTTP door: Streamable HTTP of all revisions at `/mcp`, HTTP+SSE at `/sse` and `/messages`, and two routes for
+//! supervisors.
 //!
 //! Connections come in, requests go to the router, answers and streams go out. A request is served in the task of its
 //! connection; only a call whose connection broke gets a task of its own. Start reading at `post.rs`.
@@ -7,11 +7,13 @@
 mod answer;
 mod body;
 mod get;
+mod headers;
 mod post;
 mod replay;
 mod routes;
 mod session;
 mod sse;
+mod stateless;
 mod stream;
 
 use std::io;
@@ -32,6 +34,7 @@ use self::answer::Refusal;
 use self::replay::Budget;
 use self::routes::Service;
 use self::session::{Key, Session, Sessions, Use};
+use super::classify::Eras;
 use super::guard::Guard;
 use crate::router::{Principal, Router};
 
@@ -50,13 +53,15 @@ pub(crate) struct Settings {
     pub(crate) allowed_hosts: Vec<String>,
     /// Origins beside our own on loopback.
     pub(crate) allowed_origins: Vec<String>,
+    /// The eras that are spoken.
+    pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
     pub(crate) sse: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { allowed_hosts: Vec::new(), allowed_origins: Vec::new(), sse: true }
+        Self { allowed_hosts: Vec::new(), allowed_origins: Vec::new(), eras: Eras::Both, sse: true }
     }
 }
 
@@ -64,6 +69,7 @@ impl Default for Settings {
 #[derive(Debug)]
 struct Door {
     router: Router,
+    eras: Eras,
     local: Principal,
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
@@ -93,10 +99,11 @@ pub(crate) async fn serve(
     let door = Arc::new(Door {
         local: Principal::local(),
         sessions: Sessions::new(limits.sessions, limits.session_idle),
-        sse: settings.sse.then(sse::Table::default),
+        sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         budget: Budget::new(limits.client_queues),
         tasks: TaskTracker::new(),
         stopping: stop,
+        eras: settings.eras,
         router,
     });
     let guard = Arc::new(Guard::new(address.port(), &settings.allowed_hosts, &settings.allowed_origins));

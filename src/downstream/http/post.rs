@@ -2,13 +2,12 @@
 //! decided late: as JSON if the answer comes before anything else, else as a stream of events. Only where the server may
 //! ask a client that can come back to a stream, the stream is opened at once.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request as HttpRequest;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response as HttpResponse;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -17,15 +16,14 @@ use super::answer::{self, Refusal};
 use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{Events, Source};
-use super::{Door, SESSION, body};
-use crate::downstream::classify;
+use super::{Door, SESSION, body, headers, stateless};
+use crate::downstream::call::Answer;
+use crate::downstream::classify::{self, Route};
 use crate::protocol::{Message, Method, Outcome, ProtocolVersion, Request, RequestId, Response};
 use crate::router::{Client, Mailbox};
 
 /// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
-const DECIDE: Duration = Duration::from_millis(1500);
-
-type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 
 /// Serves a POST.
 pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpResponse, Refusal> {
@@ -35,28 +33,35 @@ pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpR
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
     let bytes = body::read(body, door.router.limits().body).await?;
     let message = Message::parse(&bytes)?;
-    let about = |refusal: Refusal, message: &Message| match message {
-        Message::Request(request) => refusal.about(Some(request.id.clone())),
-        _ => refusal,
+    let id = match &message {
+        Message::Request(request) => Some(request.id.clone()),
+        _ => None,
     };
-    classify::check_claim(&message)
-        .map_err(|error| Refusal::error(StatusCode::BAD_REQUEST, error))
-        .and_then(|()| body::check_version(&headers))
-        .map_err(|refusal| about(refusal, &message))?;
-    match message {
-        // Whatever session the client names: this makes a new one, and the id is ours.
-        Message::Request(request) if request.method == Method::Initialize => initialize(door, &request),
-        message => {
-            let in_use = door.session(&headers).map_err(|refusal| about(refusal, &message))?;
-            let client = &in_use.session().client;
-            match message {
-                Message::Request(request) => return Ok(call(door, in_use, request).await),
-                Message::Notification(notice) => door.router.notify(client, notice),
-                Message::Response(response) => door.router.answer(client, response),
-            }
-            Ok(answer::accepted())
-        }
+    let about = |refusal: Refusal| refusal.about(id.clone());
+    let route = classify::route(message, headers::version(&headers), door.eras);
+    match route.map_err(|error| about(Refusal::judged(error)))? {
+        Route::Session(message) => session(door, &headers, message).await.map_err(about),
+        Route::Stateless(request, envelope) => stateless::serve(door, &headers, request, envelope).await,
+        // Over HTTP the end of the connection is what withdraws a request.
+        Route::Notice(_) => Ok(answer::accepted()),
     }
+}
+
+/// A message of a session, or one that makes a session.
+async fn session(door: &Arc<Door>, headers: &HeaderMap, message: Message) -> Result<HttpResponse, Refusal> {
+    let message = match message {
+        // Whatever session the client names: this makes a new one, and the id is ours.
+        Message::Request(request) if request.method == Method::Initialize => return initialize(door, &request),
+        message => message,
+    };
+    let in_use = door.session(headers)?;
+    let client = &in_use.session().client;
+    match message {
+        Message::Request(request) => return Ok(call(door, in_use, request).await),
+        Message::Notification(notice) => door.router.notify(client, notice),
+        Message::Response(response) => door.router.answer(client, response),
+    }
+    Ok(answer::accepted())
 }
 
 fn initialize(door: &Arc<Door>, request: &Request) -> Result<HttpResponse, Refusal> {

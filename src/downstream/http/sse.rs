@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{self, Refusal};
 use super::session::{Key, Place};
 use super::stream::{COMMENT, KEEP_ALIVE};
-use super::{Door, body};
+use super::{Door, body, headers};
 use crate::downstream::calls::Calls;
-use crate::downstream::classify;
+use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Frame, Message, Method, Request, Response, code};
 use crate::router::{Client, Principal};
 
@@ -68,7 +68,7 @@ struct Session {
 /// Serves GET `/sse`.
 pub(super) fn get(door: &Arc<Door>, table: &Table, headers: &HeaderMap) -> Result<HttpResponse, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
-    body::check_version(headers)?;
+    check_version(headers)?;
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
@@ -116,19 +116,24 @@ pub(super) fn get(door: &Arc<Door>, table: &Table, headers: &HeaderMap) -> Resul
 pub(super) async fn post(door: &Arc<Door>, table: &Table, request: HttpRequest) -> Result<HttpResponse, Refusal> {
     let (head, body) = request.into_parts();
     body::check_type(&head.headers)?;
-    body::check_version(&head.headers)?;
+    check_version(&head.headers)?;
     let entry = table.find(head.uri.query(), &door.principal())?;
     let bytes = body::read(body, door.router.limits().body).await?;
     let message = Message::parse(&bytes)?;
-    classify::check_claim(&message).map_err(|error| {
-        let refusal = Refusal::error(StatusCode::BAD_REQUEST, error);
-        match &message {
-            Message::Request(request) => refusal.about(Some(request.id.clone())),
-            _ => refusal,
-        }
-    })?;
+    let id = match &message {
+        Message::Request(request) => Some(request.id.clone()),
+        _ => None,
+    };
+    // What claims a revision without sessions has its place at the other endpoint.
+    let route = classify::route(message, headers::version(&head.headers), Eras::Legacy);
+    let route = route.map_err(|error| Refusal::judged(error).about(id))?;
+    let Route::Session(message) = route else { return Ok(answer::accepted()) };
     entry.put(bytes.len(), message, door.router.limits().client_queue)?;
     Ok(answer::accepted())
+}
+
+fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
+    classify::check_legacy(headers::version(headers)).map_err(Refusal::judged)
 }
 
 impl Table {

@@ -5,8 +5,8 @@
 
 mod standard;
 
+use std::collections::HashMap;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::FutureExt as _;
@@ -15,11 +15,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::classify;
+use super::call::{Call, Ending, Progress, Step};
+use super::classify::{self, Envelope, Eras, Header, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{Line, Lines};
-use crate::protocol::{ErrorObject, Message, Method, Outcome, Request, RequestId, Response, code};
-use crate::router::{Client, Mailbox, Principal, Router};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Request, RequestId, Response, code};
+use crate::router::{Client, Principal, Router};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
 const BATCH: usize = 64 * 1024;
@@ -28,9 +29,9 @@ const BATCH: usize = 64 * 1024;
 ///
 /// # Errors
 /// When reading or writing fails in another way than by the end of the other side.
-pub(crate) async fn serve_process(router: Router, stop: CancellationToken) -> io::Result<()> {
+pub(crate) async fn serve_process(router: Router, eras: Eras, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = standard::pipes();
-    serve(router, input, output, stop).await
+    serve(router, eras, input, output, stop).await
 }
 
 /// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`; then its running calls are
@@ -38,7 +39,13 @@ pub(crate) async fn serve_process(router: Router, stop: CancellationToken) -> io
 ///
 /// # Errors
 /// When reading or writing fails in another way than by the end of the other side.
-pub(crate) async fn serve<R, W>(router: Router, input: R, output: W, stop: CancellationToken) -> io::Result<()>
+pub(crate) async fn serve<R, W>(
+    router: Router,
+    eras: Eras,
+    input: R,
+    output: W,
+    stop: CancellationToken,
+) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
@@ -46,7 +53,15 @@ where
     let mut door = Door {
         lines: Lines::new(router.limits().body),
         room: router.limits().client_queue,
-        session: Session { router, client: None, out: Outbox::default(), calls: FuturesUnordered::new() },
+        session: Session {
+            router,
+            eras,
+            client: None,
+            out: Outbox::default(),
+            calls: FuturesUnordered::new(),
+            stateless: HashMap::new(),
+            stop: stop.clone(),
+        },
         input,
         output,
     };
@@ -66,9 +81,14 @@ struct Door<R, W> {
 /// The client, what runs for it and what waits to be written to it.
 struct Session {
     router: Router,
+    eras: Eras,
+    /// Who said `initialize`, if somebody did. Requests that speak for themselves need nobody to.
     client: Option<Arc<Client>>,
     out: Outbox,
     calls: FuturesUnordered<Step>,
+    /// What withdraws the running requests without a session.
+    stateless: HashMap<RequestId, CancellationToken>,
+    stop: CancellationToken,
 }
 
 /// How a client's service came to its end.
@@ -131,6 +151,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         if let Some(client) = self.session.client.take() {
             self.session.router.close(&client);
         }
+        for withdrawn in self.session.stateless.values() {
+            withdrawn.cancel();
+        }
         let _ = timeout(patience, self.drain()).await;
         result
     }
@@ -169,8 +192,14 @@ impl Session {
                 self.out.push(message.frame());
                 self.calls.push(call.step());
             }
-            Progress::Done(Some(response)) => self.out.push(response.frame()),
-            Progress::Done(None) => {}
+            Progress::Done(Ending { response, withdrawable }) => {
+                if let Some(id) = withdrawable {
+                    self.stateless.remove(&id);
+                }
+                if let Some(response) = response {
+                    self.out.push(response.frame());
+                }
+            }
         }
     }
 
@@ -187,18 +216,67 @@ impl Session {
             Ok(message) => message,
             Err(malformed) => return self.refuse(malformed.id, ErrorObject::new(malformed.code, malformed.reason)),
         };
-        let claim = classify::check_claim(&message);
-        match (message, self.client.clone()) {
-            (Message::Request(request), client) => match (claim, client) {
-                (Err(error), _) => self.refuse(Some(request.id), error),
-                (Ok(()), Some(client)) => self.request(&client, request),
-                (Ok(()), None) => self.first(request),
-            },
-            (Message::Notification(notice), Some(client)) if claim.is_ok() => self.router.notify(&client, notice),
-            (Message::Response(response), Some(client)) => self.router.answer(&client, response),
-            // Nobody is there yet whom it could concern, or it is of an era that is not spoken here.
-            (Message::Notification(_) | Message::Response(_), _) => {}
+        let id = match &message {
+            Message::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        match classify::route(message, Header::None, self.eras) {
+            Ok(Route::Session(message)) => self.message(message),
+            Ok(Route::Stateless(request, envelope)) => self.stateless(request, &envelope),
+            Ok(Route::Notice(notice)) => drop(self.withdraw(notice)),
+            // Only a request gets an answer.
+            Err(error) => {
+                if id.is_some() {
+                    self.refuse(id, error);
+                }
+            }
         }
+    }
+
+    /// A message of the session.
+    fn message(&mut self, message: Message) {
+        match (message, self.client.clone()) {
+            (Message::Request(request), Some(client)) => self.request(&client, request),
+            (Message::Request(request), None) => self.first(request),
+            (Message::Notification(notice), client) => {
+                if let (Some(notice), Some(client)) = (self.withdraw(notice), client) {
+                    self.router.notify(&client, notice);
+                }
+            }
+            (Message::Response(response), Some(client)) => self.router.answer(&client, response),
+            // Nobody is there yet whom it could concern.
+            (Message::Response(_), None) => {}
+        }
+    }
+
+    /// A request that speaks for itself, whether there is a session beside it or not.
+    fn stateless(&mut self, request: Request, envelope: &Envelope) {
+        let id = request.id.clone();
+        if self.stateless.contains_key(&id) {
+            let text = format!("request id {id} is in use by a request without an answer yet");
+            return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
+        }
+        let client = match self.router.modern(Principal::local(), &envelope.capabilities) {
+            Ok(client) => client,
+            Err(error) => return self.refuse(Some(id), error),
+        };
+        let leg = self.router.modern_leg(envelope.level.as_deref());
+        let answer = self.router.stateless(&client, request, &leg, &self.stop);
+        let withdrawn = CancellationToken::new();
+        self.stateless.insert(id.clone(), withdrawn.clone());
+        self.calls.push(Call::new(id, leg, answer).until(withdrawn).step());
+    }
+
+    /// Withdraws the request without a session that a notification names; what concerns none is given back.
+    fn withdraw(&self, notice: Notification) -> Option<Notification> {
+        if notice.method == Method::Cancelled
+            && let Some(id) = notice.params.as_ref().and_then(|params| params.member("requestId")?.read().ok())
+            && let Some(withdrawn) = self.stateless.get::<RequestId>(&id)
+        {
+            withdrawn.cancel();
+            return None;
+        }
+        Some(notice)
     }
 
     /// A request before there is a session.
@@ -228,56 +306,11 @@ impl Session {
         let leg = self.router.leg();
         let id = request.id.clone();
         let answer = Box::pin(self.router.request(client, request, &leg));
-        self.calls.push(Box::new(Call { id, leg, answer, outcome: None, open: true }).step());
+        self.calls.push(Call::new(id, leg, answer).step());
     }
 
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {
         self.out.push(Response { id, outcome: Err(error) }.frame());
-    }
-}
-
-type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
-type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
-
-/// A running call.
-struct Call {
-    id: RequestId,
-    leg: Arc<Mailbox>,
-    answer: Answer,
-    /// What the answer is, while messages before it are still to be written.
-    outcome: Option<Option<Outcome>>,
-    /// Whether the leg may get more.
-    open: bool,
-}
-
-/// What a call has to be written.
-enum Progress {
-    /// A message, and the call that goes on.
-    Message(Message, Box<Call>),
-    /// Its answer, if one is due.
-    Done(Option<Response>),
-}
-
-impl Call {
-    /// The next thing to write.
-    fn step(mut self: Box<Self>) -> Step {
-        Box::pin(async move {
-            while self.outcome.is_none() {
-                tokio::select! {
-                    biased;
-                    message = self.leg.next(), if self.open => match message {
-                        Some(message) => return Progress::Message(message, self),
-                        None => self.open = false,
-                    },
-                    outcome = &mut self.answer => self.outcome = Some(outcome),
-                }
-            }
-            if let Some(message) = self.leg.try_next() {
-                return Progress::Message(message, self);
-            }
-            let id = self.id;
-            Progress::Done(self.outcome.flatten().map(|outcome| Response { id: Some(id), outcome }))
-        })
     }
 }
 

@@ -181,7 +181,7 @@ async fn health_and_readiness() {
 #[tokio::test]
 async fn h80_loopback_only() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let settings = crate::downstream::http::Settings::default();
+    let settings = Settings::default();
     let served = crate::downstream::http::serve(stage().await.router, listener, settings, Default::default()).await;
     assert_eq!(served.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
 }

@@ -4,6 +4,7 @@ mod support;
 
 #[cfg(all(feature = "server", unix))]
 mod admin;
+mod eras;
 #[cfg(feature = "server")]
 mod guard;
 #[cfg(feature = "server")]
@@ -12,6 +13,8 @@ mod http;
 mod refusals;
 #[cfg(feature = "server")]
 mod sse;
+#[cfg(feature = "server")]
+mod stateless;
 mod stdio;
 #[cfg(feature = "server")]
 mod streams;

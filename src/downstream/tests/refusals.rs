@@ -49,9 +49,16 @@ const CASES: &[(&str, &str, u16, i64, &str)] = &[
     (
         "delete in a newer revision",
         "DELETE /mcp HTTP/1.1\r\nHost: HOST\r\nMCP-Protocol-Version: 2026-07-28\r\n\r\n",
+        405,
+        -32600,
+        "no sessions in this revision",
+    ),
+    (
+        "get in an unknown revision",
+        "GET /mcp HTTP/1.1\r\nHost: HOST\r\nMCP-Protocol-Version: 2025-01-01\r\n\r\n",
         400,
         -32600,
-        "this build speaks 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25",
+        "one of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25",
     ),
 ];
 
@@ -82,7 +89,7 @@ async fn h82_refusals_by_body_keep_the_connection() {
         (r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#, 400, -32600, None),
         (r#"{"jsonrpc":"2.0","id":7}"#, 400, -32600, Some(7)),
         (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#, 400, -32600, Some(7)),
-        (claim, 400, -32602, Some(7)),
+        (claim, 400, -32020, Some(7)),
     ];
     let mut peer = house.connect().await;
     for (body, status, code, id) in cases {

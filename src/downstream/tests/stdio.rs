@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::support::*;
+use crate::downstream::Eras;
 use crate::downstream::stdio::serve;
 use crate::protocol::Raw;
 
@@ -18,12 +19,16 @@ struct Pipe {
 }
 
 fn open(stage: Stage) -> Pipe {
+    open_for(stage, Eras::Both)
+}
+
+fn open_for(stage: Stage, eras: Eras) -> Pipe {
     let (input, theirs_in) = duplex(64 * 1024);
     let (theirs_out, output) = duplex(64 * 1024);
     let stop = CancellationToken::new();
     let served = tokio::spawn({
         let (router, stop) = (stage.router.clone(), stop.clone());
-        async move { serve(router, theirs_in, theirs_out, stop).await }
+        async move { serve(router, eras, theirs_in, theirs_out, stop).await }
     });
     Pipe { stage, input, output: BufReader::new(output), stop, served }
 }
@@ -181,4 +186,89 @@ async fn h49_a_client_that_reads_nothing_is_cut_off() {
     until(|| pipe.stage.sessions() == 0).await;
     drop(pipe.output);
     pipe.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn requests_without_a_session() {
+    let mut pipe = open(stage().await);
+    pipe.write(&modern("d", "server/discover", json!({}))).await;
+    let discovered = pipe.read().await;
+    assert_eq!((&discovered["id"], &discovered["result"]["resultType"]), (&json!("d"), &json!("complete")));
+    pipe.write(&modern_call(1, "progress")).await;
+    pipe.write(&modern_call("1", "quick")).await;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let message = pipe.read().await;
+        seen.push(if message["id"].is_null() {
+            message["params"]["progressToken"].clone()
+        } else {
+            message["id"].clone()
+        });
+    }
+    assert_eq!(seen.iter().filter(|id| **id == json!("1")).count(), 2, "{seen:?}");
+    assert_eq!(seen.iter().filter(|id| **id == json!(1)).count(), 1, "{seen:?}");
+    pipe.write(&modern_call(1, "echo")).await;
+    let refused = pipe.read().await;
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32600)), "the id is in use");
+    pipe.stage.release();
+    assert_eq!(pipe.read().await["params"]["progress"], 2);
+    assert_eq!(text(&pipe.read().await), "done");
+    for method in ["initialize", "ping", "resources/subscribe"] {
+        pipe.write(&modern(2, method, json!({}))).await;
+        assert_eq!(pipe.read().await["error"]["code"], -32601, "{method}");
+    }
+    pipe.write(&modern_call(1, "echo")).await;
+    assert_eq!(text(&pipe.read().await), r#"{"id":1}"#, "the id is free again");
+}
+
+#[tokio::test]
+async fn h52_a_withdrawn_request_says_nothing_more() {
+    let mut pipe = open(stage().await);
+    pipe.write(&modern_call(1, "progress")).await;
+    assert_eq!(pipe.read().await["params"]["progress"], 1);
+    pipe.write(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}"#).await;
+    pipe.write(&modern_call(2, "echo")).await;
+    assert_eq!(pipe.read().await["id"], 2);
+    assert_eq!(pipe.stage.running(), 1, "the other one was not named");
+    pipe.write(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
+    until(|| pipe.stage.running() == 0).await;
+    pipe.write(&modern_call(1, "echo")).await;
+    assert_eq!(text(&pipe.read().await), r#"{"id":1}"#);
+}
+
+/// Race 18 of the list: requests of both eras on one pipe.
+#[tokio::test]
+async fn race_18_a_stateless_request_beside_a_session() {
+    let mut pipe = opened().await;
+    pipe.write(&call(1, "slow")).await;
+    pipe.write(&modern_call(2, "slow")).await;
+    until(|| pipe.stage.running() == 2).await;
+    pipe.write(&modern(3, "tools/list", json!({}))).await;
+    assert_eq!(pipe.read().await["result"]["resultType"], "complete");
+    pipe.write(r#"{"jsonrpc":"2.0","id":4,"method":"tools/list"}"#).await;
+    assert_eq!(pipe.read().await["result"].get("resultType"), None);
+    pipe.write(r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#).await;
+    assert_eq!(pipe.read().await, json!({"jsonrpc": "2.0", "id": 5, "result": {}}));
+    pipe.write(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#).await;
+    until(|| pipe.stage.running() == 1).await;
+    pipe.stage.release();
+    assert_eq!(pipe.read().await["id"], 1);
+    pipe.stage.announce(None);
+    assert_eq!(pipe.read().await["method"], "notifications/tools/list_changed");
+}
+
+#[tokio::test]
+async fn one_era_alone() {
+    let mut pipe = open_for(stage().await, Eras::Modern);
+    pipe.write(&initialize("2025-11-25")).await;
+    let refused = pipe.read().await;
+    assert_eq!(refused["error"]["code"], -32022);
+    assert_eq!(refused["error"]["data"], json!({"supported": ["2026-07-28"], "requested": "2025-11-25"}));
+    pipe.write(&modern_call(1, "echo")).await;
+    assert_eq!(pipe.read().await["id"], 1);
+    let mut pipe = open_for(stage().await, Eras::Legacy);
+    pipe.write(&modern("d", "server/discover", json!({}))).await;
+    assert_eq!(pipe.read().await["error"]["code"], -32602);
+    pipe.write(&initialize("2026-07-28")).await;
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-11-25");
 }

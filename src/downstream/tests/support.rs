@@ -73,6 +73,11 @@ impl Stage {
         self.script.running.load(Ordering::SeqCst)
     }
 
+    /// Whether a request of any client is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.router.present().iter().any(|client| !client.is_idle())
+    }
+
     /// Sessions that are open.
     pub(super) fn sessions(&self) -> usize {
         self.router.present().len()
@@ -81,7 +86,8 @@ impl Stage {
     /// Tells the client of the newest session something that belongs to none of its calls.
     pub(super) fn announce(&self, params: Option<Raw>) {
         let message = Message::Notification(Notification { method: Method::ToolsListChanged, params });
-        self.router.present().last().unwrap().mailbox().put(message);
+        let present = self.router.present();
+        present.iter().rfind(|client| !client.revision().is_modern()).unwrap().mailbox().put(message);
     }
 }
 
@@ -140,6 +146,27 @@ pub(super) fn initialize(revision: &str) -> String {
     let client = json!({"name": "test", "version": "0"});
     let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": client});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
+}
+
+/// A request that speaks for itself, of a client that can be asked nothing.
+pub(super) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> String {
+    let mut meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+    });
+    if let Some(more) = params["_meta"].as_object() {
+        meta.as_object_mut().unwrap().extend(more.clone());
+    }
+    params["_meta"] = meta;
+    json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}).to_string()
+}
+
+/// A call of a tool that speaks for itself; its progress token is its id.
+pub(super) fn modern_call(id: impl Into<Value>, tool: &str) -> String {
+    let id = id.into();
+    let params = json!({"name": tool, "arguments": {"id": id}, "_meta": {"progressToken": id}});
+    modern(id, "tools/call", params)
 }
 
 #[cfg(feature = "server")]
@@ -257,6 +284,47 @@ mod http {
         pub(crate) async fn post(&mut self, body: &str) -> Head {
             let request = self.request("POST", "", body);
             self.send(&request).await
+        }
+
+        /// The request with the headers that go with a message that speaks for itself.
+        pub(crate) fn modern(&self, message: &str) -> String {
+            let body: Value = serde_json::from_str(message).unwrap();
+            let params = &body["params"];
+            let name = [&params["name"], &params["uri"]].into_iter().find_map(Value::as_str);
+            let name = name.map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
+            let method = body["method"].as_str().unwrap();
+            let more = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}");
+            self.request("POST", &more, message)
+        }
+
+        /// Sends a message that speaks for itself.
+        pub(crate) async fn post_modern(&mut self, message: &str) -> Head {
+            let request = self.modern(message);
+            self.send(&request).await
+        }
+
+        /// The same; its answer is not waited for.
+        pub(crate) async fn tell_modern(&mut self, message: &str) {
+            let request = self.modern(message).replace("HOST", &format!("127.0.0.1:{}", self.port));
+            self.stream.write_all(request.as_bytes()).await.unwrap();
+        }
+
+        /// The status and the answer, which is JSON.
+        pub(crate) async fn ask_modern(&mut self, message: &str) -> (u16, Value) {
+            let head = self.post_modern(message).await;
+            assert_eq!(head.kind(), "application/json");
+            (head.status, serde_json::from_str(&self.body(&head).await).unwrap())
+        }
+
+        /// The next message of a stream without event ids; comments are passed over.
+        pub(crate) async fn message(&mut self) -> Option<Value> {
+            loop {
+                let chunk = self.chunk().await?;
+                if let Some(data) = chunk.strip_prefix("data: ") {
+                    return Some(serde_json::from_str(data.trim_end()).unwrap());
+                }
+                assert_eq!(chunk, ":\n\n");
+            }
         }
 
         pub(crate) async fn get(&mut self, more: &str) -> Head {

@@ -1,0 +1,147 @@
+//! A request that speaks for itself (since 2026-07-28): served by the future of its own handler, and answered as JSON, or
+//! as a stream once something comes before the answer or the answer takes its time. The client that goes away has
+//! cancelled it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response as HttpResponse;
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::answer::{self, Refusal};
+use super::post::DECIDE;
+use super::stream::{COMMENT, KEEP_ALIVE};
+use super::{Door, headers};
+use crate::downstream::call::{Call, Progress, Step};
+use crate::downstream::classify::Envelope;
+use crate::protocol::{Message, Method, Outcome, Request, Response, code};
+use crate::router::Mailbox;
+
+/// Serves the request.
+pub(super) async fn serve(
+    door: &Arc<Door>,
+    headers: &HeaderMap,
+    request: Request,
+    envelope: Envelope,
+) -> Result<HttpResponse, Refusal> {
+    let id = request.id.clone();
+    let about = |refusal: Refusal| refusal.about(Some(id.clone()));
+    headers::check(headers, &request).map_err(|error| about(Refusal::judged(error)))?;
+    if door.stopping.is_cancelled() {
+        return Err(about(Refusal::busy("shutting down")));
+    }
+    let client = door
+        .router
+        .modern(door.principal(), &envelope.capabilities)
+        .map_err(|error| about(Refusal::busy(&error.message)))?;
+    let at_once = request.method == Method::Listen;
+    let leg = door.router.modern_leg(envelope.level.as_deref());
+    let mut answer = door.router.stateless(&client, request, &leg, &door.stopping);
+    let mut outcome = None;
+    tokio::select! {
+        biased;
+        done = &mut answer => outcome = Some(done),
+        () = leg.ready() => {}
+        () = sleep(DECIDE), if !at_once => {}
+    }
+    let early = leg.try_next();
+    match outcome {
+        Some(Some(outcome)) if early.is_none() => Ok(json(Response { id: Some(id), outcome })),
+        // Only the end of the host leaves a request without an answer while somebody waits for it.
+        Some(None) => Err(about(Refusal::busy("shutting down"))),
+        outcome => {
+            let call = Call::new(id, leg.clone(), answer).answered(outcome);
+            Ok(stream(call, leg, early))
+        }
+    }
+}
+
+/// The answer as a whole; a few errors have a status of their own.
+fn json(response: Response) -> HttpResponse {
+    let status = status(&response.outcome);
+    let mut answer = answer::json(response.frame());
+    *answer.status_mut() = status;
+    answer
+}
+
+fn status(outcome: &Outcome) -> StatusCode {
+    match outcome.as_ref().map_err(|error| error.code) {
+        Err(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Err(code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// A stream under way.
+struct Flow {
+    /// What the call does next; `None` once its answer is out.
+    step: Option<Step>,
+    leg: Arc<Mailbox>,
+    /// What is to be written before that.
+    pieces: VecDeque<Bytes>,
+    /// When a comment is due, so that the connection shows whether it lives.
+    alive: Instant,
+}
+
+fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>) -> HttpResponse {
+    let mut flow = Flow { step: Some(call.step()), leg, pieces: VecDeque::new(), alive: Instant::now() + KEEP_ALIVE };
+    match early {
+        Some(message) => flow.put(message),
+        // The client sees its stream open before there is anything to send.
+        None => flow.pieces.push_back(COMMENT),
+    }
+    let pieces = futures_util::stream::unfold(flow, |mut flow| async move {
+        let piece = flow.next().await?;
+        Some((Ok::<_, Infallible>(piece), flow))
+    });
+    answer::events(Body::from_stream(pieces))
+}
+
+impl Flow {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                self.alive = Instant::now() + KEEP_ALIVE;
+                return Some(piece);
+            }
+            let step = self.step.as_mut()?;
+            let progress = tokio::select! {
+                biased;
+                progress = step => progress,
+                () = sleep_until(self.alive) => {
+                    self.pieces.push_back(COMMENT);
+                    continue;
+                }
+            };
+            self.step = None;
+            match progress {
+                // The client did not take what its call had for it: there is nothing whole left to give.
+                _ if self.leg.overflowed() => return None,
+                Progress::Message(message, call) => {
+                    self.step = Some(call.step());
+                    self.put(message);
+                }
+                Progress::Done(ending) => self.put(Message::Response(ending.response?)),
+            }
+        }
+    }
+
+    fn put(&mut self, message: Message) {
+        let [head, body, tail] = message.frame().on_one_line().pieces();
+        let mut first = Vec::with_capacity(head.len() + 8);
+        first.extend_from_slice(b"data: ");
+        first.extend_from_slice(&head);
+        if body.is_empty() {
+            first.extend_from_slice(b"\n\n");
+            self.pieces.push_back(first.into());
+            return;
+        }
+        let mut last = tail.to_vec();
+        last.extend_from_slice(b"\n\n");
+        self.pieces.extend([first.into(), body, last.into()]);
+    }
+}

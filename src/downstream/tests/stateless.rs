@@ -1,0 +1,208 @@
+//! The HTTP door without sessions (2026-07-28).
+
+use serde_json::{Value, json};
+
+use super::support::*;
+
+#[tokio::test]
+async fn requests_speak_for_themselves() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let (status, discovered) = peer.ask_modern(&modern("d1", "server/discover", json!({}))).await;
+    assert_eq!((status, &discovered["id"]), (200, &json!("d1")));
+    let result = &discovered["result"];
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(result["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(result["capabilities"]["tools"]["listChanged"], true);
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test");
+
+    let (status, listed) = peer.ask_modern(&modern(1, "tools/list", json!({}))).await;
+    assert_eq!((status, listed["result"]["tools"].as_array().unwrap().len()), (200, 6));
+    assert_eq!(listed["result"]["resultType"], "complete");
+
+    let (status, called) = peer.ask_modern(&modern_call(1, "echo")).await;
+    assert_eq!((status, text(&called)), (200, r#"{"id":1}"#));
+    let head = peer.post_modern(&modern_call(1, "echo")).await;
+    assert!(!head.headers.contains_key("mcp-session-id"));
+    peer.body(&head).await;
+    assert_eq!(house.stage.sessions(), 1, "one client, whatever it asks");
+}
+
+#[tokio::test]
+async fn a_session_id_means_nothing() {
+    let house = house().await;
+    let mut peer = house.client("2025-11-25").await;
+    let (status, called) = peer.ask_modern(&modern_call(1, "echo")).await;
+    assert_eq!((status, text(&called)), (200, r#"{"id":1}"#));
+    peer.session = Some("0".repeat(64));
+    assert_eq!(peer.ask_modern(&modern_call(1, "echo")).await.0, 200);
+}
+
+/// What is wrong with a request, and how that is answered.
+#[tokio::test]
+async fn statuses_tell_whose_fault_it_is() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let list = modern(1, "tools/list", json!({}));
+    let echo = modern_call(1, "echo");
+    let name = "Mcp-Name: echo\r\n";
+    let version = "MCP-Protocol-Version: 2026-07-28\r\n";
+    let cases = [
+        ("no revision", &list, String::new(), 400, -32020),
+        ("other revision", &list, "MCP-Protocol-Version: 2025-11-25\r\n".to_owned(), 400, -32020),
+        ("two revisions", &list, version.repeat(2), 400, -32020),
+        ("no method", &list, version.to_owned(), 400, -32020),
+        ("other method", &list, format!("{version}Mcp-Method: prompts/list\r\n"), 400, -32020),
+        ("other case", &list, format!("{version}Mcp-Method: TOOLS/LIST\r\n"), 400, -32020),
+        ("method twice", &list, format!("{version}Mcp-Method: tools/list\r\nMcp-Method: tools/list\r\n"), 400, -32020),
+        ("lower case header", &list, format!("{version}mcp-method:tools/list\r\n"), 200, 0),
+        ("upper case header", &list, format!("{version}MCP-METHOD:   tools/list  \r\n"), 200, 0),
+        ("a name too much", &list, format!("{version}Mcp-Method: tools/list\r\nMcp-Name: x\r\n"), 200, 0),
+        ("no name", &echo, format!("{version}Mcp-Method: tools/call\r\n"), 400, -32020),
+        ("other name", &echo, format!("{version}Mcp-Method: tools/call\r\nMcp-Name: Echo\r\n"), 400, -32020),
+        ("name twice", &echo, format!("{version}Mcp-Method: tools/call\r\n{name}{name}"), 400, -32020),
+        ("name with blanks", &echo, format!("{version}Mcp-Method: tools/call\r\nMcp-Name: \t echo \r\n"), 200, 0),
+        ("encoded", &echo, format!("{version}Mcp-Method: tools/call\r\nMcp-Name: =?base64?ZWNobw==?=\r\n"), 200, 0),
+        (
+            "encoded ill",
+            &echo,
+            format!("{version}Mcp-Method: tools/call\r\nMcp-Name: =?base64?ZWNobw?=\r\n"),
+            400,
+            -32020,
+        ),
+        ("no ASCII", &echo, format!("{version}Mcp-Method: tools/call\r\nMcp-Name: \u{e9}cho\r\n"), 400, -32020),
+        ("unknown param", &echo, format!("{version}Mcp-Method: tools/call\r\n{name}Mcp-Param-X: 1\r\n"), 200, 0),
+    ];
+    for (what, body, more, status, code) in cases {
+        let request = peer.request("POST", &more, body);
+        let head = peer.send(&request).await;
+        let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
+        assert_eq!((head.status, answer["error"]["code"].as_i64().unwrap_or(0)), (status, code), "{what}: {answer}");
+        assert_eq!(answer["id"], 1, "{what}");
+    }
+    for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "a/b"] {
+        let (status, answer) = peer.ask_modern(&modern(7, method, json!({}))).await;
+        assert_eq!((status, &answer["error"]["code"], &answer["id"]), (404, &json!(-32601), &json!(7)), "{method}");
+    }
+    // What is wrong with params, the handler says, and that is an answer.
+    let (status, answer) = peer.ask_modern(&modern(7, "tools/list", json!({"cursor": "x"}))).await;
+    assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32602)));
+}
+
+#[tokio::test]
+async fn notifications_without_a_session_mean_nothing() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    let request = peer.request("POST", "MCP-Protocol-Version: 2026-07-28\r\n", notice);
+    let head = peer.send(&request).await;
+    assert_eq!(head.status, 202);
+    assert_eq!(peer.body(&head).await, "");
+}
+
+#[tokio::test]
+async fn an_answer_becomes_a_stream_late() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let head = peer.post_modern(&modern_call("p", "quick")).await;
+    assert_eq!((head.status, head.kind()), (200, "text/event-stream"));
+    assert_eq!(head.headers["x-accel-buffering"], "no");
+    let progress = peer.message().await.unwrap();
+    assert_eq!((&progress["params"]["progressToken"], &progress["params"]["progress"]), (&json!("p"), &json!(1)));
+    let answer = peer.message().await.unwrap();
+    assert_eq!((&answer["id"], text(&answer)), (&json!("p"), "done"));
+    assert_eq!(peer.message().await, None);
+    // The connection serves on.
+    assert_eq!(peer.ask_modern(&modern_call(2, "echo")).await.0, 200);
+
+    peer.tell_modern(&modern_call(3, "slow")).await;
+    until(|| house.stage.running() == 1).await;
+    tokio::time::pause();
+    assert_eq!(peer.head().await.kind(), "text/event-stream");
+    assert_eq!(peer.chunk().await.unwrap(), ":\n\n", "it is open");
+    assert_eq!(peer.chunk().await.unwrap(), ":\n\n", "after fifteen seconds");
+    tokio::time::resume();
+    house.stage.release();
+    assert_eq!(peer.message().await.unwrap()["id"], 3);
+}
+
+#[tokio::test]
+async fn a_large_answer_has_a_length() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let head = peer.post_modern(&modern_call(1, "big")).await;
+    assert!(head.headers["content-length"].parse::<usize>().unwrap() > 1 << 20);
+    let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
+    assert_eq!(text(&answer).len(), 1 << 20);
+}
+
+#[tokio::test]
+async fn h52_a_lost_connection_is_a_cancel() {
+    let house = house().await;
+    // Before its answer has begun, and while its stream is open.
+    let mut quiet = house.connect().await;
+    let mut streaming = house.connect().await;
+    quiet.tell_modern(&modern_call(1, "slow")).await;
+    streaming.post_modern(&modern_call(1, "progress")).await;
+    until(|| house.stage.running() == 2).await;
+    drop(quiet);
+    until(|| house.stage.running() == 1).await;
+    drop(streaming);
+    until(|| house.stage.running() == 0).await;
+}
+
+/// Race 4 of the list: the client is gone in the moment in which its answer is written.
+#[tokio::test]
+async fn race_4_the_client_vanishes_when_the_answer_is_written() {
+    let house = house().await;
+    for number in 0..40 {
+        let mut peer = house.connect().await;
+        peer.tell_modern(&modern_call(1, if number % 2 == 0 { "slow" } else { "progress" })).await;
+        until(|| house.stage.running() == 1).await;
+        house.stage.release();
+        for _ in 0..number / 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(peer);
+        until(|| house.stage.running() == 0).await;
+        until(|| !house.stage.is_busy()).await;
+    }
+    assert_eq!(house.connect().await.ask_modern(&modern_call(1, "echo")).await.0, 200);
+}
+
+/// Race 14 of the list: the same id from two clients at once.
+#[tokio::test]
+async fn race_14_equal_ids_of_two_clients() {
+    let house = house().await;
+    let (mut first, mut second) = (house.connect().await, house.connect().await);
+    first.post_modern(&modern_call(1, "progress")).await;
+    second.post_modern(&modern_call(1, "progress")).await;
+    assert_eq!(house.stage.running(), 2);
+    assert_eq!(house.stage.sessions(), 1, "they are as one client");
+    house.stage.release();
+    house.stage.release();
+    for peer in [&mut first, &mut second] {
+        for progress in [1, 2] {
+            let message = peer.message().await.unwrap();
+            assert_eq!(
+                message["params"],
+                json!({"progressToken": 1, "progress": progress, "message": if progress == 1 { "one" } else { "two" }})
+            );
+        }
+        assert_eq!(peer.message().await.unwrap()["id"], 1);
+        assert_eq!(peer.message().await, None);
+    }
+}
+
+#[tokio::test]
+async fn h95_running_requests_finish_before_the_door_closes() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    peer.tell_modern(&modern_call(1, "slow")).await;
+    until(|| house.stage.running() == 1).await;
+    house.stop.cancel();
+    house.stage.release();
+    let head = peer.head().await;
+    assert!(peer.body(&head).await.contains("done"));
+    house.served.await.unwrap().unwrap();
+}
