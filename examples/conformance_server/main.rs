@@ -1,0 +1,66 @@
+//! What the official conformance suite expects of a server, on the crate's own in-process servers: its tools, resources
+//! and prompts have the names and contents that the suite's scenarios ask for. `tests/conformance/run` starts it.
+//!
+//! `conformance_server --listen 127.0.0.1:8900` serves Streamable HTTP at `/mcp` and says so on standard output; without it
+//! the server speaks over standard input and output.
+
+mod asks;
+mod changes;
+mod contents;
+mod prompts;
+mod questions;
+mod reports;
+mod resources;
+mod rounds;
+mod words;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use mcp_host::InProcess;
+use tokio::net::TcpListener;
+
+const USAGE: &str = "usage: conformance_server [--listen ADDR:PORT]";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Arguments { listen } = Arguments::read(std::env::args().skip(1))?;
+    let server = server();
+    let Some(address) = listen else {
+        return Ok(server.serve_stdio().await?);
+    };
+    let listener = TcpListener::bind(address).await?;
+    writeln!(std::io::stdout(), "listening on http://{}/mcp", listener.local_addr()?)?;
+    Ok(server.serve_http(listener).await?)
+}
+
+fn server() -> InProcess {
+    let server = InProcess::new("conformance", env!("CARGO_PKG_VERSION"));
+    let server = questions::add(reports::add(contents::add(server)));
+    changes::add(rounds::add(prompts::add(resources::add(server))))
+}
+
+#[derive(Default)]
+struct Arguments {
+    listen: Option<SocketAddr>,
+}
+
+impl Arguments {
+    fn read(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut read = Self::default();
+        while let Some(argument) = args.next() {
+            let (flag, value) = match argument.split_once('=') {
+                Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
+                None => (argument, args.next()),
+            };
+            match (flag.as_str(), value.as_deref()) {
+                ("--listen", Some(value)) => {
+                    let address = value.parse().map_err(|error| format!("--listen {value}: {error}"))?;
+                    read.listen = Some(address);
+                }
+                _ => return Err(format!("{flag} {}: not understood; {USAGE}", value.unwrap_or_default())),
+            }
+        }
+        Ok(read)
+    }
+}
