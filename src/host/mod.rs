@@ -5,6 +5,7 @@
 
 mod builder;
 mod call;
+mod defaults;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +33,7 @@ pub trait ClientHandler: Send + Sync + 'static {
     /// What it can answer; servers are told exactly this.
     fn profile(&self) -> Profile;
     /// Answers `elicitation/create`, `sampling/createMessage` or `roots/list`. `server` is its name in the config, empty
-    /// where the question belongs to no call.
+    /// where the question belongs to no call. Fields that an accepted form leaves out get the form's defaults.
     fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome>;
 }
 
@@ -267,6 +268,11 @@ async fn answer_questions(router: Router, client: Arc<Client>, handler: Option<A
 
 async fn ask(handler: Option<&dyn ClientHandler>, server: &str, method: &Method, params: Option<Raw>) -> Outcome {
     match handler {
+        Some(handler) if *method == Method::Elicit => {
+            let form = params.clone().unwrap_or_else(Raw::empty_object);
+            let answer = handler.request(server, method.clone(), params).await;
+            answer.map(|answer| defaults::filled(&form, answer))
+        }
         Some(handler) => handler.request(server, method.clone(), params).await,
         None => Err(crate::protocol::ErrorObject::method_not_found(method.as_str())),
     }
