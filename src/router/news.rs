@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::Router;
 use super::client::Client;
 use super::question::{self, log, refuse};
+use crate::adapt;
 use crate::manager::{News, Server};
-use crate::protocol::{Message, Method, Notification, Profile};
+use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
 use crate::registry::{Kind, expose_target};
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
@@ -80,8 +81,12 @@ impl Router {
                 }
             }
             Relayed::ElicitationComplete(params) => {
-                if let [client] = &*clients {
-                    let notice = Notification { method: Method::ElicitationComplete, params: Some(params) };
+                // The one revision that has it; ids are unique per server only.
+                if let [client] = &*clients
+                    && client.revision() == ProtocolVersion::V2025_11_25
+                {
+                    let params = Some(adapt::url::scoped(&params, server.config.alias.as_str()));
+                    let notice = Notification { method: Method::ElicitationComplete, params };
                     client.mailbox().put(Message::Notification(notice));
                 }
             }

@@ -30,7 +30,7 @@ class Control:
                 async with self.news:
                     self.seen.setdefault((said["event"], said["mark"]), []).append(said)
                     self.news.notify_all()
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):  # the run has ended
             pass
         finally:
             writer.close()

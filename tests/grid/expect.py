@@ -61,6 +61,11 @@ def signature(down: Peer, up: Peer) -> Expected:
     return Expected("error", -32042) if down.revision == R25C else TOOL_ERROR
 
 
+def scoped(down: Peer, up: Peer) -> bool:
+    """Whether a URL elicitation keeps the server's own id: both have ids."""
+    return down.revision == up.revision == R25C
+
+
 def error(down: Peer, up: Peer, code: int) -> Expected:
     """An error of JSON-RPC from a tool."""
     if -32019 <= code <= -32000 and down.modern and code != -32002:

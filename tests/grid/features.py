@@ -161,6 +161,8 @@ async def asked(pair: Pair, kind: str, client: Client, declared: bool) -> None:
         same(answer["declared"], True)
         if kind != "roots":
             same([one for one, _ in call.asked], ["form" if kind == "rich" else kind])
+        if kind == "url" and expect.scoped(pair.down, pair.up):
+            same(call.asked[0][1]["elicitationId"], elicitation(pair, mark))
         if kind == "rich":
             shown = call.asked[0][1]["requestedSchema"]["properties"]
             original = question("rich", pair.up.revision, mark)["requestedSchema"]["properties"]
@@ -187,6 +189,11 @@ def unasked(kind: str) -> Callable[[Pair], Awaitable[None]]:
         await asked(pair, kind, pair.quiet, False)
 
     return ask
+
+
+def elicitation(pair: Pair, mark: str) -> str:
+    """The id of a URL elicitation as the client has it: ids are unique per server only."""
+    return f"e-{mark}" if pair.direct else f"{pair.up.alias}:e-{mark}"
 
 
 async def rounds(pair: Pair) -> None:
@@ -235,7 +242,7 @@ async def sign(pair: Pair) -> None:
     ended(outcome, wanted)
     if wanted.code == -32042:
         (one,) = outcome["error"]["data"]["elicitations"]
-        id = f"e-{mark}" if pair.direct else f"{pair.up.alias}:e-{mark}"
+        id = elicitation(pair, mark)
         same((one["elicitationId"], one["url"], one["mode"]), (id, f"https://example.com/{mark}", "url"))
         same(text(await pair.tool("signed", mark).done()), f"told {mark}")
         await pair.client.until(lambda: (COMPLETE, {"elicitationId": id}) in pair.client.changes)
