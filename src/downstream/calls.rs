@@ -14,7 +14,7 @@ pub(super) struct Calls(FuturesUnordered<Step>);
 
 impl Calls {
     /// Begins a call.
-    pub(super) fn begin(&mut self, router: &Router, client: &Arc<Client>, request: Request) {
+    pub(super) fn begin(&self, router: &Router, client: &Arc<Client>, request: Request) {
         let leg = router.leg();
         let id = request.id.clone();
         let answer = Box::pin(router.request(client, request, &leg));

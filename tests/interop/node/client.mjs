@@ -50,6 +50,7 @@ async function connect() {
     const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
     const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js');
     const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
+    const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
     const types = await import('@modelcontextprotocol/sdk/types.js');
     const client = new Client(info, { capabilities });
     client.setRequestHandler(types.CreateMessageRequestSchema, request => answers.sample(request.params));
@@ -57,7 +58,8 @@ async function connect() {
     client.setRequestHandler(types.ListRootsRequestSchema, () => answers.roots());
     client.setNotificationHandler(types.LoggingMessageNotificationSchema, message => answers.log(message.params));
     client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, message => answers.update(message.params));
-    const transport = options.url ? new StreamableHTTPClientTransport(new URL(options.url)) : new StdioClientTransport(spawn);
+    const Remote = options.url?.endsWith('/sse') ? SSEClientTransport : StreamableHTTPClientTransport;
+    const transport = options.url ? new Remote(new URL(options.url)) : new StdioClientTransport(spawn);
     await client.connect(transport);
     return { client, transport, modern: false, callTool: (params, more) => client.callTool(params, undefined, more) };
   }

@@ -32,6 +32,9 @@ CLIENTS = [
     ("rmcp", "legacy"), ("rmcp", "any"),
 ]  # fmt: skip
 
+# Those that speak HTTP+SSE.
+OLD = ["python", "typescript"]
+
 
 def options(alias: str, era: str, who: int, features: list[str], rounds: int = 1) -> list[str]:
     given = ["--era", era, "--features", ",".join(features), "--rounds", str(rounds)]
@@ -72,10 +75,13 @@ def features_directly(world: World, report: Report) -> None:
             for era in ("legacy", "any") if kind != "typescript" else ("legacy",):
                 given = options("", era, who, FEATURES)
                 alone(world, report, f"{kind} directly over {transport}, {era}", kind, given, target, f"{kind}-direct")
+    for who, kind in enumerate(OLD):
+        given = options("", "legacy", who, FEATURES)
+        alone(world, report, f"{kind} directly over sse", kind, given, ["--url", world.old], f"{kind}-direct")
 
 
 def features(world: World, report: Report, host: Host) -> None:
-    """Every client, over HTTP at both kinds of server, and over stdio."""
+    """Every client, over HTTP at both kinds of server, and over stdio; two over HTTP+SSE, on either side and on both."""
     mark = f"{host.mark}-stdio"
     small = world.config("small", mark, ["everything", "python-sdk"])
     stdio = ["--", world.binary, "stdio", "--config", str(small)]
@@ -86,6 +92,10 @@ def features(world: World, report: Report, host: Host) -> None:
             alone(world, report, label, kind, given, ["--url", host.url], f"{kind}-{era}-{alias}")
         given = options("everything", era, who, FEATURES)
         alone(world, report, f"{kind} over stdio, {era}, everything", kind, given, stdio, f"{kind}-{era}-stdio")
+    for who, kind in enumerate(OLD, len(CLIENTS)):
+        for over, url, alias in (("http", host.url, "old"), ("sse", host.sse, "everything"), ("sse", host.sse, "old")):
+            given = options(alias, "legacy", who, FEATURES)
+            alone(world, report, f"{kind} over {over}, {alias}", kind, given, ["--url", url], f"{kind}-{over}-{alias}")
     # These clients close stdin and then give their server some 4 to 6 seconds before they kill it.
     with report.check("clients over stdio: nothing is alive after they are gone"):
         none_left(mark, {}, 6)

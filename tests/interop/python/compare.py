@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as types
+from client import at
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from pydantic import TypeAdapter
@@ -49,6 +50,7 @@ def calls(world: World, name: str) -> list[tuple[str, dict[str, Any]]]:
     return {
         "everything": everything,
         "remote": everything,
+        "old": everything,
         "filesystem": [
             ("tools/call", {"name": "read_text_file", "arguments": {"path": hello}}),
             ("tools/call", {"name": "list_directory", "arguments": {"path": str(world.files / "inner")}}),
@@ -101,7 +103,7 @@ async def connect(world: World, target: str | dict, era: str, able: bool, home: 
         command = StdioServerParameters(command=target["command"], args=target["args"], cwd=target.get("cwd"), env=environment)
         server = stdio_client(command, errlog=errors)
     else:
-        server = target
+        server = at(target)
 
     async def refuse(*_: object) -> types.ErrorData:
         return types.ErrorData(code=-1, message="nobody is there to answer")

@@ -120,12 +120,16 @@ class World:
         threading.Thread(target=pages.serve_forever, daemon=True).start()
         self.stack.callback(pages.shutdown)
         self.page = f"http://127.0.0.1:{pages.server_address[1]}/page.html"
+        self.remote = self._everything("remote", "streamableHttp", "/mcp")
+        self.old = self._everything("old", "sse", "/sse")
+
+    def _everything(self, name: str, transport: str, path: str) -> str:
         port = free_port()
-        self.remote = f"http://127.0.0.1:{port}/mcp"
         shim = str(self.node_scripts / "loopback.mjs")
-        command = ["node", "--import", shim, self.package("server-everything", "dist/index.js"), "streamableHttp"]
-        self.start(command, self.environment("remote") | {"PORT": str(port)}, "remote")
-        until("server-everything listens", 20, lambda: not _refuses(port))
+        command = ["node", "--import", shim, self.package("server-everything", "dist/index.js"), transport]
+        self.start(command, self.environment(name) | {"PORT": str(port)}, name)
+        until(f"server-everything listens ({transport})", 20, lambda: not _refuses(port))
+        return f"http://127.0.0.1:{port}{path}"
 
     def _commit(self) -> None:
         who = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
@@ -174,6 +178,8 @@ class World:
         return {
             "everything": _spawn(mark, ["node", self.package("server-everything", "dist/index.js"), "stdio"]),
             "remote": {"type": "http", "url": self.remote},
+            # HTTP+SSE, which the host has to find out.
+            "old": {"url": self.old},
             "filesystem": _spawn(mark, ["node", self.package("server-filesystem", "dist/index.js"), str(self.files)]),
             "memory": _spawn(mark, ["npx", "-y", "@modelcontextprotocol/server-memory"], MEMORY_FILE_PATH=str(self.memory))
             | {"cwd": str(self.npm)},
@@ -202,7 +208,7 @@ class Host:
         self.names = [key for key in world.servers(self.mark) if only is None or key in only]
         self.environment = world.environment(name)
         self.address = f"127.0.0.1:{free_port()}"
-        self.url = f"http://{self.address}/mcp"
+        self.url, self.sse = (f"http://{self.address}{path}" for path in ("/mcp", "/sse"))
         self.config = world.config(name, self.mark, only)
         command = [world.binary, "serve", "--config", str(self.config), "--listen", self.address]
         self.process = world.start(command, self.environment, name)
