@@ -1,5 +1,7 @@
 //! Servers over HTTP+SSE, and the transport that is inferred: the library before a scripted server.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod server;
 
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,7 @@
 //! A server over HTTP+SSE by script: what it answers is set, what it was sent is kept.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU16, Ordering};
