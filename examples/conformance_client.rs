@@ -51,6 +51,8 @@ async fn run(host: &Host, scenario: &str) -> Result<()> {
     match scenario {
         "json-schema-2020-12-preservation" => echo_schema(host, &catalog).await,
         "http-custom-headers" => make_calls(host, &context()?).await,
+        // To list is all; this tool is not there to be called.
+        "json-schema-ref-no-deref" => Ok(()),
         // Every list was read, and everything in the lists is asked for.
         _ => try_everything(host, &catalog).await,
     }

@@ -92,8 +92,8 @@ impl<'a> Walk<'a> {
     fn note(&mut self, schema: &RawValue, value: &RawValue, path: Option<&Vec<String>>) {
         let header = string(value).filter(|header| !header.is_empty() && header.bytes().all(is_token));
         let kind = text(schema, "type");
-        // `number` is not in the prose but in the official tests.
-        let is_scalar = matches!(kind.as_deref(), Some("string" | "integer" | "boolean" | "number"));
+        // Not `number`: its decimal text is not one for all.
+        let is_scalar = matches!(kind.as_deref(), Some("string" | "integer" | "boolean"));
         let reason = match (header, path.filter(|path| !path.is_empty())) {
             (None, _) => "has an `x-mcp-header` that is no header name",
             (_, None) => "has an `x-mcp-header` on what is no property",

@@ -239,6 +239,7 @@ fn annotations_for_headers_stay_between_us_and_the_server() {
         r#""a":{"type":"string","x-mcp-header":""}"#,
         r#""a":{"type":"string","x-mcp-header":"a b"}"#,
         r#""a":{"type":"object","x-mcp-header":"A"}"#,
+        r#""a":{"type":"number","x-mcp-header":"A"}"#,
         r#""a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}"#,
         r#""a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}"#,
         r#""a":{"anyOf":[{"type":"string","x-mcp-header":"A"}]}"#,
