@@ -1,5 +1,7 @@
 //! The router with servers in this process behind it, on a paused clock: calls that are parked, and the races around them.
 
+#[cfg(feature = "server")]
+mod driven;
 mod parked;
 mod races;
 mod support;

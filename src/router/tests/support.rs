@@ -139,12 +139,7 @@ impl Stage {
 
     /// Begins a call in a task.
     pub(super) fn call(&self, client: &Arc<Client>, params: &Value) -> Running {
-        static IDS: AtomicUsize = AtomicUsize::new(0);
-        let id = RequestId::Text(format!("t{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
-        let leg = self.router.modern_leg(None);
-        let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(Raw::from_value(params)) };
-        let answer = tokio::spawn(self.router.request(client, request, &leg));
-        Running { answer, leg, id }
+        run(&self.router, client, params)
     }
 
     /// What a call answers.
@@ -158,6 +153,16 @@ impl Stage {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// Begins a call in a task.
+pub(super) fn run(router: &Router, client: &Arc<Client>, params: &Value) -> Running {
+    static IDS: AtomicUsize = AtomicUsize::new(0);
+    let id = RequestId::Text(format!("t{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
+    let leg = router.modern_leg(None);
+    let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(Raw::from_value(params)) };
+    let answer = tokio::spawn(router.request(client, request, &leg));
+    Running { answer, leg, id }
 }
 
 /// A call under way.

@@ -1,0 +1,212 @@
+//! A server without a session, over HTTP, and clients with one: its results become their requests. Also what passes between
+//! two without a session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::routing::post;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::support::*;
+use crate::config::{self, Config, Prefix, Remote, Transport};
+use crate::manager::Manager;
+use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Response};
+use crate::router::{Client, Router};
+
+/// A server of 2026-07-28 that keeps nothing: what it asks next stands in `requestState` alone.
+async fn serve(State(calls): State<Arc<AtomicUsize>>, body: Bytes) -> HttpResponse {
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let params = &request["params"];
+    let result = match request["method"].as_str().unwrap() {
+        "server/discover" => {
+            json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private" })
+        }
+        "tools/list" => {
+            let tools: Vec<Value> = ["form", "sample", "paced", "endless", "visit", "odd"]
+                .iter()
+                .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
+                .collect();
+            json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" })
+        }
+        _ => {
+            calls.fetch_add(1, Ordering::SeqCst);
+            tool(params)
+        }
+    };
+    let mut result = result;
+    if result.get("resultType").is_none() {
+        result["resultType"] = json!("complete");
+    }
+    let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+    ([(CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
+}
+
+fn tool(params: &Value) -> Value {
+    let (answers, state) = (&params["inputResponses"], params["requestState"].as_str().unwrap_or_default());
+    let done = |text: String| json!({ "content": [{ "type": "text", "text": text }] });
+    let ask = |key: &str, method: &str, params: Value, state: &str| json!({ "resultType": "input_required", "inputRequests": { (key): { "method": method, "params": params } }, "requestState": state });
+    let round = state.parse::<u32>().unwrap_or_default();
+    match params["name"].as_str().unwrap() {
+        "form" if answers.is_null() => ask(
+            "who",
+            "elicitation/create",
+            json!({ "message": "who?", "requestedSchema": { "type": "object", "properties": {} } }),
+            "a \u{e9} state",
+        ),
+        "form" => done(format!("{} {state}", answers["who"])),
+        "sample" if answers.is_null() => {
+            ask("s", "sampling/createMessage", json!({ "messages": [], "maxTokens": 1 }), "s")
+        }
+        "paced" if round < 3 => json!({ "resultType": "input_required", "requestState": (round + 1).to_string() }),
+        "endless" => ask(
+            "k",
+            "elicitation/create",
+            json!({ "message": format!("round {round}"), "requestedSchema": {} }),
+            &(round + 1).to_string(),
+        ),
+        "visit" if round < 3 => ask(
+            "v",
+            "elicitation/create",
+            json!({ "mode": "url", "url": "https://example.com/", "message": "visit" }),
+            &(round + 1).to_string(),
+        ),
+        "odd" => json!({ "resultType": "surprise" }),
+        _ => done(format!("after {state}")),
+    }
+}
+
+struct Scene {
+    router: Router,
+    calls: Arc<AtomicUsize>,
+}
+
+async fn scene() -> Scene {
+    let calls = Arc::<AtomicUsize>::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let app = axum::Router::new().route("/mcp", post(serve)).with_state(calls.clone());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let remote = Remote { url: url.parse().unwrap(), headers: Vec::new(), insecure_http: false };
+    let mut entry = config::Server::new("far", Transport::Http(remote)).unwrap();
+    entry.prefix = Prefix::Never;
+    entry.era = config::Era::Modern;
+    let mut config = Config::default();
+    config.servers.push(entry);
+    let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
+    let (manager, news) = Manager::start(config, &HashMap::new(), info.clone(), None);
+    Scene { router: Router::start(manager, news, info), calls }
+}
+
+impl Scene {
+    fn legacy(&self, profile: Profile) -> Arc<Client> {
+        self.router.admit(crate::manager::Principal::local(), ProtocolVersion::V2025_11_25, profile, None)
+    }
+
+    fn call(&self, client: &Arc<Client>, params: &Value) -> Running {
+        run(&self.router, client, params)
+    }
+
+    fn answer(&self, client: &Arc<Client>, id: crate::protocol::RequestId, outcome: Outcome) {
+        self.router.answer(client, Response { id: Some(id), outcome });
+    }
+}
+
+fn accept() -> Outcome {
+    Ok(Raw::from_value(&json!({ "action": "accept", "content": { "name": "ann" } })))
+}
+
+const ALL_OF_IT: Profile = Profile::ELICITATION_FORM.with(Profile::ELICITATION_URL).with(Profile::SAMPLING);
+
+#[tokio::test]
+async fn a_result_that_asks_becomes_a_request_and_its_answer_a_retry() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let running = scene.call(&client, &call("form"));
+    let question = running.question().await;
+    assert_eq!(
+        (&question.method, question.params.unwrap().text("message").as_deref()),
+        (&Method::Elicit, Some("who?"))
+    );
+    scene.answer(&client, question.id, accept());
+    let answer = running.answer().await;
+    assert_eq!(
+        text(&answer),
+        "{\"action\":\"accept\",\"content\":{\"name\":\"ann\"}} a \u{e9} state",
+        "the state came back as it was"
+    );
+    assert_eq!(answer.get("resultType"), None, "2025-11-25 has no such member");
+    assert_eq!(scene.calls.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_refused_elicitation_is_a_cancel_and_a_refused_sampling_the_end() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let running = scene.call(&client, &call("form"));
+    let refused = || Err(crate::protocol::ErrorObject::new(-1, "User rejected"));
+    scene.answer(&client, running.question().await.id, refused());
+    assert!(text(&running.answer().await).starts_with(r#"{"action":"cancel"}"#));
+    let running = scene.call(&client, &call("sample"));
+    scene.answer(&client, running.question().await.id, refused());
+    let answer = running.answer().await;
+    assert!(answer["isError"] == true && text(&answer).contains("User rejected"), "{answer}");
+    assert_eq!(scene.calls.load(Ordering::SeqCst), 3, "the server is not asked again");
+}
+
+#[tokio::test]
+async fn rounds_without_a_question_go_on_and_rounds_with_one_end() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    assert_eq!(text(&scene.call(&client, &call("paced")).answer().await), "after 3");
+    let running = scene.call(&client, &call("endless"));
+    for round in 0..10 {
+        let question = running.question().await;
+        assert_eq!(question.params.unwrap().text("message").unwrap(), format!("round {round}"));
+        scene.answer(&client, question.id, accept());
+    }
+    let answer = running.answer().await;
+    assert!(answer["isError"] == true && text(&answer).contains("10 rounds"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_page_is_asked_for_once_and_its_end_is_told() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let running = scene.call(&client, &call("visit"));
+    let question = running.question().await;
+    let id = question.params.unwrap().text("elicitationId").unwrap();
+    assert!(id.starts_with("far:"), "{id}");
+    scene.answer(&client, question.id, Ok(Raw::trusted(r#"{"action":"accept"}"#.into())));
+    assert_eq!(text(&running.answer().await), "after 3");
+    let Some(Message::Notification(notice)) = client.mailbox().next().await else { panic!("no notice") };
+    assert_eq!((notice.method, notice.params.unwrap().text("elicitationId")), (Method::ElicitationComplete, Some(id)));
+}
+
+#[tokio::test]
+async fn what_was_not_declared_is_no_answer() {
+    let scene = scene().await;
+    let client = scene.legacy(Profile::EMPTY);
+    let answer = scene.call(&client, &call("sample")).answer().await;
+    assert_eq!(answer["isError"], true, "{answer}");
+    let answer = scene.call(&client, &call("odd")).answer().await;
+    assert!(text(&answer).contains("surprise"), "{answer}");
+}
+
+#[tokio::test]
+async fn between_two_without_a_session_questions_pass_and_states_are_sealed() {
+    let scene = scene().await;
+    let client = scene.router.modern(crate::manager::Principal::local(), &Raw::trusted(FORM.into())).unwrap();
+    let asked = scene.call(&client, &call("form")).answer().await;
+    assert_eq!(asked["inputRequests"]["who"]["params"]["message"], "who?");
+    assert!(!asked["requestState"].as_str().unwrap().contains("state"));
+    let answers = json!({ "who": { "action": "decline" } });
+    let last = scene.call(&client, &retry(&call("form"), &asked, &answers)).answer().await;
+    assert_eq!((text(&last), &last["resultType"]), ("{\"action\":\"decline\"} a \u{e9} state", &json!("complete")));
+    let other = scene.call(&client, &retry(&call("visit"), &asked, &answers)).answer().await;
+    assert_eq!(other["error"], -32602);
+}
