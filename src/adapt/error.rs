@@ -7,7 +7,7 @@ use crate::protocol::raw::member;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object};
 
 /// A server's error as a client of revision `to` has it; that of a tool may become a result with `isError`, which is written
-/// as in [`super::OWN`]. `server` is the alias.
+/// as in [`super::OWN`].
 pub(crate) fn error(
     error: ErrorObject,
     method: &Method,
@@ -26,7 +26,7 @@ pub(crate) fn error(
         // No meaning may be assumed, and nobody new may send them.
         -32019..=-32000 if to.is_modern() => Err(hidden(&error)),
         -32019..=-32000 => Err(error),
-        code::URL_ELICITATION_REQUIRED if to == ProtocolVersion::V2025_11_25 => Err(url::scoped_error(error, server)),
+        // Whoever can be asked to visit something is asked before it comes to this.
         code::URL_ELICITATION_REQUIRED => visit_first(&error, method, server),
         code::MISSING_CAPABILITY if to.is_modern() && is_declarable(&error) => Err(error),
         code::MISSING_CAPABILITY => {

@@ -34,7 +34,7 @@ pub(crate) struct Gap<'a> {
     pub(crate) from: ProtocolVersion,
     /// The client's revision.
     pub(crate) to: ProtocolVersion,
-    /// The server's alias.
+    /// The server, as people call it.
     pub(crate) server: &'a str,
     /// Our own `serverInfo`.
     pub(crate) info: &'a Raw,

@@ -9,7 +9,8 @@ use crate::protocol::{Edits, Method, ProtocolVersion, Raw, member, meta};
 const BEHIND: &str = "mcp-host/serverInfo";
 
 /// The result of a request as a client of revision `to` has it. A `resultType` that means something (`input_required`,
-/// `task`) is the caller's business; here it is only kept or taken away. `info` is our own `serverInfo`.
+/// `task`) is the caller's business; here it is only kept or taken away. `info` is our own `serverInfo`. What was made for a
+/// modern client already stays as it is.
 pub(crate) fn result(result: Raw, method: &Method, from: ProtocolVersion, to: ProtocolVersion, info: &Raw) -> Raw {
     let result = if from > to { content::lowered(result, method, from, to) } else { result };
     if to.is_modern() {
@@ -52,10 +53,13 @@ fn modern(result: &Raw, method: &Method, info: &Raw) -> Raw {
     }
     match result.value_of("_meta").filter(|meta| meta.get().starts_with('{')) {
         Some(own) => {
-            if let Some(theirs) = member(own, meta::SERVER_INFO) {
-                edits.set(own, BEHIND, theirs.get().as_bytes());
+            let said = member(own, meta::SERVER_INFO).map(RawValue::get);
+            if let Some(theirs) = said.filter(|said| *said != info.as_str()) {
+                edits.set(own, BEHIND, theirs.as_bytes());
             }
-            edits.set(own, meta::SERVER_INFO, info.as_bytes());
+            if said != Some(info.as_str()) {
+                edits.set(own, meta::SERVER_INFO, info.as_bytes());
+            }
         }
         None => edits.set(root, "_meta", format!(r#"{{"{}":{info}}}"#, meta::SERVER_INFO).as_bytes()),
     }

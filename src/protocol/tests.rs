@@ -204,3 +204,34 @@ proptest! {
         let _ = Message::parse(&Bytes::from(bytes));
     }
 }
+
+proptest! {
+    #[test]
+    fn edits_of_one_object_come_together(
+        object in prop::collection::btree_map("[a-e]", value(), 0..5),
+        steps in prop::collection::vec(("[a-g]", prop::option::of(value())), 0..6),
+    ) {
+        for pretty in [false, true] {
+            let text = if pretty { serde_json::to_vec_pretty(&object) } else { serde_json::to_vec(&object) }.unwrap();
+            let raw = Raw::parse(&text.into()).unwrap();
+            let mut edits = Edits::new(&raw);
+            // A name is said once: edits are made side by side, not one on the other.
+            let steps: std::collections::BTreeMap<_, _> = steps.iter().cloned().collect();
+            let mut want = json!(object);
+            for (name, new) in &steps {
+                match new {
+                    Some(new) => {
+                        edits.set(raw.as_value(), name, &serde_json::to_vec(new).unwrap());
+                        want[name] = new.clone();
+                    }
+                    None => {
+                        edits.remove(raw.as_value(), name);
+                        want.as_object_mut().unwrap().remove(name);
+                    }
+                }
+            }
+            let got: Value = edits.apply().read().unwrap();
+            prop_assert_eq!(got, want);
+        }
+    }
+}
