@@ -2,7 +2,7 @@
 //! and prompts have the names and contents that the suite's scenarios ask for. `tests/conformance/run` starts it.
 //!
 //! `conformance_server --listen 127.0.0.1:8900` serves Streamable HTTP at `/mcp` and says so on standard output; without it
-//! the server speaks over standard input and output.
+//! the server speaks over standard input and output. `--era legacy` or `--era modern` speaks the revisions of one era only.
 
 mod asks;
 mod changes;
@@ -17,15 +17,15 @@ mod words;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
-use mcp_host::InProcess;
+use mcp_host::{Eras, InProcess};
 use tokio::net::TcpListener;
 
-const USAGE: &str = "usage: conformance_server [--listen ADDR:PORT]";
+const USAGE: &str = "usage: conformance_server [--listen ADDR:PORT] [--era legacy|modern]";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { listen } = Arguments::read(std::env::args().skip(1))?;
-    let server = server();
+    let Arguments { listen, eras } = Arguments::read(std::env::args().skip(1))?;
+    let server = server().eras(eras);
     let Some(address) = listen else {
         return Ok(server.serve_stdio().await?);
     };
@@ -43,6 +43,7 @@ fn server() -> InProcess {
 #[derive(Default)]
 struct Arguments {
     listen: Option<SocketAddr>,
+    eras: Eras,
 }
 
 impl Arguments {
@@ -58,6 +59,8 @@ impl Arguments {
                     let address = value.parse().map_err(|error| format!("--listen {value}: {error}"))?;
                     read.listen = Some(address);
                 }
+                ("--era", Some("legacy")) => read.eras = Eras::Legacy,
+                ("--era", Some("modern")) => read.eras = Eras::Modern,
                 _ => return Err(format!("{flag} {}: not understood; {USAGE}", value.unwrap_or_default())),
             }
         }

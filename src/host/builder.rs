@@ -164,6 +164,7 @@ impl InProcess {
         let info: serde_json::Value = self.info().read().unwrap_or_default();
         let text = |key: &str| info[key].as_str().unwrap_or_default().to_owned();
         let (name, version) = (text("name"), text("version"));
-        Host::builder().client_info(&name, &version).in_process(&name, self).bare().start().await
+        let builder = Host::builder().client_info(&name, &version).eras(self.spoken());
+        builder.in_process(&name, self).bare().start().await
     }
 }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 
 use self::offers::Offers;
+use crate::downstream::Eras;
 use crate::protocol::{Method, Outcome, Raw};
 use crate::registry::Kind;
 
@@ -32,6 +33,7 @@ pub struct InProcess {
     instructions: Option<String>,
     offers: Offers,
     others: HashMap<Method, Handler>,
+    eras: Eras,
 }
 
 impl fmt::Debug for InProcess {
@@ -49,6 +51,7 @@ impl InProcess {
             instructions: None,
             offers: Offers::default(),
             others: HashMap::new(),
+            eras: Eras::default(),
         }
     }
 
@@ -121,6 +124,13 @@ impl InProcess {
         self
     }
 
+    /// Speaks only these revisions where it is served alone; without it those of both eras.
+    #[must_use]
+    pub fn eras(mut self, eras: Eras) -> Self {
+        self.eras = eras;
+        self
+    }
+
     fn offer(
         mut self,
         kind: Kind,
@@ -133,6 +143,10 @@ impl InProcess {
 
     pub(crate) fn info(&self) -> &Raw {
         &self.info
+    }
+
+    pub(crate) fn spoken(&self) -> Eras {
+        self.eras
     }
 }
 
