@@ -1,5 +1,6 @@
 //! Tests.
 
+mod asked;
 mod cli;
 mod config;
 mod readme;
