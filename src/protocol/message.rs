@@ -1,6 +1,6 @@
 //! One JSON-RPC message: the envelope is parsed once and strictly, params and results stay raw.
 //!
-//! Not here: what a method means, and batches (an array is refused as no single message).
+//! Not here: what a method means. A batch (2025-03-26) is taken apart by [`batch`] first: an array is no message.
 
 use std::fmt;
 
@@ -70,6 +70,16 @@ impl fmt::Display for Malformed {
 }
 
 impl std::error::Error for Malformed {}
+
+/// The messages of a batch as they stand; `None` for what is no array.
+pub(crate) fn batch(bytes: &Bytes) -> Option<Vec<Bytes>> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first != Some(&b'[') {
+        return None;
+    }
+    let items: Vec<&serde_json::value::RawValue> = serde_json::from_slice(bytes).ok()?;
+    Some(items.into_iter().map(|item| Raw::part(bytes, item).bytes().clone()).collect())
+}
 
 impl Message {
     /// Reads one message. The parts share the buffer of `bytes`.

@@ -18,6 +18,7 @@ mod version;
 pub use capability::Profile;
 pub use error::{ErrorObject, code};
 pub use id::{ProgressToken, RequestId};
+pub(crate) use message::batch;
 pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
 pub use method::Method;
 pub(crate) use raw::member;

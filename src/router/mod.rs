@@ -168,7 +168,7 @@ impl Router {
             Method::PromptsGet => self.get_prompt(client, params, leg).await,
             Method::ResourcesRead => self.read_resource(client, params, leg).await,
             Method::Complete => self.complete(client, params, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
+            Method::ResourcesSubscribe => self.subscribe(client, params).await,
             Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
             Method::SetLevel => self.set_level(client, params.as_ref()),
             Method::Initialize => {

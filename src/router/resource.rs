@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::answer::Failure;
 use super::call::Forward;
 use super::client::{Client, Subscription};
 use super::{Mailbox, Router};
+use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
+use crate::upstream::{Unsubscribed, Upstream};
 
 impl Router {
     pub(super) async fn read_resource(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
@@ -36,7 +39,7 @@ impl Router {
         self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>) -> Outcome {
         let (uri, forward) = self.resource(client, Method::ResourcesSubscribe, params).await?;
         let (server, raw) = (forward.server.clone(), forward.target.clone());
         if !self.offers(client, &server, |offers| offers.subscribe).await {
@@ -47,12 +50,7 @@ impl Router {
             Ok(upstream) => upstream,
             Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
         };
-        if upstream.want_uri(&raw)
-            && let Err(error) = self.forward(client, forward, leg).await
-        {
-            upstream.unwant_uri(&raw);
-            return Err(with_exposed_uri(error, &uri));
-        }
+        watch(&server, &upstream, &raw).await.map_err(|error| with_exposed_uri(error, &uri))?;
         if let Some(old) = client.subscribe(&uri, Subscription { server: server.id, raw, upstream }) {
             old.upstream.unwant_uri(&old.raw);
         }
@@ -90,7 +88,7 @@ impl Router {
     async fn offers(
         &self,
         client: &Arc<Client>,
-        server: &Arc<crate::manager::Server>,
+        server: &Arc<Server>,
         family: impl Fn(&crate::upstream::Offers) -> bool,
     ) -> bool {
         let Ok(upstream) = self.lease(client, server) else { return true };
@@ -100,6 +98,21 @@ impl Router {
             Err(_) => true,
         }
     }
+}
+
+/// Watches a resource for one more subscriber; the server has agreed to it where this is `Ok`.
+///
+/// # Cancel safety
+/// A dropped wait subscribes nobody.
+pub(super) async fn watch(server: &Server, upstream: &Upstream, raw: &str) -> Outcome {
+    let limit = server.config.call_timeout;
+    let failure = match tokio::time::timeout(limit, upstream.subscribe(raw)).await {
+        Ok(Ok(outcome)) => return outcome,
+        Ok(Err(Unsubscribed::Unavailable(why))) => Failure::unavailable(&why),
+        Ok(Err(Unsubscribed::Lost(error))) => Failure::lost(&error),
+        Err(_) => Failure::timeout(limit, "callTimeout"),
+    };
+    failure.answer(server, &Method::ResourcesSubscribe)
 }
 
 /// An error about a resource names it.

@@ -3,6 +3,7 @@
 //! Writes are queued and go out in batches by one task, so that no caller waits for a child that does not read; reading is
 //! the task of whoever holds the [`PipeReader`].
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::process::{self, Ladder, Process, StderrTail};
 use super::{Error, Label, Limits, excerpt};
 use crate::config;
 use crate::protocol::lines::{Line, Lines};
-use crate::protocol::{Frame, Message};
+use crate::protocol::{Frame, Message, batch};
 
 /// The writing end of a child.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct PipeReader {
     drain: JoinHandle<()>,
     tail: StderrTail,
     queue: Arc<Queue>,
+    /// The rest of a batch.
+    rest: VecDeque<Message>,
     noise: Noise,
     server: Label,
     cap: usize,
@@ -75,7 +78,8 @@ pub(crate) fn spawn(
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap) = (Lines::new(limits.message), limits.message);
     let noise = Noise::default();
-    Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, noise, server, cap }))
+    let rest = VecDeque::new();
+    Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, rest, noise, server, cap }))
 }
 
 impl Pipe {
@@ -173,11 +177,19 @@ impl PipeReader {
     /// # Errors
     /// When the process ended or closed its output, or said something too large to be a message.
     pub(crate) async fn next(&mut self) -> Result<Message, Error> {
+        if let Some(message) = self.rest.pop_front() {
+            return Ok(message);
+        }
         loop {
             while let Some(line) = self.lines.next() {
                 match line {
                     Line::Whole(line) => match Message::passing(&line) {
                         Ok(message) => return Ok(message),
+                        Err(_) if self.is_batch(&line) => {
+                            if let Some(message) = self.rest.pop_front() {
+                                return Ok(message);
+                            }
+                        }
                         Err(reason) => self.noise.tell(&self.server, &line, &reason.reason),
                     },
                     Line::TooLong(head) => {
@@ -204,6 +216,18 @@ impl PipeReader {
                 }
             }
         }
+    }
+
+    /// Servers of 2025-03-26 may say several things at once: they are told one by one.
+    fn is_batch(&mut self, line: &Bytes) -> bool {
+        let Some(items) = batch(line) else { return false };
+        for item in items {
+            match Message::passing(&item) {
+                Ok(message) => self.rest.push_back(message),
+                Err(reason) => self.noise.tell(&self.server, &item, &reason.reason),
+            }
+        }
+        true
     }
 
     async fn ended(&mut self) -> Error {

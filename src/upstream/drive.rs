@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::connection::Connection;
 use super::exchange::Item;
 use super::renew;
-use crate::protocol::{Frame, Message, Method, Raw, Response, code};
+use crate::protocol::{Frame, Message, Method, Raw, Response, batch, code};
 use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
 /// A broken answer stream is resumed that often without a new event, then the call counts as lost.
@@ -23,7 +25,8 @@ pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u6
     match http.post(frame).await {
         Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match Message::passing(&body) {
             Ok(message) => connection.receive(Some(id), message),
-            Err(reason) => lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
+            Err(_) if take_batch(&connection, Some(id), &body) => {}
+            Err(reason) => return lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
         },
         Ok(Reply::Stream(stream)) => follow(&connection, &http, id, *stream).await,
         Ok(Reply::Accepted) => {}
@@ -178,18 +181,37 @@ fn pause(retry: Option<u64>) -> Duration {
 fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
     match Message::passing(data) {
         Ok(message) => connection.receive(origin, message),
-        Err(reason) => tracing::warn!("an event that is no message: {reason}"),
+        Err(reason) if !take_batch(connection, origin, data) => tracing::warn!("an event that is no message: {reason}"),
+        Err(_) => {}
     }
 }
 
-/// Holds the stream of messages that answer no request, for as long as the connection lives.
-pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>) {
+/// Servers of 2025-03-26 may say several things at once.
+fn take_batch(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) -> bool {
+    let Some(items) = batch(data) else { return false };
+    for item in items {
+        match Message::passing(&item) {
+            Ok(message) => connection.receive(origin, message),
+            Err(reason) => tracing::warn!("an item of a batch that is no message: {reason}"),
+        }
+    }
+    true
+}
+
+/// Holds the stream of messages that answer no request, for as long as the connection lives. `ready` is told once it is
+/// open, and dropped once it is refused.
+pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: oneshot::Sender<()>) {
+    let mut ready = Some(ready);
     let mut fruitless = 0;
     let mut last_event: Option<String> = None;
     let mut retry = None;
     while fruitless < TRIES {
         match http.stream(last_event.as_deref()).await {
             Ok(mut stream) => {
+                if let Some(ready) = ready.take() {
+                    // Whoever waits for it may have waited enough.
+                    let _ = ready.send(());
+                }
                 while let Ok(Some(data)) = stream.next().await {
                     fruitless = 0;
                     take(&connection, None, &data);
@@ -204,6 +226,7 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>) {
             }
             Err(_) => {}
         }
+        ready = None;
         fruitless += 1;
         tokio::time::sleep(pause(retry) * (1 << fruitless.min(6))).await;
     }
@@ -220,7 +243,7 @@ pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<()
 /// and a POST that is broken off then would cost the HTTP connection.
 pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>, frame: Frame) {
     let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
-    connection.tasks().spawn(async move {
+    let post = connection.say_in_time(async move {
         match stop.run_until_cancelled(tokio::time::timeout(ACCEPT, sse.post(frame))).await {
             Some(Ok(Ok(None))) | None => {}
             Some(Ok(Ok(Some(answer)))) => take(&task, id, &answer),
@@ -235,6 +258,7 @@ pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>
             Some(Err(_)) => tracing::warn!("a message was not accepted within {ACCEPT:?}"),
         }
     });
+    connection.tasks().spawn(post);
 }
 
 /// Reads the stream of a server over HTTP with SSE. Its end is the end of the session: nothing of it can be resumed.

@@ -10,7 +10,9 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Parts, Wire};
 use super::state::{Action, Input, Policy, State};
-use super::{Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listing, probe};
+use super::{
+    Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listen, listing, probe,
+};
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
@@ -19,6 +21,9 @@ use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Two refreshes of one server's lists are that far apart.
 const BETWEEN: Duration = Duration::from_secs(2);
+
+/// The stream of what answers no request is waited for that long.
+const OPENING: Duration = Duration::from_secs(1);
 
 /// What the task waits for beside its inputs.
 enum Work {
@@ -233,11 +238,13 @@ impl Life {
         let dialer = self.world.dialer.clone();
         self.work = Some(Work::Shake(Box::pin(async move {
             probe::shake(&connection, &upstream, &dialer).await?;
-            if let (Wire::Http(http), false) = (connection.wire(), connection.is_modern()) {
-                let (stop, listen) = (connection.stop_token().clone(), drive::listen(connection.clone(), http.clone()));
-                connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
+            let lists = lists(&connection, &settings, last.as_deref());
+            if connection.is_modern() {
+                // What changes after they were read is told.
+                open_streams(&connection).await;
+                return lists.await;
             }
-            lists(&connection, &settings, last.as_deref()).await
+            futures_util::join!(open_streams(&connection), lists).1
         })));
     }
 
@@ -263,9 +270,14 @@ impl Life {
             (wanted.level, wanted.uris.keys().cloned().collect::<Vec<_>>())
         };
         set_level(&connection, level);
-        for uri in uris {
-            let params = Raw::empty_object().with_member("uri", Raw::from_value(&uri).as_bytes());
-            tell(&connection, Method::ResourcesSubscribe, params);
+        if connection.is_modern() {
+            let (stop, watch) =
+                (connection.stop_token().clone(), listen::resources(connection.clone(), self.upstream.clone()));
+            connection.tasks().spawn(async move { stop.run_until_cancelled(watch).await });
+        } else {
+            for uri in uris {
+                tell(&connection, Method::ResourcesSubscribe, super::uri_params(&uri));
+            }
         }
         self.upstream.connection.store(Some(connection));
     }
@@ -284,9 +296,13 @@ impl Life {
         let (tasks, limit) = (self.tasks.clone(), self.upstream.settings.limits.stop_close);
         self.work = Some(Work::Close(Box::pin(async move {
             if let Some(connection) = connection {
-                if let Wire::Http(http) = connection.wire() {
-                    let _ = tokio::time::timeout(limit, http.delete()).await;
-                }
+                let leave = async {
+                    connection.part().await;
+                    if let Wire::Http(http) = connection.wire() {
+                        http.delete().await;
+                    }
+                };
+                let _ = tokio::time::timeout(limit, leave).await;
                 connection.lose(&Error::Closed);
             }
             tasks.close();
@@ -367,6 +383,25 @@ async fn work(work: &mut Option<Work>) -> Done {
         }
         None => std::future::pending().await,
     }
+}
+
+/// Opens the stream of what answers no request. What a server says before it is open may be lost, so it is waited for, but
+/// not long: some servers say nothing at all on it before they have something to say.
+async fn open_streams(connection: &Arc<Connection>) {
+    let (tell, ready) = tokio::sync::oneshot::channel();
+    let stop = connection.stop_token().clone();
+    let task = connection.clone();
+    match connection.wire() {
+        _ if connection.is_modern() => {
+            connection.tasks().spawn(async move { stop.run_until_cancelled(listen::lists(task, tell)).await });
+        }
+        Wire::Http(http) => {
+            let http = http.clone();
+            connection.tasks().spawn(async move { stop.run_until_cancelled(drive::listen(task, http, tell)).await });
+        }
+        Wire::Pipe(_) | Wire::Sse(_) | Wire::Memory(_) => return,
+    }
+    let _ = tokio::time::timeout(OPENING, ready).await;
 }
 
 async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Offer, Error> {

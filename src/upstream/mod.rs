@@ -12,13 +12,14 @@ mod exchange;
 mod handshake;
 mod infer;
 mod life;
+mod listen;
 mod listing;
 mod modern;
 mod probe;
 mod renew;
 mod state;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -36,7 +37,7 @@ pub(crate) use infer::Inferred;
 pub use state::StateName;
 
 use crate::config;
-use crate::protocol::{Method, Profile, Raw};
+use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 use crate::registry::{Caps, Offer};
 use crate::transport::{self, StderrTail};
 
@@ -185,6 +186,9 @@ pub(crate) struct Upstream {
     roots: Mutex<Option<Raw>>,
     wake: Notify,
     attempts: era::Attempts,
+    /// Counts up with every change of what is watched.
+    watching: watch::Sender<u64>,
+    honored: watch::Sender<listen::Honored>,
     stop: CancellationToken,
     tail: StderrTail,
 }
@@ -220,6 +224,8 @@ impl Upstream {
             roots: Mutex::default(),
             wake: Notify::new(),
             attempts: era::Attempts::default(),
+            watching: watch::Sender::new(0),
+            honored: watch::Sender::default(),
             stop: CancellationToken::new(),
             tail: StderrTail::default(),
         });
@@ -378,34 +384,130 @@ impl Upstream {
         }
     }
 
-    /// Counts a subscriber of a resource in; true for the first one, which the server must be told.
-    pub(crate) fn want_uri(&self, uri: &str) -> bool {
+    /// Watches a resource for one more subscriber: done once the server has agreed. Undo it with
+    /// [`Upstream::unwant_uri`].
+    ///
+    /// # Cancel safety
+    /// A dropped wait subscribes nobody.
+    ///
+    /// # Errors
+    /// When there is no answer. The server's own no is an answer.
+    pub(crate) async fn subscribe(&self, uri: &str) -> Result<Outcome, Unsubscribed> {
+        let connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
+        let (first, generation) = self.want_uri(uri);
+        let wish = Wish { upstream: self, uri, granted: false };
+        let outcome = if connection.is_modern() {
+            self.honored(uri, generation).await
+        } else if first {
+            self.ask_to_watch(&connection, uri).await
+        } else {
+            Ok(Ok(Raw::empty_object()))
+        };
+        wish.end(matches!(outcome, Ok(Ok(_))));
+        outcome
+    }
+
+    async fn ask_to_watch(&self, connection: &Arc<Connection>, uri: &str) -> Result<Outcome, Unsubscribed> {
+        let params = uri_params(uri);
+        let asked = listing::ask(connection, &Method::ResourcesSubscribe, Some(&params)).await;
+        // Asking twice does no harm.
+        let asked = match asked {
+            Err(error) if error.not_sent() || matches!(error, transport::Error::Broken | transport::Error::Closed) => {
+                let connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
+                listing::ask(&connection, &Method::ResourcesSubscribe, Some(&params)).await
+            }
+            asked => asked,
+        };
+        asked.map_err(Unsubscribed::Lost)
+    }
+
+    /// Waits for what a modern server says to the set of resources of that generation.
+    async fn honored(&self, uri: &str, generation: u64) -> Result<Outcome, Unsubscribed> {
+        let mut honored = self.honored.subscribe();
+        let Ok(honored) = honored.wait_for(|honored| honored.generation >= generation).await else {
+            return Err(Unsubscribed::Lost(transport::Error::Closed));
+        };
+        if honored.uris.contains(uri) {
+            return Ok(Ok(Raw::empty_object()));
+        }
+        let unwatched = || ErrorObject::invalid_params(format!("the server does not watch {uri}"));
+        Ok(Err(honored.refused.clone().unwrap_or_else(unwatched)))
+    }
+
+    /// Counts a subscriber in: whether it is the first one, and the generation that it belongs to.
+    fn want_uri(&self, uri: &str) -> (bool, u64) {
         let mut wanted = self.wanted();
         let count = wanted.uris.entry(uri.to_owned()).or_default();
         *count += 1;
-        *count == 1
+        let first = *count == 1;
+        if first {
+            self.watching.send_modify(|generation| *generation += 1);
+        }
+        (first, *self.watching.borrow())
     }
 
     /// Counts a subscriber out; tells the server after the last one.
     pub(crate) fn unwant_uri(&self, uri: &str) {
-        let last = {
-            let mut wanted = self.wanted();
-            match wanted.uris.get_mut(uri) {
-                Some(count) if *count > 1 => {
-                    *count -= 1;
-                    false
-                }
-                Some(_) => wanted.uris.remove(uri).is_some(),
-                None => false,
+        let mut wanted = self.wanted();
+        match wanted.uris.get_mut(uri) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                return;
             }
-        };
-        if let (true, Some(connection)) = (last, self.connection()) {
-            let params = Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes());
-            life::tell(&connection, Method::ResourcesUnsubscribe, params);
+            Some(_) => drop(wanted.uris.remove(uri)),
+            None => return,
         }
+        self.watching.send_modify(|generation| *generation += 1);
+        drop(wanted);
+        if let Some(connection) = self.connection().filter(|connection| !connection.is_modern()) {
+            life::tell(&connection, Method::ResourcesUnsubscribe, uri_params(uri));
+        }
+    }
+
+    /// What is watched now, and which generation of it.
+    fn watched(&self) -> (u64, BTreeSet<String>) {
+        let wanted = self.wanted();
+        let generation = *self.watching.borrow();
+        (generation, wanted.uris.keys().cloned().collect())
+    }
+
+    fn honor(&self, generation: u64, uris: BTreeSet<String>, refused: Option<ErrorObject>) {
+        self.honored.send_replace(listen::Honored { generation, uris: Arc::new(uris), refused });
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why a resource is not watched, where that is not the server's word.
+#[derive(Clone, Debug)]
+pub(crate) enum Unsubscribed {
+    Unavailable(Unavailable),
+    Lost(transport::Error),
+}
+
+/// A subscriber that counts only once the server has agreed.
+struct Wish<'a> {
+    upstream: &'a Upstream,
+    uri: &'a str,
+    granted: bool,
+}
+
+impl Wish<'_> {
+    fn end(mut self, granted: bool) {
+        self.granted = granted;
+    }
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        if !self.granted {
+            self.upstream.unwant_uri(self.uri);
+        }
+    }
+}
+
+fn uri_params(uri: &str) -> Raw {
+    Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes())
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,7 +21,7 @@ use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::Peer;
 use super::{Relay, drive, modern};
 use crate::protocol::{
-    Frame, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
+    ErrorObject, Frame, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
 };
 use crate::registry::{Caps, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
@@ -63,6 +64,8 @@ pub(crate) struct Connection {
     dirtied: Notify,
     answered: AtomicBool,
     gone: AtomicBool,
+    /// What is being said over HTTP and answers nothing.
+    said: TaskTracker,
     /// What the server listed last, for the headers that it wants of its tools.
     offer: ArcSwapOption<Offer>,
 }
@@ -73,6 +76,10 @@ struct Table {
     waiting: HashMap<u64, Waiting>,
     /// Questions of the server that have no answer yet, and the exchange that each went to.
     asks: HashMap<RequestId, Option<u64>>,
+    /// Listens whose first word is waited for.
+    acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
+    /// Resources that changed a moment ago, and which stream said so.
+    updates: Vec<(String, Option<u64>, Instant)>,
     lost: Option<transport::Error>,
 }
 
@@ -84,6 +91,7 @@ struct Waiting {
     sessionless: bool,
     /// Its answer is about the revision itself.
     is_probe: bool,
+    is_listen: bool,
 }
 
 /// Questions without an answer that one server may have.
@@ -105,6 +113,7 @@ impl Connection {
             dirtied: Notify::new(),
             answered: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            said: TaskTracker::new(),
             offer: ArcSwapOption::empty(),
         })
     }
@@ -218,6 +227,13 @@ impl Connection {
         (count << 20) | (self.salt.hash_one(count) & 0xf_ffff)
     }
 
+    /// What the server will grant to a listen under that id, which is opened next.
+    pub(super) fn expect_acknowledgement(&self, id: u64) -> oneshot::Receiver<Raw> {
+        let (sender, receiver) = oneshot::channel();
+        self.lock().acknowledgements.insert(id, sender);
+        receiver
+    }
+
     /// Sends a request under an id of [`Connection::next_id`].
     pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
         let inbox = Arc::new(Inbox::default());
@@ -225,6 +241,7 @@ impl Connection {
         let over = matches!(method, Method::Initialize | Method::Discover);
         let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over };
         let is_probe = *method == Method::Discover;
+        let is_listen = *method == Method::Listen;
         let modern = is_probe || self.is_modern();
         let stamped = modern.then(|| self.stamp(params, terms));
         let params = stamped.as_ref().or(params);
@@ -244,7 +261,8 @@ impl Connection {
                 return exchange;
             }
             let (owner, sessionless) = (terms.owner, terms.sessionless);
-            table.waiting.insert(id, Waiting { inbox, owner, may_ask: method.may_ask(), sessionless, is_probe });
+            let may_ask = method.may_ask();
+            table.waiting.insert(id, Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen });
         }
         let rpc_id = rpc_id(id, method);
         let sent = match self.wire() {
@@ -307,16 +325,19 @@ impl Connection {
     }
 
     fn say(self: &Arc<Self>, message: Message) {
+        if self.is_gone() {
+            return;
+        }
         let result = match self.wire() {
             Wire::Pipe(pipe) => pipe.send(message.frame()),
             Wire::Memory(memory) => memory.send(message),
             Wire::Http(http) => {
                 let (http, connection) = (http.clone(), self.clone());
-                self.parts.tasks.spawn(async move {
+                self.parts.tasks.spawn(self.say_in_time(async move {
                     if let Err(error) = http.post(message.frame()).await {
                         connection.failed(&error);
                     }
-                });
+                }));
                 Ok(())
             }
             Wire::Sse(sse) => {
@@ -327,6 +348,44 @@ impl Connection {
         if let Err(error) = result {
             tracing::debug!(server = &*self.parts.server, "not sent: {error}");
         }
+    }
+
+    /// Counts a POST that has to be over before the session may end.
+    pub(super) fn say_in_time<F: Future>(&self, post: F) -> impl Future<Output = F::Output> + use<F> {
+        self.said.track_future(post)
+    }
+
+    /// Takes leave in good order: what runs is cancelled at the server, its questions are answered, and once all that is
+    /// out nothing is said any more. The session may end then.
+    pub(super) async fn part(self: &Arc<Self>) {
+        let error = transport::Error::Closed;
+        let (waiting, asks) = {
+            let mut table = self.lock();
+            if table.lost.is_some() {
+                return;
+            }
+            table.lost = Some(error.clone());
+            table.acknowledgements.clear();
+            (std::mem::take(&mut table.waiting), std::mem::take(&mut table.asks))
+        };
+        for (id, entry) in waiting {
+            entry.inbox.put(Item::Lost(error.clone()));
+            if self.peer.get().is_some() {
+                self.cancel(id, "the session ends");
+            }
+        }
+        for id in asks.into_keys() {
+            let outcome = Err(ErrorObject::internal("the client is gone"));
+            self.say(Message::Response(Response { id: Some(id), outcome }));
+        }
+        self.gone.store(true, Ordering::Release);
+        self.said.close();
+        self.said.wait().await;
+    }
+
+    fn cancel(self: &Arc<Self>, id: u64, reason: &str) {
+        let params = format!(r#"{{"requestId":{id},"reason":"{reason}"}}"#);
+        self.notify(Method::Cancelled, Some(Raw::trusted(params.into())));
     }
 
     /// An error that means more than its own request: the server is not there, or has forgotten us.
@@ -342,11 +401,14 @@ impl Connection {
         let waiting = {
             let mut table = self.lock();
             if table.lost.is_some() {
+                // It has taken leave.
+                self.parts.stop.cancel();
                 return;
             }
             table.lost = Some(error.clone());
             self.gone.store(true, Ordering::Release);
             table.asks.clear();
+            table.acknowledgements.clear();
             std::mem::take(&mut table.waiting)
         };
         for entry in waiting.into_values() {
@@ -356,10 +418,15 @@ impl Connection {
     }
 
     pub(super) fn close_exchange(self: &Arc<Self>, id: u64, cancel: bool) {
-        let waited = self.lock().waiting.remove(&id).is_some();
+        let waited = {
+            let mut table = self.lock();
+            if !table.acknowledgements.is_empty() {
+                table.acknowledgements.remove(&id);
+            }
+            table.waiting.remove(&id).is_some()
+        };
         if waited && cancel {
-            let params = format!(r#"{{"requestId":{id},"reason":"the caller no longer waits"}}"#);
-            self.notify(Method::Cancelled, Some(Raw::trusted(params.into())));
+            self.cancel(id, "the caller no longer waits");
         }
     }
 

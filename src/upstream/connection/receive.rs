@@ -2,16 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::super::exchange::{Ask, Inbox, Item, Owner};
 use super::super::{Relayed, renew};
 use super::{ASKS, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code,
+    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
 };
 use crate::transport::HANG_UP;
+
+/// Two streams that tell of one change do so within that time.
+const TWICE: Duration = Duration::from_millis(250);
+/// So many changes are compared.
+const UPDATES: usize = 256;
 
 impl Connection {
     /// One message of the server. `origin` is the exchange on whose stream it came, where there is one.
@@ -76,6 +83,10 @@ impl Connection {
         self.lock().waiting.get(&id).is_some_and(|waiting| !waiting.is_probe)
     }
 
+    fn is_listen(&self, id: u64) -> bool {
+        self.lock().waiting.get(&id).is_some_and(|waiting| waiting.is_listen)
+    }
+
     /// Whether the request still waits.
     pub(in crate::upstream) fn waits(&self, id: u64) -> bool {
         self.lock().waiting.contains_key(&id)
@@ -101,7 +112,12 @@ impl Connection {
             Method::ToolsListChanged => self.mark(TOOLS),
             Method::PromptsListChanged => self.mark(PROMPTS),
             Method::ResourcesListChanged => self.mark(RESOURCES),
-            Method::ResourceUpdated => self.relay(Relayed::Updated(params)),
+            Method::ResourceUpdated => {
+                if !(self.is_modern() && self.is_told_twice(origin, &params)) {
+                    self.relay(Relayed::Updated(params));
+                }
+            }
+            Method::Acknowledged => self.acknowledge(origin, &params),
             Method::ElicitationComplete => self.relay(Relayed::ElicitationComplete(params)),
             Method::TaskStatus | Method::TaskNews => self.relay(Relayed::Task(params)),
             Method::Other(name) if matches!(self.wire(), Wire::Memory(_)) && *name == *HANG_UP => self.hang_up(&params),
@@ -109,11 +125,34 @@ impl Connection {
         }
     }
 
+    fn acknowledge(&self, origin: Option<u64>, params: &Raw) {
+        let sender = subscription(params).or(origin).and_then(|id| self.lock().acknowledgements.remove(&id));
+        if let Some(sender) = sender {
+            // Whoever opened the listen may have given it up.
+            let _ = sender.send(params.member("notifications").unwrap_or_else(Raw::empty_object));
+        }
+    }
+
+    /// Whether another stream told the same a moment ago: while one takes the place of another, both tell.
+    fn is_told_twice(&self, origin: Option<u64>, params: &Raw) -> bool {
+        let (id, now) = (subscription(params).or(origin), Instant::now());
+        let Some(uri) = params.text("uri") else { return false };
+        let mut table = self.lock();
+        table.updates.retain(|(.., at)| now - *at < TWICE);
+        let other = table.updates.iter().position(|(known, from, _)| *known == uri && *from != id);
+        match other {
+            Some(at) => drop(table.updates.swap_remove(at)),
+            None if table.updates.len() < UPDATES => table.updates.push((uri, id, now)),
+            None => {}
+        }
+        other.is_some()
+    }
+
     fn hang_up(&self, params: &Raw) {
         let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
         let retry = params.member("retry").and_then(|retry| retry.read::<u64>().ok()).unwrap_or_default();
         if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
-            inbox.put(Item::HangUp(std::time::Duration::from_millis(retry)));
+            inbox.put(Item::HangUp(Duration::from_millis(retry)));
         }
     }
 
@@ -184,6 +223,13 @@ impl Connection {
 
     fn withdraw(self: &Arc<Self>, params: &Raw) {
         let Some(id) = params.member("requestId").and_then(|id| id.read::<RequestId>().ok()) else { return };
+        if self.is_modern() {
+            // A server of the modern era withdraws nothing but a stream of changes.
+            if let Some(id) = Self::id_of(&id).filter(|id| self.is_listen(*id)) {
+                self.finish(id, Item::Done(Ok(Raw::empty_object())));
+            }
+            return;
+        }
         let (exchange, inbox) = {
             let mut table = self.lock();
             let Some(exchange) = table.asks.remove(&id) else { return };
@@ -230,12 +276,18 @@ impl Connection {
         Some(self.lock().waiting.get(&u64::try_from(*token).ok()?)?.inbox.clone())
     }
 
-    fn relay(self: &Arc<Self>, what: Relayed) {
+    pub(in crate::upstream) fn relay(self: &Arc<Self>, what: Relayed) {
         // A full relay means that the host itself is behind: the news is dropped, a question answers itself.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.parts.relay.try_send(self, what) {
             tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
         }
     }
+}
+
+/// The listen that a message belongs to.
+fn subscription(params: &Raw) -> Option<u64> {
+    let id = params.member("_meta")?.member(meta::SUBSCRIPTION_ID)?;
+    Connection::id_of(&id.read::<RequestId>().ok()?)
 }
 
 enum Whose {

@@ -1,0 +1,238 @@
+//! The streams of changes of a modern server (`subscriptions/listen`, 2026-07-28), kept open for as long as its connection
+//! lives: one for its lists, one for all resources that anybody watches.
+//!
+//! What a listen asks for never changes: for another set of resources another stream is opened, and the one before goes
+//! only once that is acknowledged (`bridging.md` 6). After a gap everything watched counts as changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS};
+use super::exchange::{Exchange, Item, Terms};
+use super::{Relayed, Upstream, backoff};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
+use crate::transport::Error;
+
+/// A listen that is not acknowledged by then counts as lost.
+const ACKNOWLEDGED: Duration = Duration::from_secs(10);
+/// What the stream before has still on its way is waited for that long.
+const GRACE: Duration = Duration::from_millis(250);
+/// Between two attempts; doubled with each that came to nothing.
+const RETRY: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+/// A stream that was open for so long came to something.
+const HEALTHY: Duration = Duration::from_secs(30);
+
+/// The resources that a server watches for us.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Honored {
+    /// Up to which change of what is wanted this is the answer.
+    pub(super) generation: u64,
+    pub(super) uris: Arc<BTreeSet<String>>,
+    /// Why it watches none of them.
+    pub(super) refused: Option<ErrorObject>,
+}
+
+/// One open stream. Dropped, it is closed.
+struct Listen {
+    end: oneshot::Receiver<Result<Outcome, Error>>,
+    since: Instant,
+    _close: DropGuard,
+}
+
+/// Why there is no stream.
+enum Refusal {
+    /// The server said no, and will again.
+    Said(ErrorObject),
+    /// It did not come so far.
+    Lost,
+}
+
+impl Listen {
+    /// Opens one and waits for what the server grants of it.
+    async fn open(connection: &Arc<Connection>, filter: &str) -> Result<(Self, Raw), Refusal> {
+        let id = connection.next_id();
+        let mut acknowledged = connection.expect_acknowledgement(id);
+        let params = Raw::trusted(format!(r#"{{"notifications":{{{filter}}}}}"#).into());
+        let exchange = connection.open(id, &Method::Listen, Some(&params), &Terms::host());
+        let (tell, end) = oneshot::channel();
+        let close = CancellationToken::new();
+        connection.tasks().spawn(follow(exchange, close.clone(), tell));
+        let mut listen = Self { end, since: Instant::now(), _close: close.drop_guard() };
+        tokio::select! {
+            biased;
+            Ok(granted) = &mut acknowledged => Ok((listen, granted)),
+            end = &mut listen.end => Err(match end {
+                Ok(Ok(Err(error))) if is_final(&error) => Refusal::Said(error),
+                _ => Refusal::Lost,
+            }),
+            () = sleep(ACKNOWLEDGED) => Err(Refusal::Lost),
+        }
+    }
+
+    /// Waits for its end.
+    async fn ended(&mut self) {
+        let _ = (&mut self.end).await;
+    }
+
+    /// Closes it once another one has taken its place: what is on its way still comes.
+    fn retire(self, connection: &Connection) {
+        let stop = connection.stop_token().clone();
+        connection.tasks().spawn(async move {
+            stop.run_until_cancelled(sleep(GRACE)).await;
+            drop(self);
+        });
+    }
+}
+
+/// Whether asking again would get the same answer.
+fn is_final(error: &ErrorObject) -> bool {
+    matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::MISSING_CAPABILITY)
+}
+
+/// Reads a stream up to its end; what it says finds its way by itself.
+async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot::Sender<Result<Outcome, Error>>) {
+    let end = async {
+        loop {
+            match exchange.next().await {
+                Item::Done(outcome) => break Ok(outcome),
+                Item::Lost(error) => break Err(error),
+                _ => {}
+            }
+        }
+    };
+    let end = close.run_until_cancelled(end).await;
+    if let Some(end) = end {
+        // Nobody waits for it any more: it was to be closed anyway.
+        let _ = tell.send(end);
+    }
+}
+
+/// How long to wait after so many attempts that came to nothing.
+fn pause(fruitless: u32) -> Duration {
+    let longest = (RETRY * 2u32.saturating_pow(fruitless.min(16))).min(RETRY_MAX);
+    // Many hosts that lost one server do not come back at once.
+    longest.mul_f64(0.5 + backoff::chance() / 2.0)
+}
+
+/// Holds the stream that tells of changed lists. `ready` is told once it is open, or will not be.
+pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()>) {
+    let Some(offers) = connection.peer().map(|peer| peer.offers) else { return };
+    let flags = [
+        (offers.tools_changed, "toolsListChanged", TOOLS),
+        (offers.prompts_changed, "promptsListChanged", PROMPTS),
+        (offers.resources_changed, "resourcesListChanged", RESOURCES),
+    ];
+    let wanted: Vec<_> = flags.into_iter().filter(|(wanted, ..)| *wanted).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let filter: Vec<String> = wanted.iter().map(|(_, name, _)| format!(r#""{name}":true"#)).collect();
+    let (filter, kinds) = (filter.join(","), wanted.iter().fold(0, |kinds, (.., kind)| kinds | kind));
+    let mut ready = Some(ready);
+    let mut fruitless = 0;
+    loop {
+        match Listen::open(&connection, &filter).await {
+            Ok((mut listen, _)) => {
+                // The lists are read after this, or what they missed is not known.
+                if !ready.take().is_some_and(|ready| ready.send(()).is_ok()) {
+                    connection.mark(kinds);
+                }
+                listen.ended().await;
+                fruitless = if listen.since.elapsed() > HEALTHY { 0 } else { fruitless + 1 };
+            }
+            Err(Refusal::Said(error)) => {
+                tracing::info!("no news of changed lists: {} ({})", error.message, error.code);
+                return;
+            }
+            Err(Refusal::Lost) => fruitless += 1,
+        }
+        ready = None;
+        sleep(pause(fruitless)).await;
+    }
+}
+
+/// Holds the stream that tells of changed resources, as long as anybody watches one.
+pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstream>) {
+    let mut changes = upstream.watching.subscribe();
+    let mut live: Option<Listen> = None;
+    let mut covered = BTreeSet::new();
+    // What was watched over an earlier connection may have changed since.
+    let mut gap = true;
+    let mut known = upstream.watched().1;
+    let mut fruitless = 0;
+    loop {
+        changes.borrow_and_update();
+        let (generation, wanted) = upstream.watched();
+        if wanted.is_empty() {
+            (live, covered, gap) = (None, BTreeSet::new(), false);
+            upstream.honor(generation, BTreeSet::new(), None);
+        } else if live.is_none() || wanted != covered {
+            match Listen::open(&connection, &filter_of(&wanted)).await {
+                Ok((listen, granted)) => {
+                    if let Some(before) = live.replace(listen) {
+                        before.retire(&connection);
+                    }
+                    let honored = honored(&granted);
+                    if std::mem::take(&mut gap) {
+                        honored.intersection(&known).for_each(|uri| connection.relay(updated(uri)));
+                    }
+                    covered = wanted;
+                    known.clone_from(&honored);
+                    upstream.honor(generation, honored, None);
+                }
+                Err(refusal) => {
+                    let lost = || ErrorObject::internal("its stream of changes is not to be had at the moment");
+                    let (error, again) = match refusal {
+                        Refusal::Said(error) => (error, false),
+                        Refusal::Lost => (lost(), true),
+                    };
+                    let still = if live.is_some() { known.clone() } else { BTreeSet::new() };
+                    upstream.honor(generation, still, Some(error));
+                    fruitless += 1;
+                    if !again {
+                        covered = wanted;
+                        let _ = changes.changed().await;
+                    } else {
+                        let _ = timeout(pause(fruitless), changes.changed()).await;
+                    }
+                    continue;
+                }
+            }
+        } else {
+            upstream.honor(generation, known.clone(), None);
+        }
+        let ended = async {
+            match &mut live {
+                Some(listen) => listen.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = ended => {
+                let healthy = live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
+                (gap, fruitless) = (true, if healthy { 0 } else { fruitless + 1 });
+                sleep(pause(fruitless)).await;
+            }
+        }
+    }
+}
+
+fn filter_of(uris: &BTreeSet<String>) -> String {
+    format!(r#""resourceSubscriptions":{}"#, Raw::from_value(uris))
+}
+
+/// What an acknowledgement grants.
+fn honored(granted: &Raw) -> BTreeSet<String> {
+    granted.member("resourceSubscriptions").and_then(|uris| uris.read().ok()).unwrap_or_default()
+}
+
+fn updated(uri: &str) -> Relayed {
+    Relayed::Updated(Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes()))
+}
