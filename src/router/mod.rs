@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use client::Client;
 pub(crate) use mailbox::Mailbox;
 
+use crate::adapt;
 use crate::config;
 pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, Server, ServerStatus, Who};
@@ -136,6 +137,7 @@ impl Router {
         let limit = self.limits().pending_per_client;
         // Before the first poll: a `cancelled` that comes right behind the request has to find it.
         let begun = client.begin(&request.id, &leg, limit);
+        let method = request.method.clone();
         async move {
             let guard = match begun {
                 Ok(guard) => guard,
@@ -151,10 +153,19 @@ impl Router {
             };
             tokio::select! {
                 biased;
-                outcome = router.serve(&client, request, &leg) => Some(outcome),
+                outcome = router.serve(&client, request, &leg) => Some(router.whole(&client, &method, outcome)),
                 () = guard.cancelled() => None,
             }
         }
+    }
+
+    /// The outcome with all that every result says since 2026-07-28, also where we made it ourselves.
+    fn whole(&self, client: &Client, method: &Method, outcome: Outcome) -> Outcome {
+        let revision = client.revision();
+        if !revision.is_modern() {
+            return outcome;
+        }
+        outcome.map(|result| adapt::result(result, method, revision, revision, &self.0.server_info))
     }
 
     async fn serve(&self, client: &Arc<Client>, request: Request, leg: &Arc<Mailbox>) -> Outcome {

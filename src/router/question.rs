@@ -54,9 +54,6 @@ pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<
 
 /// The question as the client's revision has it; nothing if it was answered instead, since the client cannot take it.
 pub(super) fn reword(server: &Server, ask: Ask, from: ProtocolVersion, to: ProtocolVersion) -> Option<Ask> {
-    if from == to {
-        return Some(ask);
-    }
     let alias = server.config.alias.as_str();
     match adapt::question(&ask.method, ask.params.clone(), from, to, alias) {
         Ok(adapt::Asked { params, fold }) => Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome)))),

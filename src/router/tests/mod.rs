@@ -5,3 +5,4 @@ mod driven;
 mod parked;
 mod races;
 mod support;
+mod whole;

@@ -40,7 +40,7 @@ pub(super) async fn stage() -> Stage {
 
 pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     let script = Arc::<Script>::default();
-    let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page"];
+    let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page", "visit"];
     let server = tools.into_iter().fold(InProcess::new("script", "1"), |server, name| {
         let definition = Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
         let script = script.clone();
@@ -109,6 +109,10 @@ impl Script {
                 let asked = ask("nobody waits for this");
                 tokio::select! { _ = asked => {}, () = self.release.notified() => {} }
                 "done all the same".to_owned()
+            }
+            "visit" => {
+                let params = json!({ "mode": "url", "url": "https://example.com/", "elicitationId": "e2", "message": "?", "_meta": { "progressToken": 1 } });
+                invocation.request(Method::Elicit, Some(Raw::from_value(&params))).await?.to_string()
             }
             "page" => {
                 let page = json!({ "mode": "url", "url": "https://example.com/visit", "elicitationId": "e1", "message": "visit" });

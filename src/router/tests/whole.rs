@@ -1,0 +1,77 @@
+//! What every answer to a client has to say, or not, by its revision: also those that we make ourselves.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::support::*;
+use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta};
+use crate::router::Client;
+
+/// Any request.
+async fn ask(stage: &Stage, client: &Arc<Client>, method: Method, params: Value) -> Outcome {
+    let leg = stage.router.modern_leg(None);
+    let request = Request { id: RequestId::Number(7), method, params: Some(Raw::from_value(&params)) };
+    stage.router.request(client, request, &leg).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_result_for_a_modern_client_is_whole() {
+    let stage = stage().await;
+    let client = stage.modern(ALL);
+    let fails = json!({ "name": "no_such_tool" });
+    assert_eq!(ask(&stage, &client, Method::ToolsCall, fails).await.unwrap_err().code, -32602);
+    for (method, params) in [
+        (Method::ToolsCall, call("echo")),
+        (Method::ToolsCall, call("ask")),
+        (Method::ToolsCall, call("page")),
+        (Method::ToolsList, json!({})),
+        (Method::PromptsList, json!({})),
+        (Method::ResourcesList, json!({})),
+        (Method::ResourceTemplatesList, json!({})),
+        (Method::Complete, json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": {} })),
+    ] {
+        let result: Value = ask(&stage, &client, method.clone(), params).await.unwrap().read().unwrap();
+        let asks = result.get("inputRequests").is_some();
+        assert_eq!(result["resultType"], if asks { "input_required" } else { "complete" }, "{method} {result}");
+        assert_eq!(result["_meta"][meta::SERVER_INFO]["name"], "test", "{method} {result}");
+        let hints = matches!(
+            method,
+            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList
+        );
+        assert_eq!(result["ttlMs"].is_u64() && result["cacheScope"].is_string(), hints, "{method} {result}");
+    }
+    stage.router.shutdown().await;
+    stage.router.manager().shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_legacy_client_says_nothing_newer() {
+    let stage = stage().await;
+    for revision in ProtocolVersion::HANDSHAKE {
+        let client = stage.legacy(revision, Profile::EMPTY);
+        for (method, params) in [(Method::ToolsCall, call("echo")), (Method::ToolsList, json!({}))] {
+            let result: Value = ask(&stage, &client, method, params).await.unwrap().read().unwrap();
+            for name in ["resultType", "ttlMs", "cacheScope", "_meta"] {
+                assert_eq!(result.get(name), None, "{revision}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_of_an_equal_revision_is_cleaned_too() {
+    let stage = stage().await;
+    let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_URL.with(Profile::ELICITATION_FORM));
+    let running = stage.call(&client, &call("visit"));
+    let question = running.question().await;
+    let params = question.params.unwrap();
+    assert_eq!(params.text("elicitationId").as_deref(), Some("script:e2"), "ids are unique per server only");
+    assert_eq!(params.member("_meta").and_then(|meta| meta.member("progressToken")), None, "tokens are of one hop");
+    stage.router.answer(
+        &client,
+        Response { id: Some(question.id), outcome: Ok(Raw::trusted(r#"{"action":"accept"}"#.into())) },
+    );
+    assert_eq!(text(&running.answer().await), r#"{"action":"accept"}"#);
+    assert!(!matches!(client.mailbox().try_next(), Some(Message::Request(_))));
+}
