@@ -71,7 +71,7 @@ pub(crate) fn question(
 ) -> Result<Asked, Refusal> {
     let mut fold = Fold { newer: to.is_modern() && !from.is_modern(), ..Fold::default() };
     let Some(params) = params else { return Ok(Asked { params, fold }) };
-    let mut params = cleaned(&params, from, to);
+    let mut params = cleaned(&params, to);
     match method {
         Method::Elicit if url::is_url(Some(&params)) => params = url::scoped(&params, alias),
         Method::Elicit if from > to && to < ProtocolVersion::V2025_11_25 => {
@@ -95,17 +95,16 @@ pub(crate) fn question(
 }
 
 /// Without what belongs to the server's own hop, and what the client's era has no place for.
-fn cleaned(params: &Raw, from: ProtocolVersion, to: ProtocolVersion) -> Raw {
+fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     let mut edits = Edits::new(params);
     if to.is_modern() {
         for name in ["elicitationId", "task"] {
             edits.remove(params.as_value(), name);
         }
     }
-    let both_legacy = !from.is_modern() && !to.is_modern();
     if let Some(own) = params.value_of("_meta") {
         for (key, _) in object(own).unwrap_or_default() {
-            let stays = key == meta::RELATED_TASK && both_legacy;
+            let stays = key == meta::RELATED_TASK && !to.is_modern();
             if key == "progressToken" || (key.starts_with(meta::PREFIX) && !stays) {
                 edits.remove(own, &key);
             }

@@ -132,7 +132,7 @@ pub(crate) fn related_to(body: &Raw) -> Option<String> {
 }
 
 /// The body without a word of the task that it belongs to.
-fn unrelated(body: &Raw) -> Raw {
+pub(crate) fn unrelated(body: &Raw) -> Raw {
     match body.member("_meta").filter(|own| own.member(meta::RELATED_TASK).is_some()) {
         Some(own) => {
             let own = own.without_member(meta::RELATED_TASK);

@@ -11,6 +11,7 @@ use super::answer::Failure;
 use super::client::Client;
 use super::driver::{Driver, Next, Stage};
 use super::running::{Attempt, Running, Toward};
+use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
 use crate::manager::Server;
@@ -35,6 +36,8 @@ pub(super) struct Forward {
     pub(super) early: Option<Raw>,
     /// Of the request as the client sent it; made when it is asked for.
     pub(super) digest: OnceLock<String>,
+    /// Whether it runs as a task.
+    pub(super) task: Plan,
 }
 
 impl Forward {
@@ -46,7 +49,8 @@ impl Forward {
         meta: Option<Raw>,
         target: Arc<str>,
     ) -> Self {
-        Self { server, method, params, named, target, meta, early: None, digest: OnceLock::new() }
+        let task = Plan::default();
+        Self { server, method, params, named, target, meta, early: None, digest: OnceLock::new(), task }
     }
 
     /// The client's progress token, as JSON.
@@ -83,8 +87,9 @@ impl Router {
         }
         let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
         let server = self.server(&target)?;
-        drop(name);
-        let forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
+        let name = name.into_owned();
+        let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
+        self.plan_task(client, &mut forward, &name).await?;
         self.forward(client, forward, leg).await
     }
 
@@ -229,7 +234,7 @@ impl Router {
         let server = &forward.server;
         let Reached { upstream, connection, lane: _lane } = self.reach(client, server, toward).await?;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        let terms = self.terms(client, server, toward);
+        let terms = forward.task.dress(self.terms(client, server, toward));
         let both_legacy = !version.is_modern() && !client.revision().is_modern();
         let patience = self.limits().answer;
         let end = Instant::now() + server.config.max_call_time;
@@ -241,9 +246,16 @@ impl Router {
             toward.set_token(token);
             let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
             let (upstream, connection) = (&upstream, &connection);
-            let mut running = Running { toward, server, upstream, connection, answered: None, patience, end };
+            let idle = server.config.call_timeout;
+            let mut running = Running { toward, server, upstream, connection, answered: None, idle, patience, end };
             let outcome = running.wait(id, &mut exchange).await?;
             if !version.is_modern() {
+                if let (true, Ok(result)) = (forward.task != Plan::Theirs, &outcome)
+                    && result.member("task").is_some()
+                {
+                    let created = self.task_created(client, forward, (upstream, connection), toward, result).await?;
+                    return Ok(self.adapted(client, forward, version, created));
+                }
                 return Ok(self.answer_of_session(client, forward, version, outcome));
             }
             let result = match outcome {
@@ -253,7 +265,15 @@ impl Router {
             match result.text("resultType").as_deref() {
                 None | Some("complete") => {
                     driver.finish(client, server.config.alias.as_str());
-                    return Ok(self.adapted(client, forward, version, Ok(result)));
+                    let outcome = self.adapted(client, forward, version, Ok(result));
+                    return Ok(match forward.task {
+                        Plan::Upward => self.task_over_at_once(client, forward, outcome),
+                        _ => outcome,
+                    });
+                }
+                Some("task") => {
+                    let created = self.task_created(client, forward, (upstream, connection), toward, &result).await?;
+                    return Ok(self.adapted(client, forward, version, created));
                 }
                 Some("input_required") if client.revision().is_modern() => {
                     return Ok(self.relay_questions(client, forward, &result));
@@ -295,7 +315,13 @@ impl Router {
     }
 
     /// An answer as the client's revision has it, under the names that it knows.
-    fn adapted(&self, client: &Client, forward: &Forward, from: ProtocolVersion, outcome: Outcome) -> Outcome {
+    pub(super) fn adapted(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        from: ProtocolVersion,
+        outcome: Outcome,
+    ) -> Outcome {
         let (server, to) = (&forward.server, client.revision());
         let outcome = outcome.map(|result| expose_content(&result, &server.config.alias, server.uris));
         let gap = adapt::Gap { from, to, server: &server.config.name, info: &self.0.server_info };

@@ -114,6 +114,11 @@ impl Client {
         self.who.profile
     }
 
+    /// Whether it declared that extension, and we carry it.
+    pub(super) fn declares(&self, extension: &str) -> bool {
+        self.extensions.as_ref().is_some_and(|extensions| extensions.member(extension).is_some())
+    }
+
     /// What a request says of it to a server.
     pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
         let level = if self.revision.is_modern() { leg.level() } else { self.level() };

@@ -18,6 +18,7 @@ mod relay;
 mod resource;
 mod running;
 mod state;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +55,8 @@ struct Inner {
     /// Calls that wait for answers of such clients.
     parked: park::Table,
     seal: Option<Seal>,
+    /// Tasks that clients know of.
+    known_tasks: tasks::Registry,
     server_info: Raw,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -72,6 +75,7 @@ impl Router {
             modern: modern::Pool::default(),
             parked: park::Table::default(),
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
+            known_tasks: tasks::Registry::default(),
             server_info,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -181,6 +185,11 @@ impl Router {
             Method::Complete => self.complete(client, params, leg).await,
             Method::ResourcesSubscribe => self.subscribe(client, params).await,
             Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
+            method @ (Method::TasksGet
+            | Method::TasksResult
+            | Method::TasksList
+            | Method::TasksCancel
+            | Method::TasksUpdate) => self.task(client, method, params, leg).await,
             Method::SetLevel => self.set_level(client, params.as_ref()),
             Method::Initialize => {
                 Err(ErrorObject::new(code::INVALID_REQUEST, "this session is initialized already; open a new one"))
@@ -288,9 +297,14 @@ impl Router {
     }
 
     fn initialize_result(&self, revision: ProtocolVersion) -> Raw {
+        let tasks = if revision == ProtocolVersion::V2025_11_25 && self.has_tasks() {
+            r#","tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#
+        } else {
+            ""
+        };
         let completions = if revision >= ProtocolVersion::V2025_03_26 { r#","completions":{}"# } else { "" };
         let mut result = format!(
-            r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}}},"serverInfo":{}"#,
+            r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}}},"serverInfo":{}"#,
             self.0.server_info
         );
         if let Some(instructions) = self.instructions() {

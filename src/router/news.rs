@@ -64,6 +64,13 @@ impl Router {
 
     fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {
         let clients = self.clients_of(server, upstream);
+        let what = match what {
+            Relayed::Ask { ask, unclear } => match self.ask_for_task(server, upstream, connection, ask) {
+                Some(ask) => Relayed::Ask { ask, unclear },
+                None => return,
+            },
+            other => other,
+        };
         match what {
             Relayed::Updated(params) => {
                 let Some(raw) = params.text("uri") else { return };
@@ -90,8 +97,7 @@ impl Router {
                     client.mailbox().put(Message::Notification(notice));
                 }
             }
-            // Optional: whoever cares asks with `tasks/get`.
-            Relayed::Task(params) => tracing::trace!("news of a task: {params}"),
+            Relayed::Task(params) => self.tell_task(connection, &params),
             Relayed::Withdrawn(id) => {
                 for client in &clients {
                     client.withdraw(connection, &id);

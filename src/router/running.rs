@@ -11,6 +11,7 @@ use super::answer::Failure;
 use super::client::Client;
 use super::park::Parked;
 use super::question::{self, log};
+use super::tasks;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, Outcome, Raw, RequestId};
 use crate::transport;
@@ -29,6 +30,8 @@ pub(super) struct Leg<'a> {
     client: &'a Arc<Client>,
     leg: &'a Arc<Mailbox>,
     progress: Rising,
+    /// The task that all of it belongs to, as the client knows it.
+    task: Option<Arc<str>>,
 }
 
 /// Progress under the client's own token: values that do not increase are dropped.
@@ -53,6 +56,8 @@ pub(super) struct Running<'a, 'b> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) connection: &'a Arc<Connection>,
     pub(super) answered: Option<Arc<Notify>>,
+    /// How long it may be silent.
+    pub(super) idle: Duration,
     /// How long a person may take to answer.
     pub(super) patience: Duration,
     /// Nothing of it may run longer.
@@ -90,7 +95,15 @@ impl Leg<'_> {
 impl<'a> Toward<'a> {
     /// To the stream of a request.
     pub(super) fn leg(client: &'a Arc<Client>, leg: &'a Arc<Mailbox>) -> Self {
-        Self::Leg(Leg { client, leg, progress: Rising::default() })
+        Self::Leg(Leg { client, leg, progress: Rising::default(), task: None })
+    }
+
+    /// The same for a request about a task.
+    pub(super) fn about(self, task: &Arc<str>) -> Self {
+        match self {
+            Self::Leg(leg) => Self::Leg(Leg { task: Some(task.clone()), ..leg }),
+            parked @ Self::Parked(_) => parked,
+        }
     }
 
     /// Under which token the client hears of progress.
@@ -133,7 +146,11 @@ impl<'a> Toward<'a> {
     fn ask(&self, call: u64, ask: Ask, running: (&Arc<Server>, &Arc<Upstream>, &Arc<Notify>)) {
         let (server, upstream, answered) = running;
         match self {
-            Self::Leg(Leg { client, leg, .. }) => {
+            Self::Leg(Leg { client, leg, task, .. }) => {
+                let ask = match task {
+                    Some(task) => tasks::question_of(ask, task),
+                    None => ask,
+                };
                 question::put(client, server, upstream, ask, Some((call, leg)), Some(answered.clone()));
             }
             Self::Parked(parked) => parked.ask(upstream, ask),
@@ -173,7 +190,7 @@ impl Running<'_, '_> {
     /// Waits for the answer, and hands on what comes before it. The clock of `callTimeout` starts anew with each progress
     /// and stops while a person is asked.
     pub(super) async fn wait(&mut self, id: u64, exchange: &mut Exchange) -> Result<Outcome, Attempt> {
-        let idle = self.server.config.call_timeout;
+        let idle = self.idle;
         let mut asked_at: Option<Instant> = None;
         let clock = tokio::time::sleep_until((Instant::now() + idle).min(self.end));
         tokio::pin!(clock);

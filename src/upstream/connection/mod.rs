@@ -92,6 +92,8 @@ struct Waiting {
     /// Its answer is about the revision itself.
     is_probe: bool,
     is_listen: bool,
+    /// The task that it waits for the result of.
+    task: Option<String>,
 }
 
 /// Questions without an answer that one server may have.
@@ -262,7 +264,9 @@ impl Connection {
             }
             let (owner, sessionless) = (terms.owner, terms.sessionless);
             let may_ask = method.may_ask();
-            table.waiting.insert(id, Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen });
+            let is_result = *method == Method::TasksResult;
+            let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
+            table.waiting.insert(id, Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, task });
         }
         let rpc_id = rpc_id(id, method);
         let sent = match self.wire() {

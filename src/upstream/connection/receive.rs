@@ -193,8 +193,9 @@ impl Connection {
         match method {
             Method::Ping => self.respond(&id, Ok(Raw::empty_object())),
             Method::RootsList | Method::CreateMessage | Method::Elicit => {
+                let task = params.as_ref().and_then(related_task);
                 let ask = Ask::new(id.clone(), method, params, self.clone());
-                match self.correlate(origin, true) {
+                match task.map_or_else(|| self.correlate(origin, true), |task| self.waiting_for(&task)) {
                     Whose::Exchange(exchange, owner, inbox) => {
                         self.bind(owner);
                         self.lock().asks.insert(id, Some(exchange));
@@ -212,6 +213,13 @@ impl Connection {
             }
             other => self.respond(&id, Err(ErrorObject::method_not_found(other.as_str()))),
         }
+    }
+
+    /// The request that waits for the result of a task: what the task asks belongs to it, and to no other.
+    fn waiting_for(&self, task: &str) -> Whose {
+        let table = self.lock();
+        let found = table.waiting.iter().find(|(_, entry)| entry.task.as_deref() == Some(task));
+        found.map_or(Whose::Nobody, |(id, entry)| Whose::Exchange(*id, entry.owner, entry.inbox.clone()))
     }
 
     /// From the first question on the lease belongs to one client.
@@ -294,4 +302,9 @@ enum Whose {
     Exchange(u64, Owner, Arc<Inbox>),
     Nobody,
     Unclear,
+}
+
+/// The task that a question names (2025-11-25).
+fn related_task(params: &Raw) -> Option<String> {
+    params.member("_meta")?.member(meta::RELATED_TASK)?.text("taskId")
 }

@@ -1,0 +1,151 @@
+//! How a call of a tool becomes a task, or does not.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::declared;
+use super::registry::Place;
+use crate::adapt::task;
+use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw, code};
+use crate::registry::{Catalog, Entry, Kind};
+use crate::router::Router;
+use crate::router::answer::Failure;
+use crate::router::call::Forward;
+use crate::router::client::Client;
+use crate::router::running::{Attempt, Toward};
+use crate::upstream::{Connection, Terms, Upstream};
+
+/// What is to become of a call that may run as a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::router) enum Plan {
+    /// Whatever client and server agree on: since 2026-07-28 the server alone decides.
+    #[default]
+    Theirs,
+    /// Both have tasks as in 2025-11-25, and the client wants one.
+    Core,
+    /// A client of 2025-11-25 wants a task of a server of 2026-07-28.
+    Upward,
+    /// A tool of 2025-11-25 runs as a task only, and a client of 2026-07-28 knows tasks.
+    Downward,
+    /// A tool of 2025-11-25 runs as a task only, and the client knows nothing of tasks.
+    Hidden,
+}
+
+impl Plan {
+    /// Adds to what a request says of its client what the plan needs.
+    pub(in crate::router) fn dress(self, mut terms: Terms) -> Terms {
+        if self == Self::Upward {
+            terms.extensions = Some(declared(terms.extensions.as_ref()));
+        }
+        terms
+    }
+}
+
+impl Router {
+    /// Decides how a call of a tool runs; edits its params for that.
+    ///
+    /// # Errors
+    /// `-32601`: the client wants a task of a server that has none.
+    pub(in crate::router) async fn plan_task(
+        &self,
+        client: &Arc<Client>,
+        forward: &mut Forward,
+        exposed: &str,
+    ) -> Result<(), ErrorObject> {
+        let asked = forward.params.member("task");
+        let may = self.has_tasks() && client.revision() == ProtocolVersion::V2025_11_25;
+        if may && asked.as_ref().is_some_and(Raw::is_object) {
+            // What cannot be reached is told by the call itself.
+            let Ok(upstream) = self.lease(client, &forward.server) else { return Ok(()) };
+            let Ok(connection) = upstream.ready().await else { return Ok(()) };
+            let Some(peer) = connection.peer() else { return Ok(()) };
+            let has_extension = || peer.extensions.as_ref().is_some_and(|all| all.member(task::EXTENSION).is_some());
+            forward.task = match peer.version {
+                version if version.is_modern() && has_extension() => Plan::Upward,
+                ProtocolVersion::V2025_11_25 if peer.offers.tasks => Plan::Core,
+                _ => {
+                    let text = format!("server {:?} runs no tools as tasks", forward.server.config.name);
+                    return Err(ErrorObject::new(code::METHOD_NOT_FOUND, text));
+                }
+            };
+            if forward.task == Plan::Upward {
+                forward.params = forward.params.without_member("task");
+                forward.reopen();
+            }
+            return Ok(());
+        }
+        if asked.is_some() {
+            // Where no tasks were declared it means nothing.
+            forward.params = forward.params.without_member("task");
+            forward.reopen();
+        }
+        if is_task_only(&self.catalog(client), forward, exposed) {
+            forward.params = task::wanted(&forward.params);
+            forward.reopen();
+            let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
+            forward.task = if is_known { Plan::Downward } else { Plan::Hidden };
+        }
+        Ok(())
+    }
+
+    /// The answer to a call whose result creates a task.
+    pub(in crate::router) async fn task_created(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        on: (&Arc<Upstream>, &Arc<Connection>),
+        toward: &mut Toward<'_>,
+        result: &Raw,
+    ) -> Result<Outcome, Attempt> {
+        let (upstream, connection) = on;
+        let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+        let nobody = || Attempt::Failed(Failure::malformed("a task that nobody asked for"));
+        let made = task::created(result).ok_or_else(nobody)?;
+        let id = made.text("taskId").unwrap_or_default();
+        let session =
+            || Place::Session { lease: upstream.id, connection: Arc::downgrade(connection), hold: Arc::default() };
+        let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
+        let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), forward.task) {
+            (true, Plan::Upward) => (open(), |made, id| nested(&task::legacy(made, id))),
+            (true, _) if is_known => (open(), task::renamed),
+            (true, _) => return Err(nobody()),
+            (false, Plan::Core) => (session(), |made, id| nested(&task::renamed(made, id))),
+            (false, Plan::Downward) => {
+                (session(), |made, id| task::modern(made, id).with_member("resultType", br#""task""#))
+            }
+            (false, Plan::Hidden) => return self.run_hidden(client, forward, on, toward, made).await,
+            (false, _) => return Ok(Ok(result.clone())),
+        };
+        Ok(self.know_task(client, &forward.server, &id, place).map(|task| write(&made, &task.handle)))
+    }
+
+    /// The answer to a call that was to run as a task and was over at once: a task that is over.
+    pub(in crate::router) fn task_over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Outcome {
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let told = |handle: &str| nested(&task::done(handle, &outcome, at));
+        let place = Place::Here { outcome: outcome.clone(), at };
+        Ok(told(&self.know_task(client, &forward.server, "", place)?.handle))
+    }
+}
+
+fn open() -> Place {
+    Place::Open { asking: tokio::sync::Mutex::default() }
+}
+
+/// A task as the result of 2025-11-25 that creates it.
+fn nested(task: &Raw) -> Raw {
+    Raw::empty_object().with_member("task", task.as_bytes())
+}
+
+/// Whether the tool says of itself (2025-11-25) that it runs as a task only.
+fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> bool {
+    let is_target = |tool: &Entry| *tool.server() == forward.server.config.alias && tool.raw_name() == &*forward.target;
+    let entry = catalog
+        .entry(Kind::Tools, exposed)
+        .filter(|tool| is_target(tool))
+        .or_else(|| catalog.tools().iter().find(|tool| is_target(tool)));
+    let Some(definition) = entry.map(|tool| tool.definition()) else { return false };
+    memchr::memmem::find(definition.as_bytes(), b"taskSupport").is_some()
+        && definition.member("execution").and_then(|execution| execution.text("taskSupport")).as_deref()
+            == Some("required")
+}

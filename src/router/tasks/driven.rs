@@ -1,0 +1,152 @@
+//! A client of 2025-11-25 asks about a task at a server of 2026-07-28.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::registry::{Place, Task};
+use super::{At, exposed, unknown};
+use crate::adapt;
+use crate::adapt::task::{self, Status};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, object};
+use crate::router::answer::Failure;
+use crate::router::client::Client;
+use crate::router::driver::{Driver, Next, Stage};
+use crate::router::{Mailbox, Router};
+
+/// How long a server may take to end a task that is to be cancelled, before the client is told that it has not.
+const CANCELLING: std::time::Duration = std::time::Duration::from_secs(2);
+
+impl Router {
+    pub(super) async fn driven_task(
+        &self,
+        client: &Arc<Client>,
+        task: &Task,
+        at: &At,
+        method: &Method,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let sent = task::renamed(&Raw::empty_object(), &task.id);
+        match method {
+            Method::TasksResult => self.drive_result(client, task, at, &sent, leg).await,
+            Method::TasksCancel => {
+                let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                if Status::of(&told).is_terminal() {
+                    return Err(ErrorObject::invalid_params("the task is over already"));
+                }
+                self.ask_about(client, at, method, &sent, leg).await?;
+                let end = Instant::now() + CANCELLING;
+                loop {
+                    let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                    if Status::of(&told).is_terminal() || Instant::now() >= end {
+                        return Ok(task::legacy(&told, &task.handle));
+                    }
+                    tokio::time::sleep(task::poll_interval(&told)).await;
+                }
+            }
+            _ => {
+                let told = self.ask_about(client, at, method, &sent, leg).await?;
+                Ok(task::legacy(&told, &task.handle))
+            }
+        }
+    }
+
+    /// Waits until the task is over, and puts what it asks meanwhile to the client.
+    async fn drive_result(
+        &self,
+        client: &Arc<Client>,
+        task: &Task,
+        at: &At,
+        sent: &Raw,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let Place::Open { asking } = &task.place else { return Err(unknown()) };
+        let end = Instant::now() + at.server.config.max_call_time;
+        let mut driver = Driver::default();
+        let mut answered = HashSet::new();
+        loop {
+            let told = exposed(&self.ask_about(client, at, &Method::TasksGet, sent, leg).await?, &at.server);
+            let status = Status::of(&told);
+            if status.is_terminal() {
+                let gap = adapt::Gap {
+                    from: at.version,
+                    to: client.revision(),
+                    server: &at.server.config.name,
+                    info: &self.0.server_info,
+                };
+                let result = adapt::outcome(task::outcome(&told), &Method::ToolsCall, &gap)?;
+                return Ok(task::related(&result, &task.handle));
+            }
+            if Instant::now() >= end {
+                return Failure::timeout(at.server.config.max_call_time, "maxCallTime")
+                    .answer(&at.server, &Method::TasksResult);
+            }
+            // One of several who wait for the result asks for all.
+            let open = open_questions(&told, &answered, &task.handle);
+            match (open, asking.try_lock()) {
+                (Some(open), Ok(_asking)) => {
+                    let answers = match self.put_questions(client, at, &mut driver, &open, leg).await? {
+                        Ok(answers) => answers,
+                        // What was refused cannot be answered any other way.
+                        Err(_) => {
+                            self.ask_about(client, at, &Method::TasksCancel, sent, leg).await?;
+                            continue;
+                        }
+                    };
+                    for (key, _) in object(answers.as_value()).unwrap_or_default() {
+                        answered.insert(key.into_owned());
+                    }
+                    let update = sent.with_member("inputResponses", answers.as_bytes());
+                    self.ask_about(client, at, &Method::TasksUpdate, &update, leg).await?;
+                }
+                _ => tokio::time::sleep(task::poll_interval(&told)).await,
+            }
+        }
+    }
+
+    /// Puts questions to the client, side by side; gives the answers by key, or what it said instead.
+    async fn put_questions(
+        &self,
+        client: &Arc<Client>,
+        at: &At,
+        driver: &mut Driver,
+        open: &Raw,
+        leg: &Arc<Mailbox>,
+    ) -> Result<Outcome, ErrorObject> {
+        let stage = Stage {
+            client,
+            leg,
+            server: &at.server,
+            upstream: &at.upstream,
+            method: &Method::TasksResult,
+            call: at.connection.next_id(),
+            patience: self.limits().answer,
+        };
+        match driver.round(&stage, open, &Raw::empty_object()).await {
+            Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),
+            Ok(Next::Over(outcome)) => Ok(outcome),
+            Err(failure) => match failure.answer(&at.server, &Method::TasksResult) {
+                Err(error) => Err(error),
+                Ok(_) => Err(unknown()),
+            },
+        }
+    }
+}
+
+/// What a task asks that was not answered before, each question naming the task as the client knows it.
+fn open_questions(told: &Raw, answered: &HashSet<String>, handle: &str) -> Option<Raw> {
+    let requests = told.member("inputRequests")?;
+    let mut open = Vec::new();
+    for (key, entry) in object(requests.as_value()).unwrap_or_default() {
+        if answered.contains(&*key) {
+            continue;
+        }
+        let entry = Raw::part(requests.bytes(), entry);
+        let params = entry.member("params").unwrap_or_else(Raw::empty_object);
+        let entry = entry.with_member("params", task::related(&params, handle).as_bytes());
+        open.push(format!("{}:{entry}", Raw::from_value(&*key)));
+    }
+    let open = (!open.is_empty()).then(|| format!(r#"{{"inputRequests":{{{}}}}}"#, open.join(",")));
+    open.map(|open| Raw::trusted(open.into()))
+}

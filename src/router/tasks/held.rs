@@ -1,0 +1,81 @@
+//! A client of 2026-07-28 asks about a task at a server of 2025-11-25.
+
+use std::sync::Arc;
+
+use super::At;
+use super::registry::{Place, Task};
+use super::{exposed, unknown};
+use crate::adapt;
+use crate::adapt::task::{self, Status};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
+use crate::router::client::Client;
+use crate::router::{Mailbox, Router};
+
+impl Router {
+    pub(super) async fn held_task(
+        &self,
+        client: &Arc<Client>,
+        task: &Task,
+        at: &At,
+        method: &Method,
+        params: &Raw,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let sent = task::renamed(&Raw::empty_object(), &task.id);
+        match method {
+            Method::TasksUpdate => {
+                let missing = || ErrorObject::invalid_params("tasks/update: `inputResponses` is missing");
+                let responses = params.member("inputResponses").ok_or_else(missing)?;
+                let Place::Session { hold, .. } = &task.place else { return Err(unknown()) };
+                hold.answer(&responses).map(|()| Raw::empty_object())
+            }
+            Method::TasksCancel => match self.ask_about(client, at, method, &sent, leg).await {
+                Ok(_) => Ok(Raw::empty_object()),
+                // A task that is over is refused so by 2025-11-25; since then it is acknowledged all the same.
+                Err(error) if error.code == code::INVALID_PARAMS => {
+                    let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                    if Status::of(&told).is_terminal() { Ok(Raw::empty_object()) } else { Err(error) }
+                }
+                Err(error) => Err(error),
+            },
+            _ => {
+                let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                self.in_detail(client, task, at, &told).await
+            }
+        }
+    }
+
+    /// A task as the client of 2026-07-28 wants it: with what it asks, or how it ended.
+    async fn in_detail(&self, client: &Arc<Client>, task: &Task, at: &At, told: &Raw) -> Outcome {
+        let flat = task::modern(told, &task.handle);
+        match Status::of(told) {
+            Status::Cancelled => Ok(flat),
+            Status::Completed | Status::Failed => {
+                let outcome = self.held_outcome(client, task, at).await;
+                let outcome = outcome.map(|result| exposed(&result, &at.server));
+                let outcome = match outcome {
+                    Ok(result) => Ok(result),
+                    Err(error) => {
+                        let name = &at.server.config.name;
+                        adapt::error(error, &Method::ToolsCall, at.version, client.revision(), name)
+                    }
+                };
+                Ok(task::ended(&flat, &outcome))
+            }
+            status @ (Status::Working | Status::InputRequired) => {
+                let questions = match (&task.place, status) {
+                    (_, Status::InputRequired) => self.held_questions(client, task, at).await,
+                    // It may ask before it says that it does.
+                    (Place::Session { hold, .. }, _) => hold.questions(),
+                    _ => None,
+                };
+                Ok(match questions {
+                    Some(questions) => task::with_status(&flat, Status::InputRequired)
+                        .with_member("inputRequests", questions.as_bytes()),
+                    // Nothing that this client could answer.
+                    None => task::with_status(&flat, Status::Working),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A tool that runs as a task only, for a client that knows no tasks: it is begun, waited for and told as one call.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::At;
+use super::registry::Task;
+use crate::adapt::task::{self, Status};
+use crate::protocol::{Method, Outcome, ProtocolVersion, Raw};
+use crate::router::answer::Failure;
+use crate::router::call::Forward;
+use crate::router::client::Client;
+use crate::router::running::{Attempt, Running, Toward};
+use crate::router::{Mailbox, Router};
+use crate::upstream::{Connection, Upstream};
+
+impl Router {
+    /// Waits for a task that the client does not know of.
+    pub(super) async fn run_hidden(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        (upstream, connection): (&Arc<Upstream>, &Arc<Connection>),
+        toward: &mut Toward<'_>,
+        made: Raw,
+    ) -> Result<Outcome, Attempt> {
+        let server = &forward.server;
+        let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+        let at = At { server: server.clone(), upstream: upstream.clone(), connection: connection.clone(), version };
+        let sent = task::renamed(&Raw::empty_object(), &made.text("taskId").unwrap_or_default());
+        let limit = server.config.max_call_time;
+        let end = Instant::now() + limit;
+        let mut unfinished = Unfinished { router: self.clone(), client: client.clone(), at, sent, is_over: false };
+        let (at, sent) = (&unfinished.at, &unfinished.sent);
+        let mut task = made;
+        while Status::of(&task) == Status::Working {
+            if Instant::now() >= end {
+                return Err(Attempt::Failed(Failure::timeout(limit, "maxCallTime")));
+            }
+            tokio::time::sleep(task::poll_interval(&task)).await;
+            match self.ask_about(client, at, &Method::TasksGet, sent, client.mailbox()).await {
+                Ok(told) => task = told,
+                Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
+            }
+        }
+        // It is over, or asks something: that comes on the stream of this request.
+        let outcome = self.task_result(client, at, sent, toward, end).await?;
+        unfinished.is_over = true;
+        let outcome = outcome.map(|result| task::unrelated(&result));
+        Ok(self.adapted(client, forward, version, outcome))
+    }
+
+    /// Waits for the result of a task at a server with a session, however long that is silent.
+    async fn task_result(
+        &self,
+        client: &Client,
+        at: &At,
+        sent: &Raw,
+        toward: &mut Toward<'_>,
+        end: Instant,
+    ) -> Result<Outcome, Attempt> {
+        let id = at.connection.next_id();
+        let terms = self.task_terms(client, &at.server, client.mailbox());
+        let mut exchange = at.connection.open(id, &Method::TasksResult, Some(sent), &terms);
+        let mut running = Running {
+            toward,
+            server: &at.server,
+            upstream: &at.upstream,
+            connection: &at.connection,
+            answered: None,
+            idle: at.server.config.max_call_time,
+            patience: self.limits().answer,
+            end,
+        };
+        running.wait(id, &mut exchange).await
+    }
+
+    /// The result of a task for a client that asks for it; both speak 2025-11-25.
+    pub(super) async fn wait_for_result(
+        &self,
+        client: &Arc<Client>,
+        task: &Task,
+        at: &At,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let end = Instant::now() + at.server.config.max_call_time;
+        let sent = task::renamed(&Raw::empty_object(), &task.id);
+        let mut toward = Toward::leg(client, leg).about(&task.handle);
+        let failure = match self.task_result(client, at, &sent, &mut toward, end).await {
+            Ok(outcome) => return outcome,
+            Err(Attempt::Failed(failure)) => failure,
+            Err(Attempt::Lost(error)) => Failure::lost(&error),
+        };
+        failure.answer(&at.server, &Method::TasksResult)
+    }
+}
+
+/// A task that nobody will ask for: when its call ends before it does, it is cancelled.
+struct Unfinished {
+    router: Router,
+    client: Arc<Client>,
+    at: At,
+    sent: Raw,
+    is_over: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.is_over || self.at.connection.lost().is_some() {
+            return;
+        }
+        let (router, client, at, sent) = (self.router.clone(), self.client.clone(), self.at.clone(), self.sent.clone());
+        self.router.spawn(async move {
+            if let Err(error) = router.ask_about(&client, &at, &Method::TasksCancel, &sent, client.mailbox()).await {
+                tracing::debug!(server = &*at.server.label, "a task that nobody waits for: {}", error.message);
+            }
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! What a task at a server with a session asks a client without one (`bridging.md` 11).
+//!
+//! The server asks by requests of its own on the stream of `tasks/result`, and waits for their answers; the client finds the
+//! questions in `tasks/get` and answers by `tasks/update`. In between one `tasks/result` is held open here.
+//! **Invariant:** an answer reaches the server once, and a key is never used twice in a task's life.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::At;
+use super::registry::{Place, Task};
+use crate::adapt::task;
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::router::client::Client;
+use crate::router::{Router, question};
+use crate::upstream::{Ask, Connection, Item};
+
+/// The questions of one task, and its outcome once there is one.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    inner: Mutex<Inner>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// A `tasks/result` is open.
+    is_open: bool,
+    questions: BTreeMap<u64, Ask>,
+    keys: u64,
+    outcome: Option<Outcome>,
+}
+
+/// Servers ask several things side by side: that long after the first one more are gathered.
+const GATHER: Duration = Duration::from_millis(25);
+/// A server that says it waits for input gets that long to ask.
+const ASKING: Duration = Duration::from_secs(1);
+
+impl Hold {
+    /// A question of the task.
+    pub(super) fn ask(&self, at: &At, client: &Client, ask: Ask) {
+        let Some(ask) = question::judge(&at.server, at.upstream.profile(), ask) else { return };
+        let Some(ask) = question::reword(&at.server, ask, at.version, ProtocolVersion::LATEST_MODERN) else { return };
+        if let Err(error) = question::permit(client.profile(), &ask.method, ask.params.as_ref()) {
+            return ask.answer(Err(error));
+        }
+        let mut inner = self.lock();
+        inner.keys += 1;
+        let key = inner.keys;
+        inner.questions.insert(key, ask);
+        drop(inner);
+        self.news.notify_waiters();
+    }
+
+    fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+        let mut inner = self.lock();
+        let key = inner.questions.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| *key);
+        let ask = key.and_then(|key| inner.questions.remove(&key));
+        drop(inner);
+        if let Some(ask) = ask {
+            ask.forget();
+        }
+    }
+
+    /// The questions without an answer, as 2026-07-28 writes them; `None` if there are none.
+    pub(super) fn questions(&self) -> Option<Raw> {
+        let inner = self.lock();
+        let entries = inner.questions.iter().map(|(key, ask)| {
+            let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
+            format!(r#""i{key}":{{"method":"{}","params":{params}}}"#, ask.method)
+        });
+        let entries: Vec<String> = entries.collect();
+        (!entries.is_empty()).then(|| Raw::trusted(format!("{{{}}}", entries.join(",")).into()))
+    }
+
+    /// Takes the client's answers; what was not asked, or was answered before, is ignored.
+    ///
+    /// # Errors
+    /// `-32602` for answers that are no objects.
+    pub(super) fn answer(&self, responses: &Raw) -> Result<(), ErrorObject> {
+        let wrong = |what: &str| ErrorObject::invalid_params(format!("`inputResponses` {what}"));
+        let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
+        if let Some((key, _)) = given.iter().find(|(_, value)| !value.get().starts_with('{')) {
+            return Err(wrong(&format!("{key:?} is no object")));
+        }
+        for (key, value) in given {
+            let number = key.strip_prefix('i').and_then(|number| number.parse::<u64>().ok());
+            let ask = number.and_then(|number| self.lock().questions.remove(&number));
+            if let Some(ask) = ask {
+                ask.answer(Ok(Raw::part(responses.bytes(), value)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the server has asked, at most so long as is worth it.
+    async fn asked(&self) {
+        let _ =
+            tokio::time::timeout(ASKING, self.until(|inner| !inner.questions.is_empty() || inner.outcome.is_some()))
+                .await;
+        tokio::time::sleep(GATHER).await;
+    }
+
+    async fn until(&self, is: impl Fn(&Inner) -> bool) {
+        loop {
+            let news = self.news.notified();
+            if is(&self.lock()) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    fn close(&self, outcome: Option<Outcome>) {
+        let mut inner = self.lock();
+        inner.is_open = false;
+        if inner.outcome.is_none() {
+            inner.outcome = outcome;
+        }
+        // What is still asked has no one to wait for it.
+        let questions = std::mem::take(&mut inner.questions);
+        drop(inner);
+        questions.into_values().for_each(Ask::forget);
+        self.news.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// What a task at a server with a session asks now, once it had the time to.
+    pub(super) async fn held_questions(&self, client: &Arc<Client>, task: &Task, at: &At) -> Option<Raw> {
+        let Place::Session { hold, .. } = &task.place else { return None };
+        if hold.questions().is_none() {
+            self.hold_result(client, task, at);
+            hold.asked().await;
+        }
+        hold.questions()
+    }
+
+    /// How a task at a server with a session ended; it has.
+    pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Outcome {
+        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown()) };
+        self.hold_result(client, task, at);
+        let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
+        if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
+            return Err(ErrorObject::internal("the server says that the task is over, but does not tell its result"));
+        }
+        let outcome = hold.lock().outcome.clone();
+        outcome.unwrap_or_else(|| Err(ErrorObject::internal("the server was lost before it told the task's result")))
+    }
+
+    /// Holds a `tasks/result` open, unless that is done or was.
+    fn hold_result(&self, client: &Arc<Client>, task: &Task, at: &At) {
+        let Place::Session { hold, .. } = &task.place else { return };
+        {
+            let mut inner = hold.lock();
+            if inner.is_open || inner.outcome.is_some() {
+                return;
+            }
+            inner.is_open = true;
+        }
+        let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
+        let stop = self.0.stop.clone();
+        let terms = self.task_terms(&client, &at.server, client.mailbox());
+        self.0.tasks.spawn(async move {
+            let open = keep_open(&hold, &client, &at, &id, terms);
+            let end = Instant::now() + at.server.config.max_call_time;
+            let outcome = tokio::select! {
+                outcome = open => outcome,
+                () = tokio::time::sleep_until(end) => None,
+                () = stop.cancelled() => None,
+            };
+            hold.close(outcome);
+        });
+    }
+}
+
+async fn keep_open(hold: &Hold, client: &Client, at: &At, id: &str, terms: crate::upstream::Terms) -> Option<Outcome> {
+    let request = at.connection.next_id();
+    let params = task::renamed(&Raw::empty_object(), id);
+    let mut exchange = at.connection.open(request, &Method::TasksResult, Some(&params), &terms);
+    loop {
+        match exchange.next().await {
+            Item::Ask(ask) => hold.ask(at, client, ask),
+            Item::Withdrawn(id) => hold.withdraw(&at.connection, &id),
+            Item::Done(outcome) => return Some(outcome),
+            Item::Lost(_) => return None,
+            // Tasks of 2026-07-28 have neither progress nor log lines.
+            Item::Progress(_) | Item::Log(_) | Item::HangUp(_) => {}
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Tasks: calls that go on after they were answered (`bridging.md` 11). The core of 2025-11-25 and the extension of 2026-07-28
+//! on both sides, in any pairing.
+//!
+//! A task is begun by a call (`create.rs`), and asked about by its id here. A client of one revision and a server of the
+//! other: `held.rs` and `hold.rs` (server with a session), `driven.rs` (server without). A client that knows no tasks is
+//! spared them: `hidden.rs`.
+//! **Invariant:** what a client knows as a task's id is sealed for its principal; nobody else's opens, and none shows what
+//! the server calls the task. Start reading at [`Router::task`].
+
+mod create;
+mod driven;
+mod held;
+mod hidden;
+mod hold;
+mod list;
+mod news;
+mod registry;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use create::Plan;
+pub(super) use news::question_of;
+pub(super) use registry::Registry;
+
+use super::answer::Failure;
+use super::client::Client;
+use super::{Mailbox, Router};
+use crate::adapt::{self, task};
+use crate::manager::Server;
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object};
+use crate::registry::expose_content;
+use crate::seal::Purpose;
+use crate::upstream::{Connection, Terms, Upstream};
+use registry::{Place, Task};
+
+/// What is sealed into the id of a task.
+#[derive(Debug, Serialize, Deserialize)]
+struct Handle {
+    server: String,
+    id: String,
+    /// The lease, at a server with a session.
+    lease: Option<u64>,
+    /// It is nobody's but ours.
+    #[serde(default)]
+    here: bool,
+}
+
+/// Where a task runs.
+#[derive(Clone, Debug)]
+struct At {
+    server: Arc<Server>,
+    upstream: Arc<Upstream>,
+    connection: Arc<Connection>,
+    version: ProtocolVersion,
+}
+
+/// The answer to an id that leads nowhere.
+fn unknown() -> ErrorObject {
+    ErrorObject::invalid_params("unknown task: none of yours has this id, or the server that ran it is gone")
+}
+
+impl Router {
+    /// Serves a request about a task.
+    pub(super) async fn task(
+        &self,
+        client: &Arc<Client>,
+        method: &Method,
+        params: Option<Raw>,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let is_known = match method {
+            Method::TasksGet | Method::TasksCancel => {
+                client.revision().is_modern() || client.revision() == ProtocolVersion::V2025_11_25
+            }
+            Method::TasksUpdate => client.revision().is_modern(),
+            _ => client.revision() == ProtocolVersion::V2025_11_25,
+        };
+        if !is_known || !self.has_tasks() {
+            return Err(ErrorObject::method_not_found(method.as_str()));
+        }
+        if client.revision().is_modern() && !client.declares(task::EXTENSION) {
+            return Err(undeclared());
+        }
+        let params = params.unwrap_or_else(Raw::empty_object);
+        if *method == Method::TasksList {
+            return self.list_tasks(client, &params, leg).await;
+        }
+        let missing = || ErrorObject::invalid_params(format!("{method}: `taskId` is missing"));
+        let handle = params.text("taskId").ok_or_else(missing)?;
+        let task = self.find_task(client, &handle)?;
+        if let Place::Here { outcome, at } = &task.place {
+            return match method {
+                Method::TasksGet => Ok(task::done(&task.handle, outcome, *at)),
+                Method::TasksResult => outcome.clone().map(|result| task::related(&result, &task.handle)),
+                _ => Err(ErrorObject::invalid_params("the task is over already")),
+            };
+        }
+        let at = self.reach_task(client, &task).await?;
+        let outcome = match (at.version.is_modern(), client.revision().is_modern()) {
+            (true, true) | (false, false) => self.relay_task(client, &task, &at, method, &params, leg).await,
+            (false, true) => self.held_task(client, &task, &at, method, &params, leg).await,
+            (true, false) => self.driven_task(client, &task, &at, method, leg).await,
+        };
+        let gap = adapt::Gap {
+            from: at.version,
+            to: client.revision(),
+            server: &at.server.config.name,
+            info: &self.0.server_info,
+        };
+        adapt::outcome(outcome, method, &gap)
+    }
+
+    /// Client and server have the same kind of tasks: ids are changed, nothing else.
+    async fn relay_task(
+        &self,
+        client: &Arc<Client>,
+        task: &Task,
+        at: &At,
+        method: &Method,
+        params: &Raw,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        if *method == Method::TasksResult {
+            let result = self.wait_for_result(client, task, at, leg).await?;
+            return Ok(task::related(&exposed(&result, &at.server), &task.handle));
+        }
+        let mut sent = task::renamed(&Raw::empty_object(), &task.id);
+        if let Some(responses) = params.member("inputResponses") {
+            sent = sent.with_member("inputResponses", responses.as_bytes());
+        }
+        let told = self.ask_about(client, at, method, &sent, leg).await?;
+        if told.member("taskId").is_none() {
+            return Ok(told);
+        }
+        let told = task::renamed(&exposed(&told, &at.server), &task.handle);
+        // Examples in the proposal have `task` there; the rule is that only what creates a task has.
+        Ok(if at.version.is_modern() { told.with_member("resultType", br#""complete""#) } else { told })
+    }
+
+    /// Whether clients may run tools as tasks.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.manager().settings().tasks
+    }
+
+    fn find_task(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
+        let principal = client.principal();
+        let sealed = self.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
+        if let Some(task) = self.0.known_tasks.find(handle).filter(|task| task.principal == *principal) {
+            return Ok(task);
+        }
+        // A server without a session keeps its tasks by itself.
+        let is_elsewhere = sealed.lease.is_none() && !sealed.here;
+        let server =
+            self.manager().servers().iter().find(|server| server.config.alias.as_str() == sealed.server).cloned();
+        let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
+        Ok(self.0.known_tasks.put(Task {
+            handle: handle.into(),
+            principal: principal.clone(),
+            owner: client.owner(),
+            server: server.config.alias.clone(),
+            id: sealed.id.into(),
+            place: Place::Open { asking: tokio::sync::Mutex::default() },
+        }))
+    }
+
+    /// Gives a task an id that the client can know.
+    fn know_task(&self, client: &Client, server: &Server, id: &str, place: Place) -> Result<Arc<Task>, ErrorObject> {
+        let principal = client.principal();
+        let lease = match &place {
+            Place::Session { lease, .. } => Some(*lease),
+            Place::Open { .. } | Place::Here { .. } => None,
+        };
+        let here = matches!(place, Place::Here { .. });
+        let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
+        let sealed = self.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
+        let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
+        Ok(self.0.known_tasks.put(Task {
+            handle: sealed.into(),
+            principal: principal.clone(),
+            owner: client.owner(),
+            server: server.config.alias.clone(),
+            id: id.into(),
+            place,
+        }))
+    }
+
+    async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, ErrorObject> {
+        let server = self.manager().servers().iter().find(|server| server.config.alias == task.server).cloned();
+        let server = server.ok_or_else(unknown)?;
+        let (upstream, connection) = match &task.place {
+            Place::Session { lease, connection, .. } => {
+                let upstream = server.upstreams().into_iter().find(|upstream| upstream.id == *lease);
+                let connection = connection.upgrade().filter(|connection| connection.lost().is_none());
+                upstream.zip(connection).ok_or_else(unknown)?
+            }
+            Place::Open { .. } => {
+                let internal = |failure: Failure| match failure.answer(&server, &Method::TasksGet) {
+                    Err(error) => error,
+                    Ok(_) => unknown(),
+                };
+                let upstream = self.lease(client, &server).map_err(internal)?;
+                let connection = upstream.ready().await.map_err(|why| internal(Failure::unavailable(&why)))?;
+                if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
+                    return Err(unknown());
+                }
+                (upstream, connection)
+            }
+            Place::Here { .. } => return Err(unknown()),
+        };
+        let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+        Ok(At { server, upstream, connection, version })
+    }
+
+    /// One short request about a task.
+    async fn ask_about(&self, client: &Arc<Client>, at: &At, method: &Method, params: &Raw, leg: &Mailbox) -> Outcome {
+        let terms = self.task_terms(client, &at.server, leg);
+        let exchange = at.connection.open(at.connection.next_id(), method, Some(params), &terms);
+        let limit = at.server.config.call_timeout;
+        match tokio::time::timeout(limit, exchange.outcome()).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(error)) => Failure::lost(&error).answer(&at.server, method),
+            Err(_) => Failure::timeout(limit, "callTimeout").answer(&at.server, method),
+        }
+    }
+
+    /// What a request about a task says of its client.
+    fn task_terms(&self, client: &Client, server: &Server, leg: &Mailbox) -> Terms {
+        let mut terms = client.terms(leg);
+        terms.profile = server.declared(terms.profile);
+        terms.extensions = Some(declared(terms.extensions.as_ref()));
+        terms
+    }
+}
+
+/// These extensions, with that of tasks among them.
+fn declared(extensions: Option<&Raw>) -> Raw {
+    match extensions {
+        Some(extensions) if extensions.member(task::EXTENSION).is_some() => extensions.clone(),
+        Some(extensions) => extensions.with_member(task::EXTENSION, b"{}"),
+        None => Raw::empty_object().with_member(task::EXTENSION, b"{}"),
+    }
+}
+
+/// The answer to a client that did not say it knows tasks.
+fn undeclared() -> ErrorObject {
+    let data = serde_json::json!({ "requiredCapabilities": { "extensions": { task::EXTENSION: {} } } });
+    let text = format!("this needs the extension {} among the client's capabilities", task::EXTENSION);
+    ErrorObject::new(code::MISSING_CAPABILITY, text).with_data(Raw::from_value(&data))
+}
+
+/// A task, or the result of one, with the URIs in it as the client may use them.
+fn exposed(told: &Raw, server: &Server) -> Raw {
+    let (alias, uris) = (&server.config.alias, server.uris);
+    let mut told = expose_content(told, alias, uris);
+    if let Some(result) = told.member("result") {
+        told = told.with_member("result", expose_content(&result, alias, uris).as_bytes());
+    }
+    if let Some(requests) = told.member("inputRequests") {
+        let mut exposed = requests.clone();
+        for (key, entry) in object(requests.as_value()).unwrap_or_default() {
+            let entry = Raw::part(requests.bytes(), entry);
+            if let (Some("sampling/createMessage"), Some(params)) =
+                (entry.text("method").as_deref(), entry.member("params"))
+            {
+                let params = expose_content(&params, alias, uris);
+                exposed = exposed.with_member(&key, entry.with_member("params", params.as_bytes()).as_bytes());
+            }
+        }
+        told = told.with_member("inputRequests", exposed.as_bytes());
+    }
+    told
+}

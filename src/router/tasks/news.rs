@@ -1,0 +1,63 @@
+//! What servers say of tasks on their own: questions that name a task, and news of how far it is.
+
+use std::sync::Arc;
+
+use super::At;
+use super::registry::Place;
+use crate::adapt::task;
+use crate::manager::Server;
+use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw};
+use crate::router::Router;
+use crate::router::client::Client;
+use crate::upstream::{Ask, Connection, Upstream};
+
+/// A question of a task, naming the task as the client knows it.
+pub(in crate::router) fn question_of(mut ask: Ask, handle: &str) -> Ask {
+    ask.params = ask.params.take().map(|params| task::related(&params, handle));
+    ask
+}
+
+impl Router {
+    /// A question that belongs to no call. One of a task of a client without a session waits for the client to come; every
+    /// other one is given back.
+    pub(in crate::router) fn ask_for_task(
+        &self,
+        server: &Arc<Server>,
+        upstream: &Arc<Upstream>,
+        connection: &Arc<Connection>,
+        ask: Ask,
+    ) -> Option<Ask> {
+        let Some(id) = ask.params.as_ref().and_then(task::related_to) else { return Some(ask) };
+        // Never a guess: several people may know a task, and the question is for one.
+        let tasks = self.0.known_tasks.on(connection, &id);
+        let [task] = &*tasks else { return Some(ask) };
+        let Some(client) = self.client_of(task.owner) else { return Some(ask) };
+        match &task.place {
+            Place::Session { hold, .. } if client.revision().is_modern() => {
+                let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+                let (server, upstream, connection) = (server.clone(), upstream.clone(), connection.clone());
+                hold.ask(&At { server, upstream, connection, version }, &client, ask);
+                None
+            }
+            _ => Some(question_of(ask, &task.handle)),
+        }
+    }
+
+    /// Tells the client that began a task how far it is.
+    pub(in crate::router) fn tell_task(&self, connection: &Arc<Connection>, told: &Raw) {
+        let Some(id) = told.text("taskId") else { return };
+        for task in self.0.known_tasks.on(connection, &id) {
+            let client = self.client_of(task.owner);
+            // Whoever has no session asks, or listens.
+            let Some(client) = client.filter(|client| client.revision() == ProtocolVersion::V2025_11_25) else {
+                continue;
+            };
+            let params = Some(task::renamed(told, &task.handle));
+            client.mailbox().put(Message::Notification(Notification { method: Method::TaskStatus, params }));
+        }
+    }
+
+    fn client_of(&self, owner: crate::upstream::Owner) -> Option<Arc<Client>> {
+        self.clients().get(&owner).cloned()
+    }
+}

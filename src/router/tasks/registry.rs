@@ -1,0 +1,99 @@
+//! Tasks that clients know of: whose each is, and where it runs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::hold::Hold;
+use crate::manager::Principal;
+use crate::name::ServerName;
+use crate::protocol::Outcome;
+use crate::upstream::{Connection, Owner};
+
+/// One task.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// Its id as the client knows it.
+    pub(super) handle: Arc<str>,
+    pub(super) principal: Principal,
+    /// The client that began it.
+    pub(super) owner: Owner,
+    pub(super) server: ServerName,
+    /// Its id as the server knows it.
+    pub(super) id: Box<str>,
+    pub(super) place: Place,
+}
+
+/// Where a task is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// At a server with a session: it is lost with the connection.
+    Session { lease: u64, connection: Weak<Connection>, hold: Arc<Hold> },
+    /// At a server without one. Who puts its questions to a client holds the lock.
+    Open { asking: tokio::sync::Mutex<()> },
+    /// Here: the call was over at once, at that time since 1970.
+    Here { outcome: Outcome, at: Duration },
+}
+
+/// All of them, oldest first; the oldest go when there are too many.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Registry(Mutex<Records>);
+
+#[derive(Debug, Default)]
+struct Records {
+    by_handle: HashMap<Arc<str>, Arc<Task>>,
+    order: VecDeque<Arc<str>>,
+}
+
+/// Tasks that are known at once. One of a server without a session is found without this table.
+const KEPT: usize = 4096;
+
+impl Registry {
+    pub(super) fn put(&self, task: Task) -> Arc<Task> {
+        let task = Arc::new(task);
+        let mut records = self.lock();
+        if records.by_handle.insert(task.handle.clone(), task.clone()).is_none() {
+            records.order.push_back(task.handle.clone());
+        }
+        while records.order.len() > KEPT {
+            if let Some(oldest) = records.order.pop_front() {
+                records.by_handle.remove(&oldest);
+            }
+        }
+        task
+    }
+
+    pub(super) fn find(&self, handle: &str) -> Option<Arc<Task>> {
+        self.lock().by_handle.get(handle).cloned()
+    }
+
+    /// The tasks of somebody, oldest first.
+    pub(super) fn of(&self, principal: &Principal) -> Vec<Arc<Task>> {
+        let records = self.lock();
+        let all = records.order.iter().filter_map(|handle| records.by_handle.get(handle));
+        all.filter(|task| task.principal == *principal).cloned().collect()
+    }
+
+    /// The tasks that the server calls so on that connection: more than one where several people were given it.
+    pub(super) fn on(&self, connection: &Arc<Connection>, id: &str) -> Vec<Arc<Task>> {
+        let records = self.lock();
+        let is_there = |task: &&Arc<Task>| *task.id == *id && task.is_on(connection);
+        records.by_handle.values().filter(is_there).cloned().collect()
+    }
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Records> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    /// Whether it is one of the session that this connection is.
+    pub(super) fn is_on(&self, connection: &Arc<Connection>) -> bool {
+        match &self.place {
+            Place::Session { connection: own, .. } => std::ptr::eq(own.as_ptr(), Arc::as_ptr(connection)),
+            Place::Open { .. } | Place::Here { .. } => false,
+        }
+    }
+}
