@@ -2,7 +2,8 @@
 //! the tasks of 2025-11-25. `tests/conformance/run` puts it behind the host.
 //!
 //! `tasks_server --listen 127.0.0.1:8901` serves the extension `io.modelcontextprotocol/tasks` of 2026-07-28 over HTTP and
-//! says so on standard output. Without an argument it speaks over standard input and output, and tasks as in 2025-11-25.
+//! says so on standard output. Without an argument it speaks over standard input and output, and tasks as in 2025-11-25;
+//! with `--always` each tool there that may run as a task runs so only.
 //! Only words of the wire are the crate's; the wire itself is plain code, so that the server is not made of what it tests.
 
 #[path = "tasks_server/http.rs"]
@@ -20,17 +21,20 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+use tools::Support;
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tasks = Arc::new(task::Store::default());
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next(), args.next()) {
-        (None, ..) => Ok(pipe::serve(tasks).await?),
+        (None, ..) => Ok(pipe::serve(tasks, Support::Optional).await?),
+        (Some("--always"), None, _) => Ok(pipe::serve(tasks, Support::Required).await?),
         (Some("--listen"), Some(address), None) => {
             let listener = TcpListener::bind(address.parse::<SocketAddr>()?).await?;
             writeln!(std::io::stdout(), "listening on http://{}/mcp", listener.local_addr()?)?;
             Ok(http::serve(&listener, tasks).await?)
         }
-        _ => Err("usage: tasks_server [--listen ADDR:PORT]".into()),
+        _ => Err("usage: tasks_server [--listen ADDR:PORT | --always]".into()),
     }
 }

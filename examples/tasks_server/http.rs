@@ -146,7 +146,7 @@ async fn answer(request: Request, tasks: &Store) -> Outcome {
             "ttlMs": 60_000, "cacheScope": "public",
         }),
         Method::ToolsList => {
-            let mut list = tools::list(false);
+            let mut list = tools::list(None);
             list["ttlMs"] = 60_000.into();
             list["cacheScope"] = "public".into();
             list

@@ -23,8 +23,8 @@ struct Client {
     next: AtomicI64,
 }
 
-/// Serves the pipe until it ends.
-pub(crate) async fn serve(tasks: Arc<Store>) -> std::io::Result<()> {
+/// Serves the pipe until it ends. Tools that may run as tasks say at least that.
+pub(crate) async fn serve(tasks: Arc<Store>, least: Support) -> std::io::Result<()> {
     let (out, mut waiting) = mpsc::channel::<Message>(256);
     let client = Arc::new(Client { out, asked: Mutex::default(), next: AtomicI64::new(1) });
     let calls = TaskTracker::new();
@@ -45,7 +45,7 @@ pub(crate) async fn serve(tasks: Arc<Store>) -> std::io::Result<()> {
                     let (client, tasks) = (client.clone(), tasks.clone());
                     calls.spawn(async move {
                         let id = Some(request.id.clone());
-                        let outcome = answer(request, &client, &tasks).await;
+                        let outcome = answer(request, &client, &tasks, least).await;
                         // Nobody to tell when the pipe is gone.
                         let _ = client.out.send(Message::Response(Response { id, outcome })).await;
                     });
@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-async fn answer(request: Request, client: &Client, tasks: &Store) -> Outcome {
+async fn answer(request: Request, client: &Client, tasks: &Store, least: Support) -> Outcome {
     let params: Value = match &request.params {
         Some(params) => params.read().map_err(|error| ErrorObject::invalid_params(error.to_string()))?,
         None => json!({}),
@@ -96,7 +96,7 @@ async fn answer(request: Request, client: &Client, tasks: &Store) -> Outcome {
             "serverInfo": { "name": "tasks", "version": env!("CARGO_PKG_VERSION") },
         }),
         Method::Ping => json!({}),
-        Method::ToolsList => tools::list(true),
+        Method::ToolsList => tools::list(Some(least)),
         Method::ToolsCall => call(&params, client, tasks).await?,
         Method::TasksGet => task()?.legacy(),
         Method::TasksList => json!({ "tasks": tasks.all().iter().map(|task| task.legacy()).collect::<Vec<_>>() }),

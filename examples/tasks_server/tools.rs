@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::task::{Ended, Task};
 
 /// Whether a tool runs as a task.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Support {
     Never,
     Optional,
@@ -41,12 +41,12 @@ pub(crate) fn support(name: &str) -> Result<Support, ErrorObject> {
     found.ok_or_else(|| ErrorObject::invalid_params(format!("unknown tool: {name}")))
 }
 
-/// The result of `tools/list`; only 2025-11-25 says which tools run as tasks.
-pub(crate) fn list(with_support: bool) -> Value {
+/// The result of `tools/list`; only 2025-11-25 says which tools run as tasks, and those that may do so at least like this.
+pub(crate) fn list(with_support: Option<Support>) -> Value {
     let tools = TOOLS.iter().map(|(name, about, support)| {
         let mut tool = json!({ "name": name, "description": about, "inputSchema": schema(name) });
-        if with_support && *support != Support::Never {
-            tool["execution"] = json!({ "taskSupport": support.word() });
+        if let (Some(least), true) = (with_support, *support != Support::Never) {
+            tool["execution"] = json!({ "taskSupport": least.max(*support).word() });
         }
         tool
     });

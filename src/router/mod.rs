@@ -8,6 +8,7 @@ mod answer;
 mod call;
 mod client;
 mod driver;
+mod extensions;
 mod list;
 mod mailbox;
 mod modern;
@@ -97,7 +98,7 @@ impl Router {
         let revision = ProtocolVersion::parse_handshake(&wanted).unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
         let capabilities = params.member("capabilities");
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
-        let extensions = capabilities.as_ref().and_then(modern::carried_extensions);
+        let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
         let client = self.admit(principal, revision, profile, extensions);
         Ok((client, self.initialize_result(revision)))
     }
@@ -194,7 +195,7 @@ impl Router {
             Method::Initialize => {
                 Err(ErrorObject::new(code::INVALID_REQUEST, "this session is initialized already; open a new one"))
             }
-            other => Err(ErrorObject::method_not_found(other.as_str())),
+            other => self.extension_request(client, other, params, leg).await,
         }
     }
 
@@ -302,9 +303,15 @@ impl Router {
         } else {
             ""
         };
+        let extensions = self.offered_extensions(revision);
+        let extensions = match extensions.as_bytes() {
+            // A list of none is none.
+            b"{}" => String::new(),
+            _ => format!(r#","extensions":{extensions}"#),
+        };
         let completions = if revision >= ProtocolVersion::V2025_03_26 { r#","completions":{}"# } else { "" };
         let mut result = format!(
-            r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}}},"serverInfo":{}"#,
+            r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
             self.0.server_info
         );
         if let Some(instructions) = self.instructions() {

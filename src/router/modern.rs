@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, LEVELS, Level};
 use super::{Mailbox, Principal, Router};
-use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, object};
+use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 
 /// The clients without a session that are known now.
 #[derive(Debug, Default)]
@@ -41,21 +41,6 @@ struct Pooled {
     used: Instant,
 }
 
-/// The extensions whose messages we can carry: MCP Apps, and tasks since 2026-07-28.
-const CARRIED: [&str; 2] = ["io.modelcontextprotocol/ui", "io.modelcontextprotocol/tasks"];
-
-/// The `extensions` of these capabilities that we carry.
-pub(super) fn carried_extensions(capabilities: &Raw) -> Option<Raw> {
-    let extensions = capabilities.member("extensions")?;
-    let members = object(extensions.as_value())?;
-    let kept: Vec<String> = members
-        .iter()
-        .filter(|(id, _)| CARRIED.contains(&&**id))
-        .map(|(id, settings)| format!("{}:{}", Raw::from_value(&**id), settings.get()))
-        .collect();
-    (!kept.is_empty()).then(|| Raw::trusted(format!("{{{}}}", kept.join(",")).into()))
-}
-
 impl Router {
     /// The client that sends a request with these `clientCapabilities`.
     ///
@@ -63,7 +48,11 @@ impl Router {
     /// When there are as many clients as there may be, all of them busy.
     pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
         let profile = Profile::from_capabilities(capabilities.as_value());
-        let key = Key { principal, profile, extensions: carried_extensions(capabilities) };
+        let key = Key {
+            principal,
+            profile,
+            extensions: self.carried_extensions(capabilities, ProtocolVersion::LATEST_MODERN),
+        };
         let mut pool = self.pool();
         if let Some(pooled) = pool.get_mut(&key) {
             pooled.used = Instant::now();
@@ -118,8 +107,9 @@ impl Router {
     fn discover(&self) -> Raw {
         let versions: Vec<&str> = ProtocolVersion::MODERN.iter().map(|version| version.as_str()).collect();
         let mut result = format!(
-            r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}}}}"#,
-            Raw::from_value(&versions)
+            r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}},"extensions":{}}}"#,
+            Raw::from_value(&versions),
+            self.offered_extensions(ProtocolVersion::LATEST_MODERN)
         );
         if let Some(instructions) = self.instructions() {
             result += r#","instructions":"#;

@@ -1,0 +1,122 @@
+//! Extensions (`bridging.md` 12): which of a client's and of the servers' the other side is told of, and requests that only
+//! an extension knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::call::Forward;
+use super::client::Client;
+use super::{Mailbox, Router};
+use crate::adapt::{CARRIED, task};
+use crate::manager::Server;
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, object};
+
+impl Router {
+    /// The `extensions` of a client's capabilities that its servers may be told of.
+    pub(super) fn carried_extensions(&self, capabilities: &Raw, revision: ProtocolVersion) -> Option<Raw> {
+        let extensions = capabilities.member("extensions")?;
+        let members = object(extensions.as_value())?;
+        let kept: Vec<String> = members
+            .iter()
+            .filter(|(id, settings)| settings.get().starts_with('{') && self.carries(id, revision))
+            .map(|(id, settings)| format!("{}:{}", Raw::from_value(&**id), settings.get()))
+            .collect();
+        (!kept.is_empty()).then(|| Raw::trusted(format!("{{{}}}", kept.join(",")).into()))
+    }
+
+    /// Whether we carry that extension for clients of that revision.
+    fn carries(&self, id: &str, revision: ProtocolVersion) -> bool {
+        CARRIED.contains(&id) && (id != task::EXTENSION || (revision.is_modern() && self.has_tasks()))
+    }
+
+    /// The `extensions` of our own capabilities: those of all servers together. Tasks are always among them, since servers of
+    /// 2025-11-25 have them, too, and clients may ask before the first server is connected.
+    pub(super) fn offered_extensions(&self, revision: ProtocolVersion) -> Raw {
+        let mut offered = BTreeMap::new();
+        if self.carries(task::EXTENSION, revision) {
+            offered.insert(task::EXTENSION.to_owned(), Map::new());
+        }
+        for server in self.manager().servers().iter() {
+            let Some(extensions) = declared_by(server) else { continue };
+            for (id, settings) in extensions.read::<Map<String, Value>>().unwrap_or_default() {
+                if let (Value::Object(settings), true) = (settings, self.carries(&id, revision)) {
+                    offered.entry(id).and_modify(|known| meet(known, &settings)).or_insert(settings);
+                }
+            }
+        }
+        Raw::from_value(&offered)
+    }
+
+    /// A request of a method that the protocol itself does not know: for the one server whose extension it belongs to.
+    pub(super) async fn extension_request(
+        &self,
+        client: &Arc<Client>,
+        method: &Method,
+        params: Option<Raw>,
+        leg: &Arc<Mailbox>,
+    ) -> Outcome {
+        let unknown = || ErrorObject::method_not_found(method.as_str());
+        let extension = owner_of(method.as_str()).filter(|id| client.declares(id)).ok_or_else(unknown)?;
+        let servers = self.manager().servers();
+        let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
+        let mut owners = servers.iter().filter(declares);
+        let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown()) };
+        let params = params.unwrap_or_else(Raw::empty_object);
+        let meta = params.member("_meta");
+        // It names nothing that we know.
+        let named = Raw::from_value("");
+        let forward = Forward::new(server.clone(), method.clone(), params, named, meta, "".into());
+        self.forward(client, forward, leg).await
+    }
+}
+
+/// What a server declares, on whichever lease.
+fn declared_by(server: &Server) -> Option<Raw> {
+    let peers = server.upstreams().into_iter().filter_map(|upstream| upstream.connection()?.peer().cloned());
+    peers.filter_map(|peer| peer.extensions).last()
+}
+
+/// The extension that owns a method: by the last part of its id.
+fn owner_of(method: &str) -> Option<&'static str> {
+    let (head, _) = method.split_once('/')?;
+    CARRIED.into_iter().find(|id| id.rsplit_once('/').is_some_and(|(_, own)| own == head))
+}
+
+/// The settings that several servers share: of lists, what is in all.
+fn meet(known: &mut Map<String, Value>, other: &Map<String, Value>) {
+    for (name, value) in known.iter_mut() {
+        if let (Value::Array(known), Some(Value::Array(other))) = (value, other.get(name)) {
+            known.retain(|item| other.contains(item));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn settings_of_several_servers_meet() {
+        let mut known = map(json!({ "mimeTypes": ["a", "b"], "only": true }));
+        meet(&mut known, &map(json!({ "mimeTypes": ["b", "c"], "other": 1 })));
+        assert_eq!(known, map(json!({ "mimeTypes": ["b"], "only": true })));
+        meet(&mut known, &map(json!({})));
+        assert_eq!(known, map(json!({ "mimeTypes": ["b"], "only": true })));
+    }
+
+    #[test]
+    fn a_method_belongs_to_the_extension_that_it_begins_with() {
+        assert_eq!(owner_of("ui/thing"), Some("io.modelcontextprotocol/ui"));
+        for none in ["ui", "uix/thing", "foo/bar", "", "/ui"] {
+            assert_eq!(owner_of(none), None, "{none}");
+        }
+    }
+}
