@@ -3,20 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use super::connection::Connection;
 use super::exchange::Item;
-use super::renew;
+use super::{renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, batch, code};
-use crate::transport::{Error, EventStream, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
+use crate::transport::{Error, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
-/// A broken answer stream is resumed that often without a new event, then the call counts as lost.
-const RESUMES: u32 = 3;
-/// The GET stream is optional: after that many tries without a message the server is used without it.
-const TRIES: u32 = 10;
-const RETRY: Duration = Duration::from_millis(500);
-const RETRY_MAX: Duration = Duration::from_secs(300);
 /// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
 const ACCEPT: Duration = Duration::from_secs(60);
 
@@ -28,7 +20,7 @@ pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u6
             Err(_) if take_batch(&connection, Some(id), &body) => {}
             Err(reason) => return lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
         },
-        Ok(Reply::Stream(stream)) => follow(&connection, &http, id, *stream).await,
+        Ok(Reply::Stream(stream)) => resume::follow(&connection, &http, id, *stream).await,
         Ok(Reply::Accepted) => {}
         Err(error) => {
             connection.failed(&error);
@@ -123,62 +115,12 @@ fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) ->
 }
 
 /// Ends the request unless it has its answer already.
-fn lost(connection: &Connection, id: u64, error: Error) {
+pub(super) fn lost(connection: &Connection, id: u64, error: Error) {
     connection.finish(id, Item::Lost(error));
 }
 
-async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: EventStream) {
-    let mut failures = 0;
-    loop {
-        let ended = loop {
-            match stream.next().await {
-                Ok(Some(data)) => {
-                    failures = 0;
-                    take(connection, Some(id), &data);
-                    if !connection.waits(id) {
-                        return;
-                    }
-                }
-                Ok(None) => {
-                    // A server may send us away as often as it likes (2025-11-25, transports, SEP-1699).
-                    if stream.retry.is_some() {
-                        failures = 0;
-                    }
-                    break Error::Broken;
-                }
-                Err(error) => break error,
-            }
-        };
-        let Some(last_event) = stream.last_event.take() else { return lost(connection, id, ended) };
-        let retry = stream.retry;
-        loop {
-            failures += 1;
-            if failures > RESUMES {
-                return lost(connection, id, Error::Broken);
-            }
-            tokio::time::sleep(pause(retry)).await;
-            match http.stream(Some(&last_event)).await {
-                Ok(resumed) => {
-                    stream = resumed;
-                    stream.last_event.get_or_insert_with(|| last_event.clone());
-                    stream.retry = retry;
-                    break;
-                }
-                Err(error @ Error::SessionEnded) => {
-                    connection.failed(&error);
-                    return lost(connection, id, Error::Broken);
-                }
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-fn pause(retry: Option<u64>) -> Duration {
-    retry.map_or(RETRY, Duration::from_millis).clamp(RETRY, RETRY_MAX)
-}
-
-fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
+/// Takes a message as it came.
+pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
     match Message::passing(data) {
         Ok(message) => connection.receive(origin, message),
         Err(reason) if !take_batch(connection, origin, data) => tracing::warn!("an event that is no message: {reason}"),
@@ -196,40 +138,6 @@ fn take_batch(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::B
         }
     }
     true
-}
-
-/// Holds the stream of messages that answer no request, for as long as the connection lives. `ready` is told once it is
-/// open, and dropped once it is refused.
-pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: oneshot::Sender<()>) {
-    let mut ready = Some(ready);
-    let mut fruitless = 0;
-    let mut last_event: Option<String> = None;
-    let mut retry = None;
-    while fruitless < TRIES {
-        match http.stream(last_event.as_deref()).await {
-            Ok(mut stream) => {
-                if let Some(ready) = ready.take() {
-                    // Whoever waits for it may have waited enough.
-                    let _ = ready.send(());
-                }
-                while let Ok(Some(data)) = stream.next().await {
-                    fruitless = 0;
-                    take(&connection, None, &data);
-                }
-                last_event = stream.last_event.take().or(last_event);
-                retry = stream.retry.or(retry);
-            }
-            // The server offers no such stream.
-            Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => return,
-            Err(error @ (Error::SessionEnded | Error::Unreachable { .. } | Error::Unauthorized { .. })) => {
-                return connection.failed(&error);
-            }
-            Err(_) => {}
-        }
-        ready = None;
-        fruitless += 1;
-        tokio::time::sleep(pause(retry) * (1 << fruitless.min(6))).await;
-    }
 }
 
 /// Opens the stream of a server over HTTP with SSE; a task reads it from then on.

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::connection::{Connection, Parts, Wire};
 use super::state::{Action, Input, Policy, State};
 use super::{
-    Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listen, listing, probe,
+    Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listen, listing, probe, resume,
 };
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
@@ -397,7 +397,7 @@ async fn open_streams(connection: &Arc<Connection>) {
         }
         Wire::Http(http) => {
             let http = http.clone();
-            connection.tasks().spawn(async move { stop.run_until_cancelled(drive::listen(task, http, tell)).await });
+            connection.tasks().spawn(async move { stop.run_until_cancelled(resume::listen(task, http, tell)).await });
         }
         Wire::Pipe(_) | Wire::Sse(_) | Wire::Memory(_) => return,
     }

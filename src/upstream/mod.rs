@@ -17,6 +17,7 @@ mod listing;
 mod modern;
 mod probe;
 mod renew;
+mod resume;
 mod state;
 
 use std::collections::{BTreeSet, HashMap};

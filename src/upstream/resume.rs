@@ -1,0 +1,173 @@
+//! Streams of a session over Streamable HTTP, taken up again when they break (2025-03-26 to 2025-11-25, transports,
+//! "Resumability and Redelivery"): the one that answers a request, and the one that answers none.
+//!
+//! A server that takes up a stream and ends it at once, again and again, must not be asked faster and faster: only a
+//! message counts as progress (`hazards.md` H26).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::connection::Connection;
+use super::drive::{lost, take};
+use crate::protocol::{Message, Method};
+use crate::transport::{Error, EventStream, Http};
+
+/// A broken answer stream is resumed that often without a message, then the call counts as lost.
+const RESUMES: u32 = 3;
+/// The GET stream is optional: after that many tries without a message the server is used without it.
+const TRIES: u32 = 10;
+/// A GET stream that was quiet for that long before it ended was no vain try.
+const HELD: Duration = Duration::from_secs(30);
+const RETRY: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// Reads the stream that answers a request, and what it goes on with after a break.
+pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, mut stream: EventStream) {
+    let mut failures = 0;
+    // A server may send us away and have us come back as often as it likes (2025-11-25, SEP-1699). Without a message in
+    // between we come back later and later.
+    let mut sent_away = 0;
+    let mut resumed = false;
+    loop {
+        let ended = loop {
+            match stream.next().await {
+                Ok(Some(data)) => {
+                    (failures, sent_away) = (0, 0);
+                    if !resumed || belongs(&data, id) {
+                        take(connection, Some(id), &data);
+                    }
+                    if !connection.waits(id) {
+                        return;
+                    }
+                }
+                Ok(None) => break Error::Broken,
+                Err(error) => break error,
+            }
+        };
+        let Some(last_event) = stream.last_event.take() else { return lost(connection, id, ended) };
+        let retry = stream.retry;
+        if retry.is_some() && ended == Error::Broken {
+            failures = 0;
+        }
+        let mut wait = pause(retry, sent_away);
+        sent_away += 1;
+        stream = loop {
+            failures += 1;
+            if failures > RESUMES {
+                return lost(connection, id, Error::Broken);
+            }
+            tokio::time::sleep(wait).await;
+            match http.stream(Some(&last_event)).await {
+                Ok(resumed) => break resumed,
+                Err(error @ Error::SessionEnded) => {
+                    connection.failed(&error);
+                    return lost(connection, id, Error::Broken);
+                }
+                // It keeps no streams, or not this one any more.
+                Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => {
+                    return lost(connection, id, Error::Broken);
+                }
+                Err(_) => wait = pause(retry, failures),
+            }
+        };
+        stream.last_event.get_or_insert(last_event);
+        stream.retry = retry;
+        resumed = true;
+    }
+}
+
+/// Whether a message on a resumed stream is of this request: a server that mixes its streams up replays the answers and
+/// the progress of others (`hazards.md` H25).
+fn belongs(data: &bytes::Bytes, id: u64) -> bool {
+    let named = match Message::passing(data) {
+        Ok(Message::Response(response)) => response.id,
+        Ok(Message::Notification(notice)) if notice.method == Method::Progress => {
+            notice.params.and_then(|params| params.member("progressToken")?.read().ok())
+        }
+        // What is no message is told where it is taken.
+        _ => return true,
+    };
+    let belongs = named.and_then(|named| Connection::id_of(&named)) == Some(id);
+    if !belongs {
+        tracing::warn!("a resumed stream replays what belongs to another request: dropped");
+    }
+    belongs
+}
+
+/// Holds the stream of messages that answer no request, for as long as the connection lives. `ready` is told once it is
+/// open, and dropped once it is refused.
+pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: oneshot::Sender<()>) {
+    let mut ready = Some(ready);
+    let mut fruitless = 0;
+    let mut last_event: Option<String> = None;
+    let mut retry = None;
+    while fruitless < TRIES {
+        let opened = Instant::now();
+        match http.stream(last_event.as_deref()).await {
+            Ok(mut stream) => {
+                if let Some(ready) = ready.take() {
+                    // Whoever waits for it may have waited enough.
+                    let _ = ready.send(());
+                }
+                while let Ok(Some(data)) = stream.next().await {
+                    fruitless = 0;
+                    take(&connection, None, &data);
+                }
+                // Proxies and servers end a stream that is quiet for long.
+                if opened.elapsed() > HELD {
+                    fruitless = 0;
+                }
+                last_event = stream.last_event.take().or(last_event);
+                retry = stream.retry.or(retry);
+            }
+            // It does not keep the events behind that one any more: from now on, then.
+            Err(Error::Status { status: 400..=499, .. }) if last_event.is_some() => last_event = None,
+            // The server offers no such stream.
+            Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => return,
+            Err(error @ (Error::SessionEnded | Error::Unreachable { .. } | Error::Unauthorized { .. })) => {
+                return connection.failed(&error);
+            }
+            Err(_) => {}
+        }
+        ready = None;
+        fruitless += 1;
+        tokio::time::sleep(pause(retry, fruitless)).await;
+    }
+}
+
+/// How long to wait before a stream is taken up again: what the server says or half a second, doubled by each vain try.
+fn pause(retry: Option<u64>, vain: u32) -> Duration {
+    let first = retry.map_or(RETRY, Duration::from_millis).clamp(RETRY, RETRY_MAX);
+    (first * (1 << vain.min(6))).min(RETRY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h26_later_and_later() {
+        let seconds = |retry, vain| pause(retry, vain).as_secs_f64();
+        assert_eq!([0, 1, 2, 6, 100].map(|vain| seconds(None, vain)), [0.5, 1.0, 2.0, 32.0, 32.0]);
+        assert_eq!([Some(0), Some(5000), Some(u64::MAX)].map(|retry| seconds(retry, 0)), [0.5, 5.0, 300.0]);
+        assert_eq!(seconds(Some(60_000), 9), 300.0);
+    }
+
+    #[test]
+    fn h25_what_belongs_to_a_request() {
+        let belongs = |text: &'static str| belongs(&bytes::Bytes::from_static(text.as_bytes()), 7);
+        assert!(belongs(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#));
+        assert!(!belongs(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#));
+        assert!(!belongs(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#));
+        assert!(belongs(
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#
+        ));
+        assert!(!belongs(
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":8,"progress":1}}"#
+        ));
+        assert!(belongs(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#));
+    }
+}
