@@ -128,6 +128,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_ALLOWED_ORIGINS", "[\"https://a.example\"]"),
         ("MCP_HOST_LIMITS__LEASES_PER_SERVER", "7"),
         ("MCP_HOST_TASKS", "false"),
+        ("MCP_HOST_PARAM_HEADERS", "true"),
         ("MCP_HOST_SSE", "false"),
         ("MCP_HOST_CONFIG", "not looked at"),
         ("MCP_HOST_INPUT_X", "no setting"),
@@ -148,6 +149,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
             separator: "_".to_owned(),
             ..crate::exposed::Naming::default()
         },
+        param_headers: true,
         tasks: false,
         limits: Limits { leases_per_server: 7, ..Limits::default() },
     };

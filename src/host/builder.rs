@@ -164,7 +164,10 @@ impl InProcess {
         let info: serde_json::Value = self.info().read().unwrap_or_default();
         let text = |key: &str| info[key].as_str().unwrap_or_default().to_owned();
         let (name, version) = (text("name"), text("version"));
-        let builder = Host::builder().client_info(&name, &version).eras(self.spoken());
+        // Nothing stands between it and its clients: they see all that it says.
+        let settings = config::HostSettings { param_headers: true, ..config::HostSettings::default() };
+        let config = Config { host: settings, ..Config::default() };
+        let builder = Host::builder().config(config).client_info(&name, &version).eras(self.spoken());
         builder.in_process(&name, self).bare().start().await
     }
 }

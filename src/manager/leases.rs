@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::lease::{self, Candidate};
 use super::{Manager, Principal, Server, Who, lock};
-use crate::config::{Sharing, Start};
+use crate::config::{HostSettings, Sharing, Start};
 use crate::protocol::Profile;
-use crate::registry::Caps;
+use crate::registry::{Annotations, Caps};
 use crate::upstream::{Owner, Settings, Upstream};
 
 /// A lease and who uses it.
@@ -236,7 +236,7 @@ impl Manager {
             start_timeout: config.start_timeout,
             restart: config.restart,
             limits: Arc::new(inner.settings.limits.clone()),
-            caps: caps(&inner.settings.limits),
+            caps: caps(&inner.settings),
             era: config.era,
             memory: server.era_memory(),
         };
@@ -321,6 +321,16 @@ impl Server {
     }
 }
 
-fn caps(limits: &crate::config::Limits) -> Caps {
-    Caps { tools: limits.tools, definitions: limits.definitions, pages: limits.list_pages, ..Caps::default() }
+fn caps(settings: &HostSettings) -> Caps {
+    let limits = &settings.limits;
+    let annotations = if settings.param_headers { Annotations::Keep } else { Annotations::Strip };
+    let Caps { definition, depth, .. } = Caps::default();
+    Caps {
+        tools: limits.tools,
+        definitions: limits.definitions,
+        definition,
+        depth,
+        pages: limits.list_pages,
+        annotations,
+    }
 }

@@ -145,7 +145,8 @@ pub(super) fn check(
     }
     let mut headers = Vec::new();
     if kind == Kind::Tools && header::is_in(&json) {
-        (json, headers) = header::take(&json, rule).map_err(|reason| (Some(name.clone()), reason.into()))?;
+        (json, headers) =
+            header::take(&json, rule, caps.annotations).map_err(|reason| (Some(name.clone()), reason.into()))?;
         name_at = None;
     }
     let Some(name_at) = name_at.or_else(|| spot(&json, json.value_of(kind.key()))) else {

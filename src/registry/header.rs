@@ -1,11 +1,13 @@
 //! `x-mcp-header` in input schemas: which arguments a server wants repeated in HTTP headers.
 //!
-//! The annotation is between us and the server: it never goes downstream. Not here: the headers themselves.
+//! The annotation is between us and the server, unless the host is told to show it to its clients as well; then it is for
+//! us to check what they send. Not here: the headers themselves.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::Annotations;
 use crate::protocol::raw::{array, string, text};
 use crate::protocol::{Edits, Raw, object};
 
@@ -35,20 +37,43 @@ pub(super) fn is_in(definition: &Raw) -> bool {
     memchr::memmem::find(definition.as_bytes(), ANNOTATION.as_bytes()).is_some()
 }
 
-/// The definition without annotations, and what they said.
+/// The definition as it is shown, and what its annotations say to us.
 ///
 /// # Errors
 /// Why one of them is bad, where that matters.
-pub(super) fn take(definition: &Raw, rule: ParamHeaders) -> Result<(Raw, Vec<ParamHeader>), &'static str> {
-    let Some(schema) = definition.value_of("inputSchema") else { return Ok((definition.clone(), Vec::new())) };
-    let mut walk = Walk { edits: Edits::new(definition), headers: Vec::new(), bad: None };
-    walk.schema(schema, Some(&mut Vec::new()));
-    let Walk { edits, headers, bad } = walk;
+pub(super) fn take(
+    definition: &Raw,
+    rule: ParamHeaders,
+    shown: Annotations,
+) -> Result<(Raw, Vec<ParamHeader>), &'static str> {
+    let Walk { edits, headers, bad } = read(definition);
+    let json = match (shown, bad) {
+        (Annotations::Keep, None) => definition.clone(),
+        _ => edits.apply(),
+    };
     match (rule, bad) {
         (ParamHeaders::Mirror, Some(reason)) => Err(reason),
-        (ParamHeaders::Mirror, None) => Ok((edits.apply(), headers)),
-        (ParamHeaders::Ignore, _) => Ok((edits.apply(), Vec::new())),
+        (ParamHeaders::Mirror, None) => Ok((json, headers)),
+        (ParamHeaders::Ignore, _) => Ok((json, Vec::new())),
     }
+}
+
+/// The definition without annotations; `None` if there are none.
+pub(super) fn strip(definition: &Raw) -> Option<Raw> {
+    is_in(definition).then(|| read(definition).edits.apply())
+}
+
+/// What the annotations say that were left in a definition.
+pub(super) fn shown(definition: &Raw) -> Vec<ParamHeader> {
+    if is_in(definition) { read(definition).headers } else { Vec::new() }
+}
+
+fn read(definition: &Raw) -> Walk<'_> {
+    let mut walk = Walk { edits: Edits::new(definition), headers: Vec::new(), bad: None };
+    if let Some(schema) = definition.value_of("inputSchema") {
+        walk.schema(schema, Some(&mut Vec::new()));
+    }
+    walk
 }
 
 struct Walk<'a> {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::Kind;
+use super::header::{self, ParamHeader};
 use super::offer::{Definition, short};
 use crate::adapt;
 use crate::exposed::{UriMode, exposed_uri};
@@ -48,6 +49,11 @@ impl Entry {
     #[must_use]
     pub fn definition(&self) -> &Raw {
         &self.definition
+    }
+
+    /// The headers in which clients that are shown this repeat arguments.
+    pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
+        header::shown(&self.definition)
     }
 }
 
@@ -96,7 +102,11 @@ impl Listing {
     }
 
     fn adapted(&self, revision: ProtocolVersion) -> Option<Box<[Raw]>> {
-        let adapt = |entry: &Entry| Some((entry.definition.clone(), adapt::tool(&entry.definition, revision)?));
+        let adapt = |entry: &Entry| {
+            let bare = if revision.is_modern() { None } else { header::strip(&entry.definition) };
+            let adapted = adapt::tool(bare.as_ref().unwrap_or(&entry.definition), revision);
+            Some((entry.definition.clone(), adapted.or(bare)?))
+        };
         let changed: Vec<(Raw, Raw)> = self.entries.iter().filter_map(adapt).collect();
         if changed.is_empty() {
             return None;

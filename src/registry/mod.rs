@@ -82,7 +82,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How much one server may list.
+/// How much one server may list, and what of it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Tools of one server; those behind are left out.
@@ -95,11 +95,30 @@ pub struct Caps {
     pub depth: usize,
     /// Pages of one list; a longer list counts as failed.
     pub pages: usize,
+    /// Whether good annotations `x-mcp-header` stay in what is shown.
+    pub annotations: Annotations,
+}
+
+/// What becomes of annotations that say which arguments go into HTTP headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Annotations {
+    /// They are between us and the server.
+    #[default]
+    Strip,
+    /// Clients without a session see them too, and send such headers to us.
+    Keep,
 }
 
 impl Default for Caps {
     fn default() -> Self {
-        Self { tools: 1000, definitions: 8 << 20, definition: 256 << 10, depth: 64, pages: 100 }
+        Self {
+            tools: 1000,
+            definitions: 8 << 20,
+            definition: 256 << 10,
+            depth: 64,
+            pages: 100,
+            annotations: Annotations::Strip,
+        }
     }
 }
 

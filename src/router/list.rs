@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::Router;
 use super::client::{Client, DEFAULT_LEVEL, LEVELS, View};
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome, Raw};
-use crate::registry::{Catalog, Kind};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, Request};
+use crate::registry::{Catalog, Kind, ParamHeader};
 use crate::upstream::Upstream;
 
 impl Router {
@@ -55,6 +55,18 @@ impl Router {
     /// What the client may call now; it gets its leases.
     pub(crate) fn catalog_now(&self, client: &Arc<Client>) -> Arc<Catalog> {
         self.catalog(client)
+    }
+
+    /// The headers in which this client was told to repeat arguments of the tool that it calls.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
+    pub(crate) fn param_headers(&self, client: &Arc<Client>, request: &Request) -> Vec<ParamHeader> {
+        if request.method != Method::ToolsCall || !self.manager().settings().param_headers {
+            return Vec::new();
+        }
+        let name = request.params.as_ref().and_then(|params| params.text("name"));
+        let catalog = self.catalog(client);
+        let tool = name.and_then(|name| catalog.entry(Kind::Tools, &name));
+        tool.map(crate::registry::Entry::param_headers).unwrap_or_default()
     }
 
     /// Whether a list would wait for servers.

@@ -17,7 +17,7 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
@@ -26,6 +26,7 @@ const KEYS: [&str; 14] = [
     "limits",
     "listen",
     "naming",
+    "paramHeaders",
     "secrets",
     "sse",
     "startupWait",
@@ -49,6 +50,8 @@ pub struct HostSettings {
     pub sse: bool,
     /// How names are made.
     pub naming: Naming,
+    /// Whether clients without a session see which arguments servers want in HTTP headers, and must send those headers.
+    pub param_headers: bool,
     /// Whether clients may run tools as tasks.
     pub tasks: bool,
     /// How much, how many, how long at most.
@@ -64,6 +67,7 @@ impl Default for HostSettings {
             allowed_origins: Vec::new(),
             sse: true,
             naming: Naming::default(),
+            param_headers: false,
             tasks: true,
             limits: Limits::default(),
         }
@@ -104,6 +108,9 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     }
     if let Some(fields) = fields.take(&["naming"], report).and_then(|field| field.fields(report)) {
         naming(&mut settings.naming, fields, report);
+    }
+    if let Some(shown) = fields.take(&["paramHeaders"], report).and_then(|field| field.flag(report)) {
+        settings.param_headers = shown;
     }
     if let Some(tasks) = fields.take(&["tasks"], report).and_then(|field| field.flag(report)) {
         settings.tasks = tasks;

@@ -8,7 +8,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::downstream::classify::Header;
-use crate::protocol::{ErrorObject, Method, Request, code};
+use crate::protocol::{ErrorObject, Method, Raw, Request, code};
+use crate::registry::ParamHeader;
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -41,6 +42,52 @@ pub(super) fn check(headers: &HeaderMap, request: &Request) -> Result<(), ErrorO
         return Err(mismatch(&text));
     }
     Ok(())
+}
+
+/// Compares the headers that repeat arguments of a tool: each argument that is there stands in its header, no other does.
+///
+/// # Errors
+/// `-32020` where they differ.
+pub(super) fn check_arguments(
+    headers: &HeaderMap,
+    request: &Request,
+    wanted: &[ParamHeader],
+) -> Result<(), ErrorObject> {
+    let arguments = request.params.as_ref().and_then(|params| params.member("arguments"));
+    for ParamHeader { path, header } in wanted {
+        let name = format!("mcp-param-{}", header.to_ascii_lowercase());
+        // An annotation that is no header name was refused where it was read.
+        let Ok(name) = HeaderName::try_from(name) else { continue };
+        let mut argument = arguments.clone();
+        for step in path {
+            argument = argument.and_then(|value| value.member(step));
+        }
+        match (single(headers, &name)?, argument.filter(|value| value.as_bytes() != b"null")) {
+            (None, None) => {}
+            (None, Some(_)) => return Err(lacking(&name)),
+            (Some(_), None) => {
+                return Err(mismatch(&format!("the header `{name}` repeats an argument that is not there")));
+            }
+            (Some(text), Some(argument)) => {
+                if !repeats(&decode(text).ok_or_else(|| malformed(&name))?, &argument) {
+                    return Err(mismatch(&format!("the header `{name}` differs from the argument that it repeats")));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a header's text says the same as the argument; `42.0` is `42`.
+fn repeats(text: &str, argument: &Raw) -> bool {
+    match argument.string() {
+        Some(value) => *text == *value,
+        None if text.as_bytes() == argument.as_bytes() => true,
+        None => {
+            let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+            number(text).is_some_and(|header| Some(header) == number(argument.as_str()))
+        }
+    }
 }
 
 /// The param that names what a request is about.
@@ -88,6 +135,42 @@ fn malformed(name: &HeaderName) -> ErrorObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::RequestId;
+
+    #[test]
+    fn arguments_and_their_headers_say_the_same() {
+        let header = |path: &[&str], header: &str| ParamHeader {
+            path: path.iter().map(|step| (*step).to_owned()).collect(),
+            header: header.to_owned(),
+        };
+        let wanted = [header(&["region"], "Region"), header(&["deep", "n"], "N")];
+        let cases: [(&str, &[(&str, &str)], bool); 12] = [
+            (r#"{}"#, &[], true),
+            (r#"{"region":null,"deep":{}}"#, &[], true),
+            (r#"{"region":"a b"}"#, &[("mcp-param-region", " a b ")], true),
+            (r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVsbG8=?=")], true),
+            (r#"{"region":"SGVsbG8="}"#, &[("mcp-param-region", "SGVsbG8=")], true),
+            (r#"{"deep":{"n":42}}"#, &[("mcp-param-n", "42.0")], true),
+            (r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVsbG8?=")], false),
+            (r#"{"region":"a"}"#, &[("mcp-param-region", "b")], false),
+            (r#"{"region":"a"}"#, &[], false),
+            (r#"{}"#, &[("mcp-param-region", "a")], false),
+            (r#"{"deep":{"n":42}}"#, &[("mcp-param-n", "43")], false),
+            (r#"{"region":"a"}"#, &[("mcp-param-region", "a"), ("mcp-param-region", "a")], false),
+        ];
+        for (arguments, given, good) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in given {
+                headers.append(*name, value.parse().expect("a header"));
+            }
+            let arguments = Raw::parse(&arguments.to_owned().into()).expect("JSON");
+            let params = Some(Raw::empty_object().with_member("arguments", arguments.as_bytes()));
+            let request = Request { id: RequestId::Number(1), method: Method::ToolsCall, params };
+            let checked = check_arguments(&headers, &request, &wanted);
+            assert_eq!(checked.is_ok(), good, "{arguments} {given:?}");
+            assert!(checked.is_ok() || checked.is_err_and(|error| error.code == code::HEADER_MISMATCH));
+        }
+    }
 
     #[test]
     fn values_are_themselves_or_base64() {

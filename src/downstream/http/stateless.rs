@@ -38,6 +38,8 @@ pub(super) async fn serve(
         .router
         .modern(door.principal(), &envelope.capabilities)
         .map_err(|error| about(Refusal::busy(&error.message)))?;
+    headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
+        .map_err(|error| about(Refusal::judged(error)))?;
     let at_once = request.method == Method::Listen;
     let leg = door.router.modern_leg(envelope.level.as_deref());
     let mut answer = door.router.stateless(&client, request, &leg, &door.stopping);

@@ -247,3 +247,27 @@ fn a_list_that_fits_all_is_kept_once() {
         assert_eq!(page(revision).bytes().as_ptr(), first, "{revision}");
     }
 }
+
+#[test]
+fn kept_annotations_are_for_clients_without_a_session() {
+    let tool = |name: &str, mark: &str| {
+        format!(
+            r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{{"type":"string"{mark}}}}}}}}}"#
+        )
+    };
+    let (good, bad) = (tool("good", r#","x-mcp-header":"A""#), tool("bad", r#","x-mcp-header":"""#));
+    for rule in [ParamHeaders::Ignore, ParamHeaders::Mirror] {
+        let caps = Caps { annotations: Annotations::Keep, ..Caps::default() };
+        let mut builder = OfferBuilder::new(caps, rule);
+        assert_eq!(builder.page(Kind::Tools, &page(Kind::Tools, &[&*good, &bad].join(","), None)), Ok(None));
+        let catalog = build(&[server(0, "s", Prefix::Never, &Arc::new(builder.finish()))]);
+        // A bad annotation is no reason to lose the tool where headers mean nothing.
+        let others = if rule == ParamHeaders::Ignore { vec![tool("bad", "")] } else { vec![] };
+        let with = |first: String| format!("[{}]", [&[first], &*others].concat().join(","));
+        let shown = |revision| catalog.page(Kind::Tools, None, revision).unwrap().member("tools").unwrap().to_string();
+        assert_eq!(shown(ProtocolVersion::V2026_07_28), with(good.clone()));
+        assert_eq!(shown(ProtocolVersion::V2025_11_25), with(tool("good", "")));
+        let headers: Vec<_> = catalog.tools().iter().map(|tool| tool.param_headers().len()).collect();
+        assert_eq!(headers, if others.is_empty() { vec![1] } else { vec![1, 0] });
+    }
+}
