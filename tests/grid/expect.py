@@ -27,15 +27,11 @@ TOOL_ERROR = Expected("tool error")
 ABSENT = Expected("error", -32602)
 
 
-def since(kind: str) -> str:
-    return "form" if kind == "rich" else kind
-
-
 def question(down: Peer, up: Peer, kind: str, declared: bool = True) -> Expected:
     """A tool that asks one thing; `declared`: the client declares whatever its revision knows, or nothing."""
     if not offered(kind, up.revision):
         return ABSENT
-    if declared and down.has(since(kind)):
+    if declared and down.has(kind):
         return ANSWERED
     if not up.modern:
         # It asks all the same. A mode that is lacking is a wrong parameter, a capability that is lacking no method.

@@ -13,7 +13,7 @@ from client.base import Call, Client
 from control import Control
 from expect import Expected
 from serving.tools import ITEM, MISSING, question
-from words import Peer
+from words import Peer, plain_kind
 
 BIG = 9007199254740993  # one more than a double can count to
 LIST_CHANGED = "notifications/tools/list_changed"
@@ -160,7 +160,7 @@ async def asked(pair: Pair, kind: str, client: Client, declared: bool) -> None:
         said(client, answer, mark)
         same(answer["declared"], True)
         if kind != "roots":
-            same([one for one, _ in call.asked], ["form" if kind == "rich" else kind])
+            same([one for one, _ in call.asked], [plain_kind(kind)])
         if kind == "url" and expect.scoped(pair.down, pair.up):
             same(call.asked[0][1]["elicitationId"], elicitation(pair, mark))
         if kind == "rich":

@@ -15,6 +15,8 @@ TRANSPORTS = ["stdio", "sse", "http"]
 # The first revision that has a kind of question.
 SINCE = {"form": R25B, "url": R25C, "sampling": R24, "roots": R24}
 KINDS = list(SINCE)
+# Forms that differ in their fields only.
+FORMS = ("form", "rich", "who")
 
 META = "io.modelcontextprotocol/"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -30,9 +32,13 @@ def modern(revision: str) -> bool:
     return revision >= R26
 
 
+def plain_kind(kind: str) -> str:
+    return "form" if kind in FORMS else kind
+
+
 def has(revision: str, kind: str) -> bool:
     """Whether a revision knows this kind of question at all."""
-    return revision >= SINCE[kind]
+    return revision >= SINCE[plain_kind(kind)]
 
 
 def new_mark() -> str:
@@ -91,6 +97,7 @@ def capabilities(revision: str, kinds: list[str]) -> dict:
 
 def declares(declared: dict, kind: str) -> bool:
     """Whether declared client capabilities hold a kind of question."""
+    kind = plain_kind(kind)
     if kind in ("roots", "sampling"):
         return kind in declared
     elicitation = declared.get("elicitation")

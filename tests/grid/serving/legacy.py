@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from control import Side
 from serving import rules, tools
-from words import LEVELS, META, declares
+from words import LEVELS, META, declares, plain_kind
 
 Send = Callable[[dict | list, object], None]  # a message, and the id of the request that it belongs to, else None
 ASK_LIMIT = 20
@@ -91,7 +91,7 @@ class Session:
             return
         if "error" in message:
             return waits.set_result({"kind": kind, "refused": message["error"]["code"]})
-        for fault in rules.answer("form" if kind == "rich" else kind, message["result"]):
+        for fault in rules.answer(plain_kind(kind), message["result"]):
             self.wrong(fault)
         waits.set_result({"kind": kind, "result": message["result"]})
 
@@ -156,7 +156,7 @@ class LegacyCall:
     def __init__(self, session: Session, id: object, params: dict) -> None:
         self.session, self.id = session, id
         self.alias, self.revision = session.alias, session.revision
-        self.mark = params.get("arguments", {}).get("mark", "")
+        self.mark = tools.mark(params)
         self.token = params.get("_meta", {}).get("progressToken")
         self.after: list[Callable[[], Awaitable[None]]] = []
 
@@ -182,7 +182,7 @@ class LegacyCall:
         params = tools.question(kind, self.revision, self.mark)
         message = {"jsonrpc": "2.0", "id": id, "method": tools.method(kind)} | ({"params": params} if params else {})
         session.send(message, self.id)
-        declared = declares(session.capabilities, "form" if kind == "rich" else kind)
+        declared = declares(session.capabilities, kind)
         try:
             return await asyncio.wait_for(waits, ASK_LIMIT) | {"declared": declared}
         except TimeoutError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from control import Side
 from serving import rules, tools
-from words import CACHED, LEVELS, META, MRTR, R26, declares
+from words import CACHED, LEVELS, META, MRTR, R26, declares, plain_kind
 
 Send = Callable[[dict], None]
 NEEDS = {"sampling": {"sampling": {}}, "roots": {"roots": {}}, "url": {"elicitation": {"url": {}}}}
@@ -119,7 +119,7 @@ class Engine:
         call.ids = parked.ids | call.ids
         call.answers = list(parked.answers)
         for key, kind in parked.asked.items():
-            for fault in rules.answer("form" if kind == "rich" else kind, responses.get(key)):
+            for fault in rules.answer(plain_kind(kind), responses.get(key)):
                 self.wrong(fault)
             call.answers.append({"kind": kind, "result": responses.get(key), "declared": True})
 
@@ -177,7 +177,7 @@ class ModernCall:
         meta = params.get("_meta", {})
         self.engine, self.send, self.id, self.ids = engine, send, message["id"], {message["id"]}
         self.alias, self.revision = engine.alias, R26
-        self.mark = params.get("arguments", {}).get("mark", "")
+        self.mark = tools.mark(params)
         self.capabilities = meta.get(META + "clientCapabilities", {})
         self.token, self.level = meta.get("progressToken"), meta.get(META + "logLevel")
         self.answers: list[dict] = []
@@ -198,7 +198,7 @@ class ModernCall:
             self.used += len(kinds)
             return answers
         for kind in kinds:
-            if not declares(self.capabilities, "form" if kind == "rich" else kind):
+            if not declares(self.capabilities, kind):
                 needed = NEEDS.get(kind, {"elicitation": {"form": {}}})
                 raise tools.RpcError(-32021, f"needs {kind}", {"requiredCapabilities": needed})
         raise Wanted(kinds)

@@ -11,7 +11,8 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from words import R24, R25A, R25B, R25C, R26, has
+from serving import everything
+from words import FORMS, R24, R25A, R25B, R25C, R26, plain_kind
 
 MISSING = "grid://missing/"
 ITEM = "grid://item/"
@@ -45,8 +46,10 @@ class Call(Protocol):
 
 def question(kind: str, revision: str, mark: str) -> dict:
     """The params of a question in the words of a revision."""
-    if kind in ("form", "rich"):
+    if kind in FORMS:
         properties: dict[str, Any] = {"name": {"type": "string"}}
+        if kind == "who":
+            properties["integer"] = {"type": "integer"}
         if kind == "rich":
             colours = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
             properties["name"]["default"] = "nobody"
@@ -63,7 +66,13 @@ def question(kind: str, revision: str, mark: str) -> dict:
 
 
 def method(kind: str) -> str:
-    return METHODS.get(kind, "elicitation/create" if kind == "rich" else "roots/list")
+    return METHODS.get(plain_kind(kind), "roots/list")
+
+
+def mark(params: dict) -> str:
+    """What a call's answers are told by: its mark, or what stands for it in the tools of others."""
+    arguments = params.get("arguments", {})
+    return next((arguments[name] for name in ("mark", "message", "prompt") if name in arguments), "")
 
 
 def texts(*lines: str, **more: object) -> dict:
@@ -173,7 +182,7 @@ TOOLS: dict[str, Tool] = {
     "error": (error, {"code": {"type": "integer"}}, R24, R26),
     "sign": (sign, {}, R25C, R25C),
     "signed": (signed, {}, R25C, R25C),
-}
+} | everything.TOOLS
 
 
 def offered(tool: str, revision: str) -> bool:
@@ -189,11 +198,12 @@ def definitions(revision: str, extra: list[str]) -> list[dict]:
     found = []
     for name in [name for name in TOOLS if offered(name, revision)] + extra:
         more = TOOLS[name][1] if name in TOOLS else {}
-        properties = {"mark": dict(STRING)} | more
+        own = name not in everything.TOOLS
+        properties = ({"mark": dict(STRING)} if own else {}) | more
         for header, argument in mirrored(name, revision).items():
             properties[argument]["x-mcp-header"] = header
         tool: dict[str, Any] = {"name": name, "description": f"{name} of the grid"}
-        tool["inputSchema"] = {"type": "object", "properties": properties, "required": ["mark"]}
+        tool["inputSchema"] = {"type": "object", "properties": properties, "required": ["mark"] if own else []}
         if revision >= R25A:
             tool["annotations"] = {"openWorldHint": False}
         if revision >= R25B:
@@ -249,7 +259,3 @@ def server_capabilities(revision: str) -> dict:
     found: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "logging": {}}
     found["resources"] = {"subscribe": True}
     return found | ({"completions": {}} if revision >= R25A else {})
-
-
-def knows(revision: str, kind: str) -> bool:
-    return has(revision, "form" if kind == "rich" else kind)
