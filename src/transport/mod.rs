@@ -8,6 +8,7 @@ mod environment;
 mod http;
 mod memory;
 mod process;
+mod redirect;
 mod sse;
 mod stdio;
 
