@@ -44,4 +44,5 @@ pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
 pub use in_process::InProcess;
 pub use manager::{Event, ServerStatus};
 pub use registry::{Catalog, Entry};
+pub use transport::guard;
 pub use upstream::StateName;

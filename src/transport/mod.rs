@@ -5,15 +5,20 @@
 //! `stdio.rs`.
 
 mod environment;
+#[cfg(unix)]
+mod guard;
+#[cfg(not(unix))]
+#[path = "guard/elsewhere.rs"]
+mod guard;
 mod http;
 mod memory;
 mod process;
-mod redirect;
 mod sse;
 mod stdio;
 
 use std::sync::Arc;
 
+pub use guard::guard;
 pub(crate) use http::{EventStream, Heads, Http, Reply};
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
@@ -29,6 +34,14 @@ pub(crate) enum Error {
         /// As in the config.
         command: String,
         /// What the system said, and what to do.
+        reason: String,
+    },
+    /// The machine has no room for another process now.
+    #[error("cannot start `{command}` now: {reason}")]
+    Exhausted {
+        /// As in the config.
+        command: String,
+        /// What the system said.
         reason: String,
     },
     /// The process ended, or closed its standard output.
@@ -99,6 +112,7 @@ impl Error {
         matches!(
             self,
             Self::Spawn { .. }
+                | Self::Exhausted { .. }
                 | Self::Unreachable { .. }
                 | Self::Unauthorized { .. }
                 | Self::SessionEnded

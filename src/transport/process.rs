@@ -12,6 +12,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(unix)]
+use super::guard::{self, Ward};
 use super::{Error, Label, environment, excerpt};
 use crate::config;
 
@@ -54,6 +56,9 @@ pub(crate) struct Ladder {
 pub(super) struct Process {
     child: Child,
     group: Group,
+    /// Last, so that the guard hears of the end when it is one.
+    #[cfg(unix)]
+    _ward: Ward,
 }
 
 /// The ends of a child that the host holds.
@@ -78,17 +83,24 @@ impl Process {
             command.current_dir(cwd);
         }
         #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command.spawn().map_err(|error| {
-            failed(match error.kind() {
-                std::io::ErrorKind::NotFound => "no such command; install it, or give its full path".to_owned(),
-                std::io::ErrorKind::PermissionDenied => "it is not executable".to_owned(),
-                _ => error.to_string(),
-            })
-        })?;
+        let ward = Ward::new();
+        #[cfg(unix)]
+        command.process_group(0).env(guard::VARIABLE, ward.mark());
+        let mut child = command.spawn().map_err(|error| not_started(&settings.command, &error))?;
         let group = Group::of(&child);
-        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(stdin), Some(stdout), Some(stderr)) => Ok((Self { child, group }, Ends { stdin, stdout, stderr })),
+        #[cfg(unix)]
+        if let Group(Some(leader)) = group {
+            ward.leads(leader.as_raw_pid());
+        }
+        let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Self {
+            child,
+            group,
+            #[cfg(unix)]
+            _ward: ward,
+        };
+        match ends {
+            (Some(stdin), Some(stdout), Some(stderr)) => Ok((process, Ends { stdin, stdout, stderr })),
             _ => Err(failed("it has no pipes".to_owned())),
         }
     }
@@ -105,30 +117,57 @@ impl Process {
     pub(super) async fn stop(mut self, ladder: Ladder) {
         let kill = ladder.kill.clone();
         kill.run_until_cancelled(self.ask(&ladder)).await;
-        self.group.kill();
+        self.kill();
         let _ = self.child.wait().await;
     }
 
     async fn ask(&mut self, ladder: &Ladder) {
         let exited = tokio::time::timeout(ladder.close, self.child.wait()).await.is_ok();
-        if exited && !self.group.is_alive() {
+        if exited && !self.is_alive() {
             return;
         }
         // A leader that is gone was a wrapper, and left its children behind.
-        self.group.terminate();
+        self.group.terminate(self.child.id().is_some());
         let until = tokio::time::Instant::now() + ladder.terminate;
-        while self.group.is_alive() && tokio::time::Instant::now() < until {
+        while self.is_alive() && tokio::time::Instant::now() < until {
             // A group can only be asked, not waited for.
             tokio::time::sleep(Duration::from_millis(10)).await;
             let _ = self.child.try_wait();
         }
     }
+
+    fn is_alive(&self) -> bool {
+        self.group.is_alive(self.child.id().is_some())
+    }
+
+    fn kill(&mut self) {
+        self.group.kill(self.child.id().is_some());
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.group.kill();
+        self.kill();
     }
+}
+
+/// Why a command did not start: for good, or because the machine has no room for it now (`hazards.md` H15).
+fn not_started(command: &str, error: &std::io::Error) -> Error {
+    let command = command.to_owned();
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        let full = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::TXTBSY];
+        if Errno::from_io_error(error).is_some_and(|errno| full.contains(&errno)) {
+            return Error::Exhausted { command, reason: error.to_string() };
+        }
+    }
+    let reason = match error.kind() {
+        std::io::ErrorKind::NotFound => "no such command; install it, or give its full path".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "it is not executable".to_owned(),
+        _ => error.to_string(),
+    };
+    Error::Spawn { command, reason }
 }
 
 /// Says how a process ended.
@@ -197,22 +236,30 @@ impl Group {
         Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw))
     }
 
-    fn is_alive(&self) -> bool {
-        self.0.is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
+    /// The group, if its number still means it. That is sure while its leader is `held`, that is not yet waited for.
+    /// Then the number stays taken while there are members, and no new process can get it; so if one has it, the group
+    /// is gone and the number is another's (`hazards.md` H12).
+    fn checked(&self, held: bool) -> Option<rustix::process::Pid> {
+        let free = |group| rustix::process::test_kill_process(group) == Err(rustix::io::Errno::SRCH);
+        self.0.filter(|group| held || free(*group))
     }
 
-    fn terminate(&self) {
-        self.signal(rustix::process::Signal::TERM);
+    fn is_alive(&self, held: bool) -> bool {
+        self.checked(held).is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
+    }
+
+    fn terminate(&self, held: bool) {
+        self.signal(held, rustix::process::Signal::TERM);
     }
 
     /// Kills what is left, once: a group that is empty may be somebody else's the next moment.
-    fn kill(&mut self) {
-        self.signal(rustix::process::Signal::KILL);
+    fn kill(&mut self, held: bool) {
+        self.signal(held, rustix::process::Signal::KILL);
         self.0 = None;
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        if let Some(group) = self.0 {
+    fn signal(&self, held: bool, signal: rustix::process::Signal) {
+        if let Some(group) = self.checked(held) {
             let _ = rustix::process::kill_process_group(group, signal);
         }
     }
@@ -228,9 +275,9 @@ impl Group {
     fn of(_: &Child) -> Self {
         Self
     }
-    fn is_alive(&self) -> bool {
+    fn is_alive(&self, _: bool) -> bool {
         false
     }
-    fn terminate(&self) {}
-    fn kill(&mut self) {}
+    fn terminate(&self, _: bool) {}
+    fn kill(&mut self, _: bool) {}
 }

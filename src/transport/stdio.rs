@@ -249,7 +249,7 @@ impl PipeReader {
     pub(crate) async fn stop(self, ladder: Ladder) {
         self.queue.close();
         // A child that writes its last words into a full pipe would never see the end of its input.
-        let Self { process, mut stdout, .. } = self;
+        let Self { process, mut stdout, drain, .. } = self;
         let (gone, wait) = oneshot::channel::<()>();
         let swallow = async {
             let mut nothing = [0u8; 8192];
@@ -261,6 +261,8 @@ impl PipeReader {
             drop(gone);
         };
         tokio::join!(stop, swallow);
+        // What left the group may hold the pipe open; nobody waits for what it says.
+        drain.abort();
     }
 }
 

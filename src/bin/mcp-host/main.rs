@@ -29,6 +29,10 @@ use output::Output;
 use report::{Exit, Failure};
 
 fn main() -> ExitCode {
+    mcp_host::guard();
+    // What this process was started with, a lock perhaps, is not for the servers.
+    #[cfg(unix)]
+    close_fds::set_fds_cloexec(3, &[]);
     let exit = match Cli::try_parse() {
         Ok(cli) => start(cli),
         Err(error) => usage(&error),

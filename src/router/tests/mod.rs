@@ -2,8 +2,6 @@
 
 #[cfg(feature = "server")]
 mod driven;
-#[cfg(feature = "server")]
-mod levels;
 mod parked;
 mod races;
 mod support;

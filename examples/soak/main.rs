@@ -1,0 +1,108 @@
+//! What must hold for hours, in minutes: the host is killed, stopped and loaded, and nothing of it may be left behind.
+//! `tests/soak/run [STAGE...] [--whole]` builds and runs it; one file for each stage. Linux only: it reads `/proc`.
+//!
+//! Only processes that a stage has started are ended, each by its number.
+
+#[cfg(target_os = "linux")]
+mod kill9;
+#[cfg(target_os = "linux")]
+mod process;
+#[cfg(target_os = "linux")]
+mod servers;
+#[cfg(target_os = "linux")]
+mod sigterm;
+#[cfg(target_os = "linux")]
+mod spawn;
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> Result<(), &'static str> {
+    Err("this needs Linux")
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    // The stage `spawn` is a host itself.
+    mcp_host::guard();
+    match soak::run() {
+        Ok(code) => code,
+        Err(wrong) => {
+            soak::say(&format!("soak: {wrong}"));
+            std::process::ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod soak {
+    use std::io::Write as _;
+    use std::path::PathBuf;
+    use std::process::ExitCode;
+
+    use crate::{kill9, sigterm, spawn};
+
+    /// What every stage goes by.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Plan {
+        /// The program under test.
+        pub(crate) host: PathBuf,
+        /// As often as promised, not as often as there is time for.
+        pub(crate) whole: bool,
+        /// What chance goes by; told, so that a run can be had again.
+        pub(crate) seed: u64,
+    }
+
+    /// How a stage ended: in one line.
+    pub(crate) type Verdict = Result<String, String>;
+
+    const STAGES: [(&str, fn(&Plan) -> Verdict); 3] =
+        [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run)];
+
+    pub(crate) fn run() -> Result<ExitCode, String> {
+        let mut plan = Plan { host: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };
+        let mut wanted = Vec::new();
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--whole" => plan.whole = true,
+                "--host" => plan.host = arguments.next().ok_or("--host wants a file")?.into(),
+                "--seed" => {
+                    plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed wants a number")?;
+                }
+                stage => match STAGES.iter().find(|(name, _)| *name == stage) {
+                    Some(stage) => wanted.push(*stage),
+                    None => {
+                        return Err(format!(
+                            "no stage `{stage}`; there are {}",
+                            STAGES.map(|(name, _)| name).join(", ")
+                        ));
+                    }
+                },
+            }
+        }
+        if !plan.host.is_file() {
+            return Err(format!("no program at `{}` (--host)", plan.host.display()));
+        }
+        if wanted.is_empty() {
+            wanted = STAGES.to_vec();
+        }
+        say(&format!("seed {}", plan.seed));
+        let mut failed = 0;
+        for (name, stage) in &wanted {
+            let begun = std::time::Instant::now();
+            let (word, text) = match stage(&plan) {
+                Ok(text) => ("ok", text),
+                Err(text) => {
+                    failed += 1;
+                    ("FAILED", text)
+                }
+            };
+            say(&format!("{word:6} {name:8} {:4} s  {text}", begun.elapsed().as_secs()));
+        }
+        say(&format!("{} passed, {failed} failed", wanted.len() - failed));
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    pub(crate) fn say(line: &str) {
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}

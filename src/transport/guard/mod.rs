@@ -1,0 +1,194 @@
+//! The guard: a process of our own that ends the servers when the host cannot, because it was killed (`hazards.md` H13).
+//!
+//! It is this very program in a hidden mode, in a session of its own, and holds the read end of a pipe. It is told of
+//! each child that is about to start, of its group, and of its end. End of file means that the host is gone. Every child
+//! also carries a mark in its environment, which its descendants inherit: by it the guard finds what left the group, and
+//! a child that was started but not told of yet. **Invariant:** a host works the same without its guard, and never waits
+//! for it. Not here: how what is left is found and killed (`sweep.rs`), the guard's own life (`watch.rs`).
+
+mod sweep;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+/// The variable that marks our children and what descends from them. Its words are marks, one of each host above. Not a
+/// name that begins with `MCP_HOST_`: those are settings.
+pub(super) const VARIABLE: &str = "_MCP_HOST_GUARD";
+
+/// The argument that makes a program the guard of another process of its own kind.
+const ARGUMENT: &str = "__guard";
+/// A guard that ends is replaced; one that ends again and again cannot be had.
+const REPLACEMENTS: u32 = 8;
+
+/// Whether `main` began with [`guard`], so that this program can be its own guard.
+static CAN: AtomicBool = AtomicBool::new(false);
+static POST: Mutex<Post> =
+    Mutex::new(Post { mark: None, pipe: None, replaced: 0, count: 0, children: BTreeMap::new() });
+
+/// What this process has to do with its guard.
+#[derive(Debug)]
+struct Post {
+    /// Names this host in the marks of its children.
+    mark: Option<String>,
+    pipe: Option<ChildStdin>,
+    replaced: u32,
+    count: u64,
+    /// Those alive, with their groups as soon as they have one.
+    children: BTreeMap<u64, Option<i32>>,
+}
+
+/// One child in the guard's care, from before its start until this is dropped.
+#[derive(Debug)]
+pub(in crate::transport) struct Ward {
+    number: u64,
+    mark: OsString,
+}
+
+/// Lets this program be its own guard: called first in `main`, with nothing done before.
+///
+/// A host that is killed, or ends without [`Host::shutdown`](crate::Host::shutdown), can no longer end its servers. With
+/// the first server that is a child process it therefore starts this program once more, in a hidden mode, and that
+/// process ends them, whatever they started included. In the hidden mode this function never returns; otherwise it
+/// returns at once. A program that does not call it has no guard: then servers that do not end when their input closes
+/// outlive a host that was killed. Outside of Linux the guard knows process groups only, outside of Unix there is none.
+///
+/// ```no_run
+/// fn main() {
+///     mcp_host::guard();
+///     // Arguments, logs, a runtime, a `Host`.
+/// }
+/// ```
+pub fn guard() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == ARGUMENT) {
+        let mark = arguments.next().and_then(|mark| mark.into_string().ok()).unwrap_or_default();
+        watch::run(&mark);
+        #[expect(clippy::disallowed_methods, clippy::exit, reason = "this process is the guard; no `main` follows")]
+        std::process::exit(0);
+    }
+    CAN.store(true, Ordering::Relaxed);
+}
+
+impl Ward {
+    /// Before the child is started: from here on the guard looks for it.
+    pub(in crate::transport) fn new() -> Self {
+        let mut post = post();
+        post.count += 1;
+        let number = post.count;
+        post.children.insert(number, None);
+        if post.pipe.is_none() && post.replaced <= REPLACEMENTS && CAN.load(Ordering::Relaxed) {
+            post.start();
+        }
+        post.tell(&format!("? {number}\n"));
+        let own = post.mark.as_ref().map(|mark| format!("{mark}.{number}"));
+        // A host may be the child of a host, and its children are in the care of both guards.
+        let above = std::env::var_os(VARIABLE);
+        let words = above.into_iter().chain(own.map(OsString::from)).collect::<Vec<_>>();
+        Self { number, mark: words.join(std::ffi::OsStr::new(" ")) }
+    }
+
+    /// The value of [`VARIABLE`] for the child.
+    pub(in crate::transport) fn mark(&self) -> &OsString {
+        &self.mark
+    }
+
+    /// The child runs, and leads this group.
+    pub(in crate::transport) fn leads(&self, group: i32) {
+        let mut post = post();
+        post.children.insert(self.number, Some(group));
+        post.tell(&format!("+ {} {group}\n", self.number));
+    }
+}
+
+impl Drop for Ward {
+    fn drop(&mut self) {
+        let mut post = post();
+        post.children.remove(&self.number);
+        post.tell(&format!("- {}\n", self.number));
+    }
+}
+
+impl Post {
+    fn start(&mut self) {
+        self.replaced += 1;
+        let mark = self.mark.get_or_insert_with(random).clone();
+        match spawn(&mark) {
+            Ok((child, pipe)) => {
+                self.pipe = Some(pipe);
+                for (number, group) in self.children.clone() {
+                    self.tell(&match group {
+                        Some(group) => format!("+ {number} {group}\n"),
+                        None => format!("? {number}\n"),
+                    });
+                }
+                // A thread, because a child is waited for by the process and not by one of its runtimes.
+                let waiting = std::thread::Builder::new().name("mcp-host-guard".to_owned());
+                if waiting.spawn(move || replace(child)).is_err() {
+                    tracing::debug!("the guard is not waited for: no thread");
+                }
+            }
+            Err(error) => tracing::warn!("no guard: servers would outlive a host that is killed: {error}"),
+        }
+    }
+
+    /// A message is shorter than what a pipe takes in one piece. A guard that is gone is replaced and told all again; one
+    /// that does not read, because somebody stopped it, is not waited for.
+    fn tell(&mut self, line: &str) {
+        if let Some(pipe) = &mut self.pipe
+            && let Err(error) = pipe.write_all(line.as_bytes())
+        {
+            tracing::debug!("the guard was not told: {error}");
+        }
+    }
+}
+
+/// Waits for the end of a guard, which should not come while the host lives.
+fn replace(mut child: Child) {
+    let ended = child.wait();
+    let mut post = post();
+    post.pipe = None;
+    tracing::warn!("the guard ended: {ended:?}");
+    if post.replaced <= REPLACEMENTS {
+        post.start();
+    }
+}
+
+/// Starts this program as a guard. It has nothing of ours but its end of the pipe: no terminal, no output that somebody
+/// waits for the end of, no directory.
+fn spawn(mark: &str) -> std::io::Result<(Child, ChildStdin)> {
+    // By this name it is the same program even if its file was replaced since.
+    let own = std::path::PathBuf::from("/proc/self/exe");
+    let program = if own.exists() { own } else { std::env::current_exe()? };
+    let mut command = Command::new(program);
+    command.arg0("mcp-host").args([ARGUMENT, mark]).env_clear().current_dir("/");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let pipe = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
+    fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
+    Ok((child, pipe))
+}
+
+fn random() -> String {
+    let mut bytes = [0u8; 16];
+    if getrandom::fill(&mut bytes).is_err() {
+        // It need not be secret, only no other host's.
+        let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        bytes = (nanos ^ (u128::from(std::process::id()) << 96)).to_be_bytes();
+    }
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn post() -> MutexGuard<'static, Post> {
+    POST.lock().unwrap_or_else(PoisonError::into_inner)
+}

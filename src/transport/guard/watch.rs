@@ -1,0 +1,92 @@
+//! The life of a guard: it listens to its host, and cleans up after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use super::sweep::{self, Group, Which};
+
+/// Runs until the host is gone and nothing of it is left.
+pub(super) fn run(host: &str) {
+    // The terminal's Ctrl-C and its hangup go to the host; what becomes of the servers is the host's affair as long as it
+    // lives.
+    let _ = rustix::process::setsid();
+    sweep::name_this_process("mcp-host-guard");
+    let children = listen(host);
+    let unsure = children.values().any(Option::is_none);
+    let groups: Vec<Group> = children.into_values().flatten().collect();
+    for group in &groups {
+        group.kill();
+    }
+    let which = Which { marks: &[format!("{host}.")], groups: &groups };
+    if unsure || !groups.is_empty() {
+        clear(&which, &SETTLING);
+    } else {
+        clear(&which, &[Duration::ZERO]);
+    }
+}
+
+/// Follows what the host tells until it is gone: the children that are there then.
+fn listen(host: &str) -> BTreeMap<u64, Option<Group>> {
+    let mut children = BTreeMap::new();
+    let (mut buffer, mut rest) = ([0u8; 16 * 1024], Vec::new());
+    let mut input = std::io::stdin().lock();
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return children,
+            Ok(count) => rest.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return children,
+        }
+        let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = rest.drain(..whole).collect();
+        let mut ended = BTreeSet::new();
+        for line in String::from_utf8_lossy(&lines).lines() {
+            let mut words = line.split(' ');
+            let (what, number) = (words.next(), words.next().and_then(|number| number.parse::<u64>().ok()));
+            match (what, number) {
+                (Some("?"), Some(number)) => drop(children.insert(number, None)),
+                (Some("+"), Some(number)) => {
+                    let group = words.next().and_then(|group| Group::led_by(group.parse().ok()?));
+                    children.insert(number, group);
+                }
+                (Some("-"), Some(number)) => {
+                    children.remove(&number);
+                    ended.insert(number);
+                }
+                _ => {}
+            }
+        }
+        // The host has ended the group; what left it is ended here.
+        if !ended.is_empty() {
+            let marks: Vec<_> = ended.iter().map(|number| format!("{host}.{number} ")).collect();
+            clear(&Which { marks: &marks, groups: &[] }, &[Duration::ZERO]);
+        }
+    }
+}
+
+/// Kills until nothing is found in as many looks as there are pauses, one after the other.
+fn clear(which: &Which<'_>, pauses: &[Duration]) {
+    let begun = Instant::now();
+    let mut quiet = 0;
+    let mut pause = pauses[0];
+    while quiet < pauses.len() && begun.elapsed() < PATIENCE {
+        #[expect(clippy::disallowed_methods, reason = "this process has one thread and nothing else to do")]
+        std::thread::sleep(pause);
+        quiet = if sweep::kill(which) == 0 { quiet + 1 } else { 0 };
+        pause = pauses.get(quiet).copied().unwrap_or_default().max(DYING);
+    }
+}
+
+/// A child between `fork` and the end of `exec` does not show its mark yet; on a busy machine that may take a while.
+const SETTLING: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(5),
+    Duration::from_millis(15),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+];
+/// How long a killed process may take to be gone, before it is looked at again.
+const DYING: Duration = Duration::from_millis(2);
+/// What is not dead by then cannot be killed.
+const PATIENCE: Duration = Duration::from_secs(5);
