@@ -28,6 +28,8 @@ struct State {
     running: HashMap<RequestId, Running>,
     asked: HashMap<u64, Asked>,
     asked_so_far: u64,
+    /// Streams of changes that are open.
+    listens: usize,
     level: Option<Level>,
     leases: Vec<(usize, Arc<Upstream>)>,
     subscriptions: HashMap<String, Subscription>,
@@ -101,6 +103,12 @@ impl Client {
         &self.mailbox
     }
 
+    /// Whether it declared the extension for tasks.
+    pub(super) fn has_tasks(&self) -> bool {
+        let extensions = self.extensions.as_ref();
+        extensions.is_some_and(|extensions| extensions.member("io.modelcontextprotocol/tasks").is_some())
+    }
+
     pub(super) fn owner(&self) -> Owner {
         self.who.owner
     }
@@ -134,7 +142,8 @@ impl Client {
 
     /// Whether nothing is under way for it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.state().running.is_empty()
+        let state = self.state();
+        state.running.is_empty() && state.listens == 0
     }
 
     /// Notes a request; `None` if its id is in use or the client is gone.
@@ -153,6 +162,16 @@ impl Client {
         state.running.insert(id.clone(), Running { cancel: cancel.clone(), leg: leg.clone() });
         drop(state);
         Ok(Guard { client: self.clone(), id: id.clone(), cancel })
+    }
+
+    /// Notes that a stream of changes is open, while the answer lives; `None` if there are too many.
+    pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Place> {
+        let mut state = self.state();
+        let has_room = !state.closed && state.listens < limit;
+        has_room.then(|| {
+            state.listens += 1;
+            Place(self.clone())
+        })
     }
 
     pub(super) fn cancel(&self, id: &RequestId) {
@@ -296,12 +315,9 @@ impl Client {
 
     /// Whether it watches the resource, or one that this is a part of.
     pub(super) fn watches(&self, server: usize, raw: &str) -> bool {
-        self.state().subscriptions.values().any(|subscription| {
-            subscription.server == server
-                && raw
-                    .strip_prefix(&*subscription.raw)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || subscription.raw.ends_with('/'))
-        })
+        let state = self.state();
+        let mut all = state.subscriptions.values();
+        all.any(|subscription| subscription.server == server && is_part(raw, &subscription.raw))
     }
 
     pub(super) fn view(&self) -> Option<View> {
@@ -330,6 +346,22 @@ impl Client {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a URI names that resource, or a part of it.
+pub(super) fn is_part(uri: &str, whole: &str) -> bool {
+    let rest = uri.strip_prefix(whole);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
+}
+
+/// A stream of changes is open while this lives.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Client>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.state().listens -= 1;
     }
 }
 

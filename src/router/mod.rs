@@ -20,6 +20,7 @@ mod resource;
 mod running;
 mod state;
 mod tasks;
+mod subscribe;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +54,8 @@ struct Inner {
     next_client: AtomicU64,
     /// Clients without a session.
     modern: modern::Pool,
+    /// What such clients listen to.
+    listens: subscribe::Listens,
     /// Calls that wait for answers of such clients.
     parked: park::Table,
     seal: Option<Seal>,
@@ -74,6 +77,7 @@ impl Router {
             clients: Mutex::default(),
             next_client: AtomicU64::new(1),
             modern: modern::Pool::default(),
+            listens: subscribe::Listens::default(),
             parked: park::Table::default(),
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
             known_tasks: tasks::Registry::default(),

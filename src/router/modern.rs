@@ -92,10 +92,14 @@ impl Router {
         client: &Arc<Client>,
         request: Request,
         leg: &Arc<Mailbox>,
-        _closing: &CancellationToken,
+        closing: &CancellationToken,
     ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
         match request.method {
             Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover())))),
+            Method::Listen => {
+                let (client, leg, closing) = (client.clone(), leg.clone(), closing.clone());
+                Box::pin(self.clone().listen(client, request.id, request.params, leg, closing))
+            }
             _ => {
                 let id = RequestId::Number(self.0.modern.requests.fetch_add(1, Ordering::Relaxed));
                 Box::pin(self.request(client, Request { id, ..request }, leg))

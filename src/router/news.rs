@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::Router;
 use super::client::Client;
 use super::question::{self, log, refuse};
+use super::subscribe::changes;
 use crate::adapt;
 use crate::manager::{News, Server};
 use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
-use crate::registry::{Kind, expose_target};
+use crate::registry::expose_target;
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
 
 /// A question that belongs to no call waits that long for a stream to the client.
@@ -37,9 +38,10 @@ pub(super) async fn tell_changes(router: Router) {
         }
         generation.mark_unchanged();
         let clients: Vec<Arc<Client>> = router.clients().values().cloned().collect();
-        for client in clients {
-            router.tell_change(&client);
+        for client in clients.iter().filter(|client| !client.revision().is_modern()) {
+            router.tell_change(client);
         }
+        router.tell_listens();
     }
 }
 
@@ -47,17 +49,8 @@ impl Router {
     fn tell_change(&self, client: &Arc<Client>) {
         let Some(told) = client.told() else { return };
         let catalog = self.catalog(client);
-        if Arc::ptr_eq(&told, &catalog) {
-            return;
-        }
         client.tell(&catalog);
-        let differs = |kind| told.hash(kind) != catalog.hash(kind);
-        let changes = [
-            (differs(Kind::Tools), Method::ToolsListChanged),
-            (differs(Kind::Prompts), Method::PromptsListChanged),
-            (differs(Kind::Resources) || differs(Kind::ResourceTemplates), Method::ResourcesListChanged),
-        ];
-        for (_, method) in changes.into_iter().filter(|(changed, _)| *changed) {
+        for method in changes(&told, &catalog).into_iter().flatten() {
             client.mailbox().put(Message::Notification(Notification { method, params: None }));
         }
     }
@@ -74,10 +67,9 @@ impl Router {
         match what {
             Relayed::Updated(params) => {
                 let Some(raw) = params.text("uri") else { return };
-                let notice = Notification {
-                    method: Method::ResourceUpdated,
-                    params: Some(expose_target(&params, &server.config.alias, server.uris)),
-                };
+                let params = expose_target(&params, &server.config.alias, server.uris);
+                self.tell_watchers(upstream, &raw, &params);
+                let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };
                 for client in clients.iter().filter(|client| client.watches(server.id, &raw)) {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }

@@ -10,6 +10,8 @@ mod guard;
 #[cfg(feature = "server")]
 mod http;
 #[cfg(feature = "server")]
+mod listen;
+#[cfg(feature = "server")]
 mod refusals;
 #[cfg(feature = "server")]
 mod sse;

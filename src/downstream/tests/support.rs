@@ -15,6 +15,7 @@ use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
 use crate::in_process::{InProcess, Invocation};
 use crate::manager::Manager;
 use crate::protocol::{Message, Method, Notification, Outcome, Raw};
+use crate::registry::Kind;
 use crate::router::Router;
 use crate::upstream::Starter;
 
@@ -33,7 +34,7 @@ struct Script {
 
 /// The tools: `echo` answers its arguments; `slow` answers when released; `progress` reports once, waits to be released,
 /// reports again and answers; `quick` reports and answers at once; `hang_up` is `progress` that asks for the stream to be
-/// closed in between; `big` answers a mebibyte.
+/// closed in between; `big` answers a mebibyte. Not listed: `touch` and `change`.
 const TOOLS: [&str; 6] = ["echo", "slow", "progress", "quick", "hang_up", "big"];
 
 pub(super) async fn stage() -> Stage {
@@ -47,6 +48,11 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
         let script = script.clone();
         server.tool(definition, move |invocation| script.clone().run(name, invocation).boxed())
     });
+    let resource = Raw::from_value(&json!({"uri": "test://watched", "name": "watched"}));
+    let server = server
+        .resource(resource, |_| async { Ok(Raw::from_value(&json!({"contents": []}))) }.boxed())
+        .unlisted_tool("touch", |invocation| async move { touch(&invocation).await }.boxed())
+        .unlisted_tool("change", |invocation| async move { change_tools(&invocation).await }.boxed());
     let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
     entry.prefix = Prefix::Never;
@@ -125,6 +131,23 @@ impl Script {
     }
 }
 
+/// Says that the resource `uri` has changed, and tells whether `test://watched` is watched.
+async fn touch(invocation: &Invocation) -> Outcome {
+    let uri = invocation.arguments.text("uri").unwrap_or_default();
+    invocation.notify(Method::ResourceUpdated, Raw::from_value(&json!({"uri": uri}))).await;
+    let text = invocation.is_watched("test://watched").to_string();
+    Ok(Raw::from_value(&json!({"content": [{"type": "text", "text": text}]})))
+}
+
+/// Offers a tool `extra`, or withdraws it.
+async fn change_tools(invocation: &Invocation) -> Outcome {
+    if !invocation.withdraw(Kind::Tools, "extra").await {
+        let definition = Raw::from_value(&json!({"name": "extra", "inputSchema": {"type": "object"}}));
+        invocation.offer(Kind::Tools, definition, |_| async { Ok(Raw::empty_object()) }.boxed()).await;
+    }
+    Ok(Raw::from_value(&json!({"content": [{"type": "text", "text": ""}]})))
+}
+
 /// The text that a tool answered.
 pub(super) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap()
@@ -167,6 +190,22 @@ pub(super) fn modern_call(id: impl Into<Value>, tool: &str) -> String {
     let id = id.into();
     let params = json!({"name": tool, "arguments": {"id": id}, "_meta": {"progressToken": id}});
     modern(id, "tools/call", params)
+}
+
+/// A listen.
+pub(super) fn listen(id: impl Into<Value>, filter: Value) -> String {
+    modern(id, "subscriptions/listen", json!({"notifications": filter}))
+}
+
+/// A call of a tool that changes something, with these arguments.
+pub(super) fn act(tool: &str, arguments: Value) -> String {
+    modern("act", "tools/call", json!({"name": tool, "arguments": arguments}))
+}
+
+/// The id of its listen that a message carries.
+pub(super) fn subscription(message: &Value) -> &Value {
+    let of = if message["method"].is_null() { "result" } else { "params" };
+    &message[of]["_meta"]["io.modelcontextprotocol/subscriptionId"]
 }
 
 #[cfg(feature = "server")]

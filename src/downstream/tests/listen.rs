@@ -1,0 +1,126 @@
+//! Streams of changes for clients without a session.
+
+use serde_json::json;
+
+use super::support::*;
+
+#[tokio::test]
+async fn the_acknowledgement_comes_first_and_says_what_is_honored() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let filter = json!({
+        "toolsListChanged": true, "promptsListChanged": false,
+        "resourceSubscriptions": ["test://watched", "none://such"], "unknown": 1,
+    });
+    let head = peer.post_modern(&listen("9", filter)).await;
+    assert_eq!((head.status, head.kind()), (200, "text/event-stream"));
+    let acknowledged = peer.message().await.unwrap();
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(subscription(&acknowledged), "9", "the type of the id is kept");
+    let honored = json!({"toolsListChanged": true, "resourceSubscriptions": ["none://such", "test://watched"]});
+    // The one server that has resources may have some that it does not list.
+    assert_eq!(acknowledged["params"]["notifications"], honored);
+}
+
+#[tokio::test]
+async fn only_what_was_asked_for_is_told() {
+    let house = house().await;
+    let (mut tools, mut resource, mut other) = (house.connect().await, house.connect().await, house.connect().await);
+    for (peer, id, filter) in [
+        (&mut tools, 1, json!({"toolsListChanged": true})),
+        (&mut resource, 1, json!({"resourceSubscriptions": ["test://watched"]})),
+        (&mut other, 2, json!({"promptsListChanged": true, "resourcesListChanged": true})),
+    ] {
+        peer.post_modern(&listen(id, filter)).await;
+        assert_eq!(subscription(&peer.message().await.unwrap()), id);
+    }
+    let mut actor = house.connect().await;
+    let (_, touched) = actor.ask_modern(&act("touch", json!({"uri": "test://watched/part"}))).await;
+    assert_eq!(text(&touched), "true", "the server was told that somebody watches");
+    let updated = resource.message().await.unwrap();
+    assert_eq!(updated["method"], "notifications/resources/updated");
+    assert_eq!((&updated["params"]["uri"], subscription(&updated)), (&json!("test://watched/part"), &json!(1)));
+    actor.ask_modern(&act("touch", json!({"uri": "test://watched-not"}))).await;
+    actor.ask_modern(&act("change", json!({}))).await;
+    let changed = tools.message().await.unwrap();
+    assert_eq!(changed["method"], "notifications/tools/list_changed");
+    assert_eq!(subscription(&changed), 1);
+    // Lists change before the news of it goes out.
+    let (_, listed) = actor.ask_modern(&modern(1, "tools/list", json!({}))).await;
+    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 7);
+    // Nothing else came to anybody.
+    house.stop.cancel();
+    for (peer, id) in [(&mut tools, 1), (&mut resource, 1), (&mut other, 2)] {
+        let cancelled = peer.message().await.unwrap();
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!((&cancelled["params"]["requestId"], subscription(&cancelled)), (&json!(id), &json!(id)));
+        let end = peer.message().await.unwrap();
+        assert_eq!((&end["id"], &end["result"]["resultType"], subscription(&end)), (&json!(id), &json!("complete"), &json!(id)));
+        assert_eq!(peer.message().await, None);
+    }
+    house.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_goes_listens_no_more() {
+    let house = house().await;
+    let (mut first, mut second) = (house.connect().await, house.connect().await);
+    for peer in [&mut first, &mut second] {
+        peer.post_modern(&listen(1, json!({"resourceSubscriptions": ["test://watched"]}))).await;
+        peer.message().await.unwrap();
+    }
+    assert!(house.stage.is_busy());
+    drop(first);
+    let mut actor = house.connect().await;
+    let (_, touched) = actor.ask_modern(&act("touch", json!({"uri": "x"}))).await;
+    assert_eq!(text(&touched), "true", "another one watches it still");
+    drop(second);
+    until(|| !house.stage.is_busy()).await;
+    while text(&actor.ask_modern(&act("touch", json!({"uri": "x"}))).await.1) == "true" {}
+}
+
+#[tokio::test]
+async fn filters_that_are_none() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let cases = [
+        (modern(1, "subscriptions/listen", json!({})), 200, -32602),
+        (listen(1, json!([])), 200, -32602),
+        (listen(1, json!({"toolsListChanged": "yes"})), 200, -32602),
+        (listen(1, json!({"resourceSubscriptions": [1]})), 200, -32602),
+        (listen(1, json!({"resourceSubscriptions": vec!["a:b"; 1025]})), 200, -32602),
+        (listen(1, json!({"taskIds": ["t"]})), 400, -32021),
+    ];
+    for (body, status, code) in cases {
+        let (got, answer) = peer.ask_modern(&body).await;
+        assert_eq!((got, &answer["error"]["code"]), (status, &json!(code)), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_is_cut_off() {
+    let house = house_of(stage_with(|limits| limits.client_queue = 2000).await).await;
+    let mut peer = house.connect().await;
+    peer.post_modern(&listen(1, json!({"resourceSubscriptions": ["test://watched"]}))).await;
+    peer.message().await.unwrap();
+    let mut actor = house.connect().await;
+    // Until the socket takes no more, and then the queue.
+    let mut number = 0;
+    while house.stage.is_busy() {
+        let uri = format!("test://watched/{number}/{}", "x".repeat(1500));
+        actor.ask_modern(&act("touch", json!({"uri": uri}))).await;
+        number += 1;
+    }
+    assert!(number > 1);
+}
+
+/// Race 6 of the list: the lists change between page one and page two.
+#[tokio::test]
+async fn race_6_the_lists_change_between_two_pages() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let (_, first) = peer.ask_modern(&modern(1, "tools/list", json!({}))).await;
+    assert_eq!(first["result"].get("nextCursor"), None);
+    let before = house.stage.cursor();
+    assert_eq!(peer.ask_modern(&modern(2, "tools/list", json!({"cursor": before}))).await.1["error"]["code"], -32602);
+}

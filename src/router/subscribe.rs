@@ -1,0 +1,312 @@
+//! `subscriptions/listen` (2026-07-28): a stream of changes, for clients without a session.
+//!
+//! A listen is acknowledged first, with what of its filter is honored; then it gets exactly that, each message with the id
+//! of the listen in it; and a result at its end, when the door closes. List changes are told when the catalog that the
+//! client sees has changed, and watched resources when their server says so.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{FutureExt as _, join_all};
+use tokio_util::sync::CancellationToken;
+
+use super::call::Forward;
+use super::client::{Client, is_part};
+use super::{Mailbox, Router};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw, RequestId, code, meta};
+use crate::registry::{Catalog, Kind};
+use crate::upstream::Upstream;
+
+/// The acknowledgement waits that long for servers to accept their part.
+const ACCEPT: Duration = Duration::from_secs(2);
+/// URIs in one filter.
+const URIS: usize = 1024;
+
+/// What all listens of the router are kept in.
+#[derive(Debug, Default)]
+pub(super) struct Listens {
+    open: Mutex<HashMap<u64, Arc<Listening>>>,
+    next: AtomicU64,
+}
+
+/// One open listen.
+#[derive(Debug)]
+struct Listening {
+    client: Arc<Client>,
+    id: RequestId,
+    leg: Arc<Mailbox>,
+    lists: Lists,
+    watches: Vec<Watch>,
+    /// The lists as the client was told of them last.
+    told: Mutex<Arc<Catalog>>,
+    /// It cannot go on as it was acknowledged.
+    over: CancellationToken,
+}
+
+/// Which lists a listen is about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lists {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+}
+
+/// What a client asks to hear of.
+#[derive(Debug)]
+struct Filter {
+    lists: Lists,
+    uris: Vec<String>,
+}
+
+/// A watched resource; dropped, it is not watched any more.
+#[derive(Debug)]
+struct Watch {
+    uri: String,
+    raw: Arc<str>,
+    upstream: Arc<Upstream>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.upstream.unwant_uri(&self.raw);
+    }
+}
+
+/// A listen is in the table while this lives.
+struct Entry<'a> {
+    listens: &'a Listens,
+    number: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.listens.lock().remove(&self.number);
+    }
+}
+
+impl Router {
+    /// Serves a listen until `closing`, or until it cannot go on; what it hears goes into `leg`. `id` is the client's own.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the listen.
+    pub(super) async fn listen(
+        self,
+        client: Arc<Client>,
+        id: RequestId,
+        params: Option<Raw>,
+        leg: Arc<Mailbox>,
+        closing: CancellationToken,
+    ) -> Option<Outcome> {
+        let limit = self.limits().pending_per_client;
+        let Some(_place) = client.listen(limit) else {
+            let text = format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)");
+            return Some(Err(ErrorObject::internal(text)));
+        };
+        let filter = match Filter::read(params.as_ref(), client.has_tasks()) {
+            Ok(filter) => filter,
+            Err(error) => return Some(Err(error)),
+        };
+        let watches = join_all(filter.uris.into_iter().map(|uri| {
+            let watch = self.watch(&client, uri);
+            async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
+        }));
+        let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
+        if filter.lists.any() && !self.is_settled(&client) {
+            // Servers that nobody uses would tell nobody. Whoever comes up later is news.
+            let _ = self.manager().prepare(&client.who).now_or_never();
+        }
+        let told = Mutex::new(self.catalog(&client));
+        let listening =
+            Arc::new(Listening { client, id, leg, lists: filter.lists, watches, told, over: CancellationToken::new() });
+        listening.put(Method::Acknowledged, Some(listening.honored()));
+        let over = listening.over.clone();
+        let entry = self.0.listens.add(listening.clone());
+        // What changed while it was being opened.
+        self.tell_listen(&listening);
+        tokio::select! {
+            () = closing.cancelled() => {}
+            () = self.0.stop.cancelled() => {}
+            () = over.cancelled() => {}
+        }
+        drop(entry);
+        // The end is told twice, as the specification does: by whoever reads either.
+        listening.put(Method::Cancelled, Some(Raw::empty_object().with_member("requestId", &written(&listening.id))));
+        Some(Ok(tagged(&self.completed(&Raw::empty_object()), &listening.id)))
+    }
+
+    /// Watches a resource, if its server lets itself be watched.
+    async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
+        let target = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await.ok()?;
+        let server = self.server(&target).ok()?;
+        let upstream = self.lease(client, &server).ok()?;
+        let connection = upstream.ready().await.ok()?;
+        if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
+            return None;
+        }
+        let first = upstream.want_uri(&target.name);
+        let watch = Watch { uri, raw: target.name, upstream };
+        if first {
+            let params = Raw::empty_object().with_member("uri", Raw::from_value(&*watch.raw).as_bytes());
+            let named = params.member("uri")?;
+            let forward =
+                Forward::new(server, Method::ResourcesSubscribe, params, named, None, watch.raw.clone());
+            self.forward(client, forward, &self.leg()).await.ok()?;
+        }
+        Some(watch)
+    }
+
+    /// Tells every listen which of its lists have changed.
+    pub(super) fn tell_listens(&self) {
+        for listening in self.0.listens.all() {
+            self.tell_listen(&listening);
+        }
+    }
+
+    fn tell_listen(&self, listening: &Listening) {
+        // A server that was taken out of the config, or that another lease stands for now.
+        if listening.watches.iter().any(|watch| watch.upstream.is_stopped()) {
+            return listening.over.cancel();
+        }
+        let catalog = self.catalog(&listening.client);
+        let told = std::mem::replace(&mut *lock(&listening.told), catalog.clone());
+        for (method, wanted) in changes(&told, &catalog).into_iter().zip(listening.lists.in_order()) {
+            if let (Some(method), true) = (method, wanted) {
+                listening.put(method, None);
+            }
+        }
+    }
+
+    /// Tells those who watch it that a resource has changed; `params` are as clients see them.
+    pub(super) fn tell_watchers(&self, upstream: &Upstream, raw: &str, params: &Raw) {
+        for listening in self.0.listens.all() {
+            let mut watches = listening.watches.iter();
+            if watches.any(|watch| watch.upstream.id == upstream.id && is_part(raw, &watch.raw)) {
+                listening.put(Method::ResourceUpdated, Some(params.clone()));
+            }
+        }
+    }
+}
+
+/// The news that tell of a change of tools, of prompts, of resources: those between two catalogs.
+pub(super) fn changes(before: &Arc<Catalog>, after: &Arc<Catalog>) -> [Option<Method>; 3] {
+    if Arc::ptr_eq(before, after) {
+        return [None, None, None];
+    }
+    let differs = |kind| before.hash(kind) != after.hash(kind);
+    [
+        differs(Kind::Tools).then_some(Method::ToolsListChanged),
+        differs(Kind::Prompts).then_some(Method::PromptsListChanged),
+        (differs(Kind::Resources) || differs(Kind::ResourceTemplates)).then_some(Method::ResourcesListChanged),
+    ]
+}
+
+impl Listens {
+    fn add(&self, listening: Arc<Listening>) -> Entry<'_> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(number, listening);
+        Entry { listens: self, number }
+    }
+
+    fn all(&self) -> Vec<Arc<Listening>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Listening>>> {
+        lock(&self.open)
+    }
+}
+
+impl Listening {
+    /// Tells the client something, with the id of its listen. One that does not take it has to listen anew.
+    fn put(&self, method: Method, params: Option<Raw>) {
+        let params = Some(tagged(&params.unwrap_or_else(Raw::empty_object), &self.id));
+        self.leg.put(Message::Notification(Notification { method, params }));
+        if self.leg.overflowed() {
+            self.over.cancel();
+        }
+    }
+
+    /// What of the filter will be told.
+    fn honored(&self) -> Raw {
+        let mut honored = serde_json::Map::new();
+        let names = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
+        for (name, wanted) in names.into_iter().zip(self.lists.in_order()) {
+            if wanted {
+                honored.insert(name.to_owned(), true.into());
+            }
+        }
+        if !self.watches.is_empty() {
+            let uris: Vec<&str> = self.watches.iter().map(|watch| &*watch.uri).collect();
+            honored.insert("resourceSubscriptions".to_owned(), uris.into());
+        }
+        Raw::from_value(&serde_json::json!({ "notifications": honored }))
+    }
+}
+
+impl Lists {
+    fn in_order(self) -> [bool; 3] {
+        [self.tools, self.prompts, self.resources]
+    }
+
+    fn any(self) -> bool {
+        self.in_order().contains(&true)
+    }
+}
+
+impl Filter {
+    /// Reads a filter. What it may hold beside is not honored.
+    ///
+    /// # Errors
+    /// When there is none, or its parts have other types; when it names tasks and the client has none.
+    fn read(params: Option<&Raw>, has_tasks: bool) -> Result<Self, ErrorObject> {
+        let wrong = |what: &str| ErrorObject::invalid_params(format!("subscriptions/listen: {what}"));
+        let filter = params.and_then(|params| params.member("notifications"));
+        let filter = filter.filter(Raw::is_object).ok_or_else(|| wrong("`notifications` is missing, or no object"))?;
+        let [tools, prompts, resources, uris, tasks] = filter.members([
+            "toolsListChanged",
+            "promptsListChanged",
+            "resourcesListChanged",
+            "resourceSubscriptions",
+            "taskIds",
+        ]);
+        if tasks.is_some() && !has_tasks {
+            let text = "`taskIds` needs the extension io.modelcontextprotocol/tasks, which this request does not declare";
+            let data = r#"{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+            let data = Raw::trusted(bytes::Bytes::from_static(data.as_bytes()));
+            return Err(ErrorObject::new(code::MISSING_CAPABILITY, text).with_data(data));
+        }
+        let flag = |value: Option<Raw>| match value {
+            None => Ok(false),
+            Some(value) => value.read::<bool>().map_err(|_| wrong("a flag is neither true nor false")),
+        };
+        let lists = Lists { tools: flag(tools)?, prompts: flag(prompts)?, resources: flag(resources)? };
+        let mut uris: Vec<String> = match uris {
+            None => Vec::new(),
+            Some(uris) => uris.read().map_err(|_| wrong("`resourceSubscriptions` is no list of URIs"))?,
+        };
+        if uris.len() > URIS {
+            return Err(wrong(&format!("more than {URIS} URIs; spread them over several requests")));
+        }
+        uris.sort_unstable();
+        uris.dedup();
+        Ok(Self { lists, uris })
+    }
+}
+
+/// The object with the id of its listen in `_meta`.
+fn tagged(object: &Raw, id: &RequestId) -> Raw {
+    let meta = object.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    object.with_member("_meta", meta.with_member(meta::SUBSCRIPTION_ID, &written(id)).as_bytes())
+}
+
+fn written(id: &RequestId) -> Vec<u8> {
+    let mut text = Vec::new();
+    id.write(&mut text);
+    text
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
