@@ -4,6 +4,7 @@
 //! fails or is slow changes nothing for another, and no list waits longer for it than `startupWait`. Start reading at
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
+mod fresh;
 mod known;
 mod lease;
 mod leases;

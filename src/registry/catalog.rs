@@ -117,6 +117,12 @@ impl Catalog {
         list.pages(kind, revision).get(page).cloned().ok_or(BadCursor::Foreign)
     }
 
+    /// Whether the list has more pages than one.
+    #[must_use]
+    pub fn is_paged(&self, kind: Kind) -> bool {
+        self.list(kind).is_paged()
+    }
+
     /// Stands for the content of a list: it changes exactly when clients would see another list.
     #[must_use]
     pub fn hash(&self, kind: Kind) -> u128 {

@@ -92,6 +92,10 @@ fn dialect(revision: ProtocolVersion) -> usize {
 }
 
 impl Listing {
+    pub(super) fn is_paged(&self) -> bool {
+        self.pages.len() > 1
+    }
+
     /// The pages for clients of that revision.
     pub(super) fn pages(&self, kind: Kind, revision: ProtocolVersion) -> &[Raw] {
         if kind != Kind::Tools {

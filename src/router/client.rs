@@ -1,9 +1,11 @@
 //! One client: what it can do, what it is doing, what it was asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
@@ -35,6 +37,8 @@ struct State {
     subscriptions: HashMap<String, Subscription>,
     view: Option<View>,
     told: Option<Arc<Catalog>>,
+    /// Lists of several pages whose first one it was given, and when.
+    begun: VecDeque<(Instant, Arc<Catalog>)>,
     closed: bool,
 }
 
@@ -76,6 +80,10 @@ pub(super) type Level = u8;
 
 /// The levels of `logging/setLevel`, least first.
 pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+/// A list that was begun is kept that long for whoever reads it page by page,
+const KEPT: Duration = Duration::from_secs(5 * 60);
+/// and so many of them.
+const BEGUN: usize = 4;
 /// A client that set no level gets this and above.
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
@@ -192,6 +200,7 @@ impl Client {
         state.leases = Vec::new();
         state.view = None;
         state.told = None;
+        state.begun = VecDeque::new();
         drop(state);
         drop(asked);
         self.mailbox.close();
@@ -342,6 +351,25 @@ impl Client {
     /// What it was told last, if it ever asked.
     pub(super) fn told(&self) -> Option<Arc<Catalog>> {
         self.state().told.clone()
+    }
+
+    /// Notes that it was given the first page of a list that has more.
+    pub(super) fn begin_list(&self, catalog: &Arc<Catalog>) {
+        let mut state = self.state();
+        if state.closed || state.begun.back().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
+            return;
+        }
+        if state.begun.len() >= BEGUN {
+            state.begun.pop_front();
+        }
+        state.begun.push_back((Instant::now(), catalog.clone()));
+    }
+
+    /// The lists that it may still be reading, page by page; the newest first.
+    pub(super) fn begun_lists(&self) -> Vec<Arc<Catalog>> {
+        let mut state = self.state();
+        state.begun.retain(|(at, _)| at.elapsed() < KEPT);
+        state.begun.iter().rev().map(|(_, catalog)| catalog.clone()).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

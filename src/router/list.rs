@@ -25,12 +25,26 @@ impl Router {
         };
         let catalog = self.settled_catalog(client).await;
         client.tell(&catalog);
-        let page = catalog.page(kind, cursor.as_deref(), client.revision()).map_err(|_| {
+        let revision = client.revision();
+        let page = catalog.page(kind, cursor.as_deref(), revision);
+        // Whoever began a list may read it to its end, though there is another one by now.
+        let page = page.or_else(|why| {
+            client.begun_lists().iter().find_map(|old| old.page(kind, cursor.as_deref(), revision).ok()).ok_or(why)
+        });
+        let page = page.map_err(|_| {
             ErrorObject::invalid_params(
                 "this cursor is of another list or of one that has changed; list again from the start",
             )
         })?;
-        Ok(if client.revision().is_modern() { self.completed(&page) } else { page })
+        if cursor.is_none() && catalog.is_paged(kind) {
+            client.begin_list(&catalog);
+        }
+        Ok(if revision.is_modern() {
+            let hints = self.manager().freshness(&client.who, Some(kind));
+            self.completed(&page, Some(hints))
+        } else {
+            page
+        })
     }
 
     /// The catalog once every server has listed, failed, or had its time.

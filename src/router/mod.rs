@@ -19,8 +19,8 @@ mod relay;
 mod resource;
 mod running;
 mod state;
-mod tasks;
 mod subscribe;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Client, LEVELS, Level};
 use super::{Mailbox, Principal, Router};
 use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::upstream::Cache;
 
 /// The clients without a session that are known now.
 #[derive(Debug, Default)]
@@ -95,7 +96,7 @@ impl Router {
         closing: &CancellationToken,
     ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
         match request.method {
-            Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover())))),
+            Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover(client))))),
             Method::Listen => {
                 let (client, leg, closing) = (client.clone(), leg.clone(), closing.clone());
                 Box::pin(self.clone().listen(client, request.id, request.params, leg, closing))
@@ -108,7 +109,7 @@ impl Router {
     }
 
     /// `server/discover`: what we speak and offer. It never waits for a server.
-    fn discover(&self) -> Raw {
+    fn discover(&self, client: &Client) -> Raw {
         let versions: Vec<&str> = ProtocolVersion::MODERN.iter().map(|version| version.as_str()).collect();
         let mut result = format!(
             r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}},"extensions":{}}}"#,
@@ -120,16 +121,18 @@ impl Router {
             result += Raw::from_value(&instructions).as_str();
         }
         result.push('}');
-        self.completed(&Raw::trusted(result.into()))
+        let hints = self.manager().freshness(&client.who, None);
+        self.completed(&Raw::trusted(result.into()), Some(hints))
     }
 
-    /// A result of our own, with what every one has since 2026-07-28.
-    pub(super) fn completed(&self, result: &Raw) -> Raw {
-        let head = format!(
-            r#"{{"resultType":"complete","_meta":{{"{}":{}}}"#,
-            protocol::meta::SERVER_INFO,
-            self.0.server_info
-        );
+    /// A result of our own, with what every one has since 2026-07-28, and with the caching hints that are due.
+    pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
+        let (name, info) = (protocol::meta::SERVER_INFO, &self.0.server_info);
+        let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}}}"#);
+        if let Some(Cache { ttl, public }) = hints {
+            let scope = if public { "public" } else { "private" };
+            head += &format!(r#","ttlMs":{},"cacheScope":"{scope}""#, ttl.as_millis());
+        }
         let body = &result.as_bytes()[1..];
         let comma: &[u8] = if body == b"}" { b"" } else { b"," };
         Raw::trusted([head.as_bytes(), comma, body].concat().into())

@@ -133,7 +133,7 @@ impl Router {
         drop(entry);
         // The end is told twice, as the specification does: by whoever reads either.
         listening.put(Method::Cancelled, Some(Raw::empty_object().with_member("requestId", &written(&listening.id))));
-        Some(Ok(tagged(&self.completed(&Raw::empty_object()), &listening.id)))
+        Some(Ok(tagged(&self.completed(&Raw::empty_object(), None), &listening.id)))
     }
 
     /// Watches a resource, if its server lets itself be watched.
@@ -150,8 +150,7 @@ impl Router {
         if first {
             let params = Raw::empty_object().with_member("uri", Raw::from_value(&*watch.raw).as_bytes());
             let named = params.member("uri")?;
-            let forward =
-                Forward::new(server, Method::ResourcesSubscribe, params, named, None, watch.raw.clone());
+            let forward = Forward::new(server, Method::ResourcesSubscribe, params, named, None, watch.raw.clone());
             self.forward(client, forward, &self.leg()).await.ok()?;
         }
         Some(watch)
@@ -272,7 +271,8 @@ impl Filter {
             "taskIds",
         ]);
         if tasks.is_some() && !has_tasks {
-            let text = "`taskIds` needs the extension io.modelcontextprotocol/tasks, which this request does not declare";
+            let text =
+                "`taskIds` needs the extension io.modelcontextprotocol/tasks, which this request does not declare";
             let data = r#"{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
             let data = Raw::trusted(bytes::Bytes::from_static(data.as_bytes()));
             return Err(ErrorObject::new(code::MISSING_CAPABILITY, text).with_data(data));

@@ -55,7 +55,10 @@ async fn only_what_was_asked_for_is_told() {
         assert_eq!(cancelled["method"], "notifications/cancelled");
         assert_eq!((&cancelled["params"]["requestId"], subscription(&cancelled)), (&json!(id), &json!(id)));
         let end = peer.message().await.unwrap();
-        assert_eq!((&end["id"], &end["result"]["resultType"], subscription(&end)), (&json!(id), &json!("complete"), &json!(id)));
+        assert_eq!(
+            (&end["id"], &end["result"]["resultType"], subscription(&end)),
+            (&json!(id), &json!("complete"), &json!(id))
+        );
         assert_eq!(peer.message().await, None);
     }
     house.served.await.unwrap().unwrap();
@@ -98,29 +101,58 @@ async fn filters_that_are_none() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_read_is_cut_off() {
-    let house = house_of(stage_with(|limits| limits.client_queue = 2000).await).await;
+async fn h49_a_stream_that_is_not_read_is_cut_off() {
+    let house = house_of(stage_with(|limits| limits.client_queue = 500_000).await).await;
     let mut peer = house.connect().await;
     peer.post_modern(&listen(1, json!({"resourceSubscriptions": ["test://watched"]}))).await;
     peer.message().await.unwrap();
     let mut actor = house.connect().await;
-    // Until the socket takes no more, and then the queue.
-    let mut number = 0;
-    while house.stage.is_busy() {
-        let uri = format!("test://watched/{number}/{}", "x".repeat(1500));
-        actor.ask_modern(&act("touch", json!({"uri": uri}))).await;
-        number += 1;
+    // More than the sockets of both sides take.
+    for number in 0..100 {
+        let uri = format!("test://watched/{number}/{}", "x".repeat(200_000));
+        assert_eq!(actor.ask_modern(&act("touch", json!({"uri": uri}))).await.0, 200);
     }
-    assert!(number > 1);
+    let mut got = 0;
+    while let Some(message) = peer.message().await {
+        assert_eq!(
+            message["method"], "notifications/resources/updated",
+            "there is no result where something is lacking"
+        );
+        got += 1;
+    }
+    assert!(got < 100, "{got}");
+    until(|| !house.stage.is_busy()).await;
 }
 
 /// Race 6 of the list: the lists change between page one and page two.
 #[tokio::test]
 async fn race_6_the_lists_change_between_two_pages() {
-    let house = house().await;
+    let house = house_of(stage_of(|_| {}, 20).await).await;
     let mut peer = house.connect().await;
-    let (_, first) = peer.ask_modern(&modern(1, "tools/list", json!({}))).await;
-    assert_eq!(first["result"].get("nextCursor"), None);
-    let before = house.stage.cursor();
-    assert_eq!(peer.ask_modern(&modern(2, "tools/list", json!({"cursor": before}))).await.1["error"]["code"], -32602);
+    let page =
+        |cursor: Option<&str>| modern(1, "tools/list", cursor.map_or(json!({}), |cursor| json!({"cursor": cursor})));
+    let (_, first) = peer.ask_modern(&page(None)).await;
+    let cursor = first["result"]["nextCursor"].as_str().unwrap().to_owned();
+    let mut listening = house.connect().await;
+    listening.post_modern(&listen(1, json!({"toolsListChanged": true}))).await;
+    listening.message().await.unwrap();
+    let mut actor = house.connect().await;
+    actor.ask_modern(&act("change", json!({}))).await;
+    assert_eq!(listening.message().await.unwrap()["method"], "notifications/tools/list_changed");
+
+    // Whoever began with the old list reads it to its end; whoever begins now reads the new one.
+    let (_, second) = peer.ask_modern(&page(Some(&cursor))).await;
+    let count = |page: &serde_json::Value| page["result"]["tools"].as_array().unwrap().len();
+    assert_eq!(count(&first) + count(&second), 26);
+    let (_, first) = peer.ask_modern(&page(None)).await;
+    let newer = first["result"]["nextCursor"].as_str().unwrap();
+    assert_ne!(newer, cursor);
+    let (_, second) = peer.ask_modern(&page(Some(newer))).await;
+    assert_eq!(count(&first) + count(&second), 27);
+    for list in [&first, &second] {
+        assert_eq!((&list["result"]["ttlMs"], &list["result"]["cacheScope"]), (&json!(30000), &json!("public")));
+    }
+    // A client that never began it cannot go on with it.
+    let foreign = modern(1, "prompts/list", json!({"cursor": cursor}));
+    assert_eq!(peer.ask_modern(&foreign).await.1["error"]["code"], -32602);
 }

@@ -15,6 +15,7 @@ async fn requests_speak_for_themselves() {
     assert_eq!(result["supportedVersions"], json!(["2026-07-28"]));
     assert_eq!(result["capabilities"]["tools"]["listChanged"], true);
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test");
+    assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(30000), &json!("public")));
 
     let (status, listed) = peer.ask_modern(&modern(1, "tools/list", json!({}))).await;
     assert_eq!((status, listed["result"]["tools"].as_array().unwrap().len()), (200, 6));

@@ -42,6 +42,11 @@ pub(super) async fn stage() -> Stage {
 }
 
 pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
+    stage_of(change, 0).await
+}
+
+/// A stage with so many large tools more: some twenty make a list of two pages.
+pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> Stage {
     let script = Arc::<Script>::default();
     let server = TOOLS.into_iter().fold(InProcess::new("script", "1"), |server, name| {
         let definition = Raw::from_value(&json!({"name": name, "inputSchema": {"type": "object"}}));
@@ -53,6 +58,12 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
         .resource(resource, |_| async { Ok(Raw::from_value(&json!({"contents": []}))) }.boxed())
         .unlisted_tool("touch", |invocation| async move { touch(&invocation).await }.boxed())
         .unlisted_tool("change", |invocation| async move { change_tools(&invocation).await }.boxed());
+    let server = (0..large).fold(server, |server, number| {
+        let text = "x".repeat(240 << 10);
+        let name = format!("large{number}");
+        let definition = json!({"name": name, "description": text, "inputSchema": {"type": "object"}});
+        server.tool(Raw::from_value(&definition), |_| async { Ok(Raw::empty_object()) }.boxed())
+    });
     let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("script", Transport::Stdio(Stdio::default())).unwrap();
     entry.prefix = Prefix::Never;
@@ -358,7 +369,11 @@ mod http {
         /// The next message of a stream without event ids; comments are passed over.
         pub(crate) async fn message(&mut self) -> Option<Value> {
             loop {
-                let chunk = self.chunk().await?;
+                let mut chunk = self.chunk().await?;
+                // A large message comes in pieces.
+                while !chunk.ends_with("\n\n") {
+                    chunk += &self.chunk().await?;
+                }
                 if let Some(data) = chunk.strip_prefix("data: ") {
                     return Some(serde_json::from_str(data.trim_end()).unwrap());
                 }

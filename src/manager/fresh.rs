@@ -1,0 +1,80 @@
+//! How long clients may keep what they were shown, and whether others may be shown it (2026-07-28, caching).
+
+use std::time::Duration;
+
+use super::{Manager, Server, Who};
+use crate::config::Transport;
+use crate::protocol::{Era, Profile};
+use crate::registry::Kind;
+use crate::upstream::{Cache, Offers, StateName, Upstream};
+
+impl Manager {
+    /// The hints for a list that the client sees, or for what is said of all servers: the strictest of what each brings to
+    /// it allows.
+    pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
+        let live = self.settings().limits.legacy_list_ttl;
+        let mut all = Cache { ttl: live, public: true };
+        for server in self.servers().iter().filter(|server| server.fixed.is_none()) {
+            // What is said of all servers is gathered from whichever lease of theirs.
+            let leases = match list {
+                Some(_) => Self::lease_of(server, who).into_iter().collect(),
+                None => server.upstreams(),
+            };
+            for part in leases.iter().filter_map(|upstream| part(server, upstream, list, live)) {
+                all = Cache { ttl: all.ttl.min(part.ttl), public: all.public && part.public };
+            }
+            let seen = server.last_offer.load();
+            if leases.is_empty() && seen.as_ref().is_some_and(|offer| list.is_some_and(|kind| offer.count(kind) > 0)) {
+                all = Cache { ttl: Duration::ZERO, public: all.public && is_public(server, Profile::EMPTY) };
+            }
+        }
+        all
+    }
+}
+
+/// What one lease allows; `None` where it brings nothing.
+fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration) -> Option<Cache> {
+    let state = upstream.status().state;
+    let connection = upstream.connection();
+    let Some(peer) = connection.as_ref().and_then(|connection| connection.peer()) else {
+        // It is about to bring more, or lost and shown from memory; one that was given up brings nothing.
+        let gone = matches!(state, StateName::Failed | StateName::Disabled | StateName::Idle | StateName::Unauthorized);
+        return (!gone).then(|| Cache { ttl: Duration::ZERO, public: is_public(server, upstream.profile()) });
+    };
+    if list.is_some_and(|kind| !has(&peer.offers, kind)) {
+        return None;
+    }
+    let tells = list.is_none_or(|kind| tells(&peer.offers, kind));
+    let ttl = if tells { live } else { Duration::ZERO };
+    // A server without sessions knows of its client what each request says, and says itself who may see the answer.
+    let public = match peer.version.era() {
+        Era::Legacy => is_public(server, upstream.profile()),
+        Era::Modern => peer.cache.public && is_public(server, Profile::EMPTY),
+    };
+    Some(Cache { ttl, public })
+}
+
+/// Whether what the server says depends neither on whose credentials we bring nor on what its client can do.
+fn is_public(server: &Server, profile: Profile) -> bool {
+    let credentials = match &server.config.transport {
+        Transport::Stdio(stdio) => !stdio.env.is_empty() || !stdio.forward_env.is_empty(),
+        Transport::Http(remote) | Transport::Auto(remote) | Transport::Sse(remote) => !remote.headers.is_empty(),
+    };
+    !credentials && profile.is_empty()
+}
+
+fn has(offers: &Offers, kind: Kind) -> bool {
+    match kind {
+        Kind::Tools => offers.tools,
+        Kind::Prompts => offers.prompts,
+        Kind::Resources | Kind::ResourceTemplates => offers.resources,
+    }
+}
+
+fn tells(offers: &Offers, kind: Kind) -> bool {
+    match kind {
+        Kind::Tools => offers.tools_changed,
+        Kind::Prompts => offers.prompts_changed,
+        Kind::Resources | Kind::ResourceTemplates => offers.resources_changed,
+    }
+}
