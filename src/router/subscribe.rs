@@ -12,7 +12,6 @@ use std::time::Duration;
 use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
-use super::call::Forward;
 use super::client::{Client, is_part};
 use super::{Mailbox, Router};
 use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw, RequestId, code, meta};
@@ -145,15 +144,8 @@ impl Router {
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
             return None;
         }
-        let first = upstream.want_uri(&target.name);
-        let watch = Watch { uri, raw: target.name, upstream };
-        if first {
-            let params = Raw::empty_object().with_member("uri", Raw::from_value(&*watch.raw).as_bytes());
-            let named = params.member("uri")?;
-            let forward = Forward::new(server, Method::ResourcesSubscribe, params, named, None, watch.raw.clone());
-            self.forward(client, forward, &self.leg()).await.ok()?;
-        }
-        Some(watch)
+        let agreed = upstream.subscribe(&target.name).await;
+        matches!(agreed, Ok(Ok(_))).then(|| Watch { uri, raw: target.name, upstream })
     }
 
     /// Tells every listen which of its lists have changed.
