@@ -28,6 +28,11 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
+    /// What holds for both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { ttl: self.ttl.min(other.ttl), public: self.public && other.public }
+    }
+
     /// Reads the hints of a result.
     pub(crate) fn of(result: &Raw) -> Self {
         let [ttl, scope] = result.members(["ttlMs", "cacheScope"]);

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::connection::{Connection, Wire};
 use super::exchange::Terms;
-use super::handshake::{self, Peer};
+use super::handshake::{self, Cache, Peer};
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
 use crate::transport::Error;
@@ -98,13 +100,22 @@ async fn pages(
         Kind::Resources => Method::ResourcesList,
         Kind::ResourceTemplates => Method::ResourceTemplatesList,
     };
-    let mut params = None;
+    let (mut params, mut cache) = (None, None::<Cache>);
+    let asked_at = Instant::now();
     loop {
         let outcome = ask(connection, &method, params.as_ref()).await?;
+        if let Ok(page) = &outcome {
+            let page = Cache::of(page);
+            cache = Some(cache.map_or(page, |before| before.and(page)));
+        }
         let mut builder = builder.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(page) => match builder.page(kind, &page) {
-                Ok(None) => return Ok(()),
+                Ok(None) => {
+                    drop(builder);
+                    connection.keep_cache(kind, cache.unwrap_or_default(), asked_at);
+                    return Ok(());
+                }
                 Ok(Some(cursor)) => {
                     params = Some(Raw::empty_object().with_member("cursor", Raw::from_value(&cursor).as_bytes()))
                 }

@@ -512,3 +512,6 @@ impl Drop for Wish<'_> {
 fn uri_params(uri: &str) -> Raw {
     Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
-use super::handshake::Peer;
+use super::handshake::{Cache, Peer};
 use super::{Relay, drive, modern};
 use crate::protocol::{
     ErrorObject, Frame, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
 };
-use crate::registry::{Caps, Offer};
+use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 
 /// How messages leave.
@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     said: TaskTracker,
     /// What the server listed last, for the headers that it wants of its tools.
     offer: ArcSwapOption<Offer>,
+    /// What it said of keeping each list, and since when.
+    caches: Mutex<[Option<(Cache, Instant)>; 4]>,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +119,7 @@ impl Connection {
             gone: AtomicBool::new(false),
             said: TaskTracker::new(),
             offer: ArcSwapOption::empty(),
+            caches: Mutex::default(),
         })
     }
 
@@ -137,6 +140,18 @@ impl Connection {
     /// From now on tools get the headers of that list.
     pub(super) fn keep_offer(&self, offer: Arc<Offer>) {
         self.offer.store(Some(offer));
+    }
+
+    pub(super) fn keep_cache(&self, kind: Kind, cache: Cache, since: Instant) {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize] = Some((cache, since));
+    }
+
+    /// How long a list of a modern server is still good, and for whom; `None` for one of the legacy era, which says nothing.
+    #[allow(dead_code, reason = "for the lists of clients without a session")]
+    pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
+        let known = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize];
+        let (cache, since) = known.filter(|_| self.is_modern())?;
+        Some(Cache { ttl: cache.ttl.saturating_sub(since.elapsed()), ..cache })
     }
 
     /// The headers of a request to a server of the modern era.

@@ -1,0 +1,277 @@
+//! What a server tells of changes: the streams of a modern one, subscriptions with one of the legacy era.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::support::*;
+use crate::config::Era::{Auto, Modern};
+use crate::protocol::Raw;
+use crate::upstream::{Unsubscribed, Upstream};
+
+const LISTEN: &str = "POST subscriptions/listen";
+
+fn acknowledged(id: &Value, granted: &Value) -> Value {
+    tagged(id, "notifications/subscriptions/acknowledged", json!({"notifications": granted}))
+}
+
+fn updated(id: &Value, uri: &str) -> Value {
+    tagged(id, "notifications/resources/updated", json!({"uri": uri}))
+}
+
+fn tagged(id: &Value, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": id});
+    json!({"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+fn capabilities() -> Value {
+    json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}})
+}
+
+/// A modern server over HTTP that grants what is asked for; its open listens come through the channel: what was asked for,
+/// the id, and the way to say something.
+async fn modern() -> (Server, mpsc::Receiver<(Value, Value, mpsc::Sender<String>)>) {
+    let (tell, listens) = mpsc::channel(16);
+    let server = Server::start(move |seen| match seen.what().as_str() {
+        "POST server/discover" => seen.result(&discovered(&capabilities())),
+        "POST tools/list" => seen.result(&json!({"tools": []})),
+        "POST resources/list" => seen.result(&json!({"resources": []})),
+        LISTEN => {
+            let (filter, id) = (seen.body["params"]["notifications"].clone(), seen.body["id"].clone());
+            let mut granted = filter.clone();
+            if let Some(uris) = granted["resourceSubscriptions"].as_array_mut() {
+                uris.retain(|uri| uri != "file:///secret");
+            }
+            let (sender, reply) = stream([acknowledged(&id, &granted)]);
+            tell.try_send((filter, id, sender)).unwrap();
+            reply
+        }
+        _ => seen.error(404, -32601, &json!({})),
+    })
+    .await;
+    (server, listens)
+}
+
+async fn subscribe(upstream: &Upstream, uri: &str) -> Result<Raw, String> {
+    match upstream.subscribe(uri).await {
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(error)) => Err(error.code.to_string()),
+        Err(Unsubscribed::Unavailable(why)) => Err(format!("{why:?}")),
+        Err(Unsubscribed::Lost(error)) => Err(error.to_string()),
+    }
+}
+
+async fn say(sender: &mpsc::Sender<String>, message: &Value) {
+    sender.send(message.to_string()).await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_are_listened_for_before_they_are_read() {
+    let (server, mut listens) = modern().await;
+    let lease = Lease::start(server.target(), Auto);
+    lease.connected().await;
+    let (filter, id, sender) = listens.recv().await.unwrap();
+    assert_eq!(filter, json!({"toolsListChanged": true}), "no more than it tells");
+    let story = server.story();
+    let at = |what: &str| story.iter().position(|said| said == what).unwrap();
+    assert!(at(LISTEN) < at("POST tools/list"), "{story:?}");
+    say(&sender, &tagged(&id, "notifications/tools/list_changed", json!({}))).await;
+    server.until("POST tools/list", 2).await;
+    lease.end().await;
+}
+
+#[tokio::test]
+async fn a_listen_that_ends_is_opened_anew_and_what_it_told_of_counts_as_changed() {
+    let (server, mut listens) = modern().await;
+    let mut lease = Lease::start(server.target(), Auto);
+    lease.connected().await;
+    let (_, id, lists) = listens.recv().await.unwrap();
+    assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
+    let (filter, _, resources) = listens.recv().await.unwrap();
+    assert_eq!(filter, json!({"resourceSubscriptions": ["file:///a"]}));
+    // One ends in good order, the other is cut off.
+    say(&lists, &json!({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete"}})).await;
+    drop((lists, resources));
+    let mut filters = Vec::new();
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let (filter, _, sender) = listens.recv().await.unwrap();
+        filters.push(filter.to_string());
+        kept.push(sender);
+    }
+    filters.sort();
+    assert_eq!(filters, [r#"{"resourceSubscriptions":["file:///a"]}"#, r#"{"toolsListChanged":true}"#]);
+    server.until("POST tools/list", 2).await;
+    assert_eq!(lease.updated().await, "file:///a");
+    lease.end().await;
+}
+
+#[tokio::test]
+async fn only_what_is_granted_is_watched() {
+    let (server, mut listens) = modern().await;
+    let lease = Lease::start(server.target(), Auto);
+    lease.connected().await;
+    let _lists = listens.recv().await.unwrap();
+    assert_eq!(subscribe(&lease.upstream, "file:///secret").await, Err("-32602".to_owned()));
+    let _refused = listens.recv().await.unwrap();
+    assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
+    let open = listens.recv().await.unwrap();
+    assert_eq!(open.0, json!({"resourceSubscriptions": ["file:///a"]}), "nobody wants the other one");
+    lease.end().await;
+    server.until_closed(LISTEN, 3).await;
+}
+
+#[tokio::test]
+async fn race_7_nothing_is_lost_and_nothing_told_twice_while_a_listen_takes_the_place_of_another() {
+    let (server, mut listens) = modern().await;
+    let mut lease = Lease::start(server.target(), Auto);
+    lease.connected().await;
+    let _lists = listens.recv().await.unwrap();
+    assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
+    let (_, old_id, old) = listens.recv().await.unwrap();
+    let second = subscribe(&lease.upstream, "file:///b");
+    let (second, listen) = tokio::join!(second, listens.recv());
+    assert!(second.is_ok());
+    let (filter, new_id, new) = listen.unwrap();
+    assert_eq!(filter, json!({"resourceSubscriptions": ["file:///a", "file:///b"]}));
+    // The new one is acknowledged, the old one still has something on its way.
+    say(&old, &updated(&old_id, "file:///a")).await;
+    assert_eq!(lease.updated().await, "file:///a");
+    // Both tell of one change: it is told once.
+    say(&old, &updated(&old_id, "file:///a/x")).await;
+    assert_eq!(lease.updated().await, "file:///a/x");
+    say(&new, &updated(&new_id, "file:///a/x")).await;
+    say(&new, &updated(&new_id, "file:///b")).await;
+    assert_eq!(lease.updated().await, "file:///b");
+    server.until_closed(LISTEN, 1).await;
+    lease.end().await;
+}
+
+#[tokio::test]
+async fn the_last_subscriber_closes_the_stream() {
+    let (server, mut listens) = modern().await;
+    let lease = Lease::start(server.target(), Auto);
+    lease.connected().await;
+    let _lists = listens.recv().await.unwrap();
+    assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
+    assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
+    let _open = listens.recv().await.unwrap();
+    lease.upstream.unwant_uri("file:///a");
+    lease.upstream.unwant_uri("file:///a");
+    server.until_closed(LISTEN, 1).await;
+    assert!(listens.try_recv().is_err(), "two subscribers, one stream");
+    lease.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_listens_is_used_without() {
+    let server = Server::start(|seen| match seen.what().as_str() {
+        "POST server/discover" => seen.result(&discovered(&capabilities())),
+        "POST tools/list" => seen.result(&json!({"tools": []})),
+        _ => seen.error(404, -32601, &json!({})),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Auto);
+    lease.connected().await;
+    assert_eq!(subscribe(&lease.upstream, "file:///a").await, Err("-32601".to_owned()));
+    lease.end().await;
+    assert_eq!(server.story().iter().filter(|said| *said == LISTEN).count(), 2, "never asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_pipe_listens_are_told_apart_by_their_ids_and_cancelled() {
+    let (target, mut peers) = Peer::target();
+    let mut lease = Lease::start(target, Modern);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("server/discover").await;
+    peer.result(&id, &discovered(&json!({"resources": {"subscribe": true}}))).await;
+    let (id, _) = peer.hears("resources/list").await;
+    let (templates, _) = peer.hears("resources/templates/list").await;
+    peer.result(&id, &json!({"resources": []})).await;
+    peer.result(&templates, &json!({"resourceTemplates": []})).await;
+    let upstream = lease.upstream.clone();
+    let subscribed = tokio::spawn(async move { subscribe(&upstream, "file:///a").await });
+    let (first, params) = peer.hears("subscriptions/listen").await;
+    assert!(params["_meta"]["io.modelcontextprotocol/clientInfo"].is_object());
+    peer.say(&acknowledged(&first, &json!({"resourceSubscriptions": ["file:///a"]}))).await;
+    assert!(subscribed.await.unwrap().is_ok());
+    // An update while the next one is not acknowledged yet comes through the first.
+    let upstream = lease.upstream.clone();
+    let subscribed = tokio::spawn(async move { subscribe(&upstream, "file:///b").await });
+    let (second, _) = peer.hears("subscriptions/listen").await;
+    peer.say(&updated(&first, "file:///a")).await;
+    assert_eq!(lease.updated().await, "file:///a");
+    peer.say(&acknowledged(&second, &json!({"resourceSubscriptions": ["file:///a", "file:///b"]}))).await;
+    assert!(subscribed.await.unwrap().is_ok());
+    let (_, params) = peer.hears("notifications/cancelled").await;
+    assert_eq!(params["requestId"], first);
+    // The server takes leave of the second: it is asked for anew, and what it watched counts as changed.
+    peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": second}})).await;
+    let (third, _) = peer.hears("subscriptions/listen").await;
+    peer.say(&acknowledged(&third, &json!({"resourceSubscriptions": ["file:///a", "file:///b"]}))).await;
+    assert_eq!([lease.updated().await, lease.updated().await], ["file:///a", "file:///b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listen_without_acknowledgement_is_given_up_and_tried_again() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Modern);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("server/discover").await;
+    peer.result(&id, &discovered(&json!({"tools": {"listChanged": true}}))).await;
+    let (first, _) = peer.hears("subscriptions/listen").await;
+    // The lists do not wait for it for ever.
+    let (id, _) = peer.hears("tools/list").await;
+    peer.result(&id, &json!({"tools": []})).await;
+    lease.connected().await;
+    let (_, params) = peer.hears("notifications/cancelled").await;
+    assert_eq!(params["requestId"], first);
+    let (second, _) = peer.hears("subscriptions/listen").await;
+    peer.say(&acknowledged(&second, &json!({"toolsListChanged": true}))).await;
+    peer.hears("tools/list").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_server_is_subscribed_to_once_and_again_after_a_loss() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Auto);
+    let serve = async |peer: &mut Peer| {
+        let (id, _) = peer.hears("initialize").await;
+        let mut result = initialized();
+        result["capabilities"] = json!({"resources": {"subscribe": true}});
+        peer.result(&id, &result).await;
+        peer.hears("notifications/initialized").await;
+        let (id, _) = peer.hears("resources/list").await;
+        let (templates, _) = peer.hears("resources/templates/list").await;
+        peer.result(&id, &json!({"resources": []})).await;
+        peer.result(&templates, &json!({"resourceTemplates": []})).await;
+    };
+    let mut peer = peers.recv().await.unwrap();
+    serve(&mut peer).await;
+    let upstream = lease.upstream.clone();
+    let first = tokio::spawn(async move { subscribe(&upstream, "file:///a").await });
+    let (id, params) = peer.hears("resources/subscribe").await;
+    assert_eq!(params, json!({"uri": "file:///a"}));
+    peer.result(&id, &json!({})).await;
+    assert!(first.await.unwrap().is_ok());
+    assert!(subscribe(&lease.upstream, "file:///a").await.is_ok());
+    // One that is refused does not count.
+    let upstream = lease.upstream.clone();
+    let refused = tokio::spawn(async move { subscribe(&upstream, "file:///b").await });
+    let (id, _) = peer.hears("resources/subscribe").await;
+    peer.error(&id, -32002, &json!({})).await;
+    assert_eq!(refused.await.unwrap(), Err("-32002".to_owned()));
+    peer.hears("resources/unsubscribe").await;
+    // Nor does one that gives up waiting.
+    let given_up = tokio::time::timeout(Duration::from_secs(1), subscribe(&lease.upstream, "file:///c")).await;
+    assert!(given_up.is_err());
+    peer.hears("resources/subscribe").await;
+    drop(peer);
+    let mut peer = peers.recv().await.unwrap();
+    serve(&mut peer).await;
+    assert_eq!(peer.hears("resources/subscribe").await.1, json!({"uri": "file:///a"}));
+    lease.upstream.unwant_uri("file:///a");
+    lease.upstream.unwant_uri("file:///a");
+    assert_eq!(peer.hears("resources/unsubscribe").await.1, json!({"uri": "file:///a"}));
+}

@@ -1,0 +1,7 @@
+//! One lease before servers by script: over real sockets, over a process, and over a wire in memory on a paused clock.
+
+mod changes;
+mod detection;
+mod requests;
+mod sessions;
+mod support;

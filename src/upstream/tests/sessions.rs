@@ -1,0 +1,171 @@
+//! Sessions of the legacy era: how they begin, are lost, and end; and what a server may say at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::{Barrier, watch};
+
+use super::support::*;
+use crate::config::Era::Legacy;
+use crate::protocol::{Method, Raw};
+use crate::upstream::{Item, Owner, Terms};
+
+const CALL: &str = "POST tools/call";
+const CANCEL: &str = "POST notifications/cancelled";
+
+#[tokio::test]
+async fn race_11_a_session_that_ended_under_ten_calls_is_opened_anew_once() {
+    // Sessions are numbered; calls of the first one are refused as soon as all ten are there.
+    let (opened, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (opening, ending) = (opened.clone(), ended.clone());
+    let server = Server::start(move |seen| match seen.what().as_str() {
+        "POST initialize" => {
+            let number = opening.fetch_add(1, Ordering::SeqCst) + 1;
+            let body = json!({"jsonrpc": "2.0", "id": seen.body["id"], "result": initialized()});
+            Reply::Session(format!("s-{number}"), body.to_string())
+        }
+        CALL if seen.header("mcp-session-id") == "s-1" => {
+            ending.fetch_add(1, Ordering::SeqCst);
+            Reply::Text(404, "")
+        }
+        CALL => seen.result(&json!({"content": []})),
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let start = Barrier::new(10);
+    let calls = (0..10).map(|_| async {
+        lease.connected().await;
+        start.wait().await;
+        // As the router does with what was not sent.
+        match lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await {
+            Err(error) if error == "SessionEnded" => lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await,
+            outcome => outcome,
+        }
+    });
+    let outcomes = join_all(calls).await;
+    assert!(outcomes.iter().all(|outcome| *outcome == Ok(json!({"content": []}))), "{outcomes:?}");
+    assert!(ended.load(Ordering::SeqCst) >= 1);
+    assert_eq!(opened.load(Ordering::SeqCst), 2, "one for ten calls");
+    assert!(lease.noted().is_empty());
+    lease.end().await;
+}
+
+#[tokio::test]
+async fn what_runs_is_cancelled_before_the_session_ends_and_nothing_is_said_after() {
+    let server = Server::start(|seen| match seen.what().as_str() {
+        CALL => Reply::Silence,
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let connection = lease.connected().await;
+    let terms = Terms { owner: Owner(7), ..Terms::host() };
+    let mut calls: Vec<_> = (0..3)
+        .map(|_| {
+            let params = Raw::from_value(&json!({"name": "x"}));
+            let mut exchange = connection.open(connection.next_id(), &Method::ToolsCall, Some(&params), &terms);
+            tokio::spawn(async move { (exchange.next().await, exchange) })
+        })
+        .collect();
+    server.until(CALL, 3).await;
+    // One is given up by its caller, the others by the end of the lease.
+    calls.remove(0).abort();
+    lease.end().await;
+    for call in calls {
+        let (item, _) = call.await.unwrap();
+        assert!(matches!(item, Item::Lost(_)));
+    }
+    let story = server.story();
+    let (last, before) = story.split_last().unwrap();
+    assert_eq!(last, "DELETE", "{story:?}");
+    assert_eq!(before.iter().filter(|said| *said == CANCEL).count(), 3, "{story:?}");
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_stream_of_questions_to_be_open_or_refused() {
+    let (open, opened) = watch::channel(false);
+    let server = Server::start(move |seen| match seen.what().as_str() {
+        "GET" if !*opened.borrow() => Reply::Silence,
+        "GET" => Reply::Text(405, ""),
+        CALL => seen.result(&json!({"content": []})),
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let params = json!({"name": "x"});
+    {
+        let call = lease.ask(&Method::ToolsCall, &params);
+        tokio::pin!(call);
+        tokio::select! {
+            _ = server.until("GET", 1) => {}
+            _ = &mut call => panic!("before the stream"),
+        }
+        assert!(!server.story().iter().any(|said| said == CALL));
+        open.send_replace(true);
+        // A server that says nothing on it is waited for a second.
+        assert_eq!(call.await, Ok(json!({"content": []})));
+    }
+    lease.end().await;
+}
+
+/// What 2025-03-26 calls a batch.
+fn batch(items: &[Value]) -> String {
+    Value::from(items.to_vec()).to_string()
+}
+
+#[tokio::test]
+async fn a_batch_is_heard_as_json_and_on_a_stream() {
+    let server = Server::start(|seen| match seen.what().as_str() {
+        CALL => {
+            let id = &seen.body["id"];
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": id, "progress": 1}});
+            let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+            let body = batch(&[progress, json!(7), answer]);
+            if seen.body["params"]["name"] == "stream" {
+                let (sender, reply) = stream([]);
+                sender.try_send(body).unwrap();
+                reply
+            } else {
+                Reply::Json(200, body)
+            }
+        }
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let connection = lease.connected().await;
+    for name in ["json", "stream"] {
+        let params = Raw::from_value(&json!({"name": name}));
+        let mut exchange = connection.open(connection.next_id(), &Method::ToolsCall, Some(&params), &Terms::host());
+        assert!(matches!(exchange.next().await, Item::Progress(_)), "{name}");
+        assert!(matches!(exchange.next().await, Item::Done(Ok(_))), "{name}");
+    }
+    lease.end().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_batch_is_heard_over_a_pipe() {
+    use crate::config::Stdio;
+    use crate::upstream::Target;
+    let script = r#"id() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
+        read line
+        printf '[{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{}}}]\n' "$(id "$line")"
+        read line
+        read line
+        printf '[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%s,"result":{"n":1}}]\n' "$(id "$line")"
+        read line"#;
+    let target = Target::Stdio(Stdio {
+        command: "sh".to_owned(),
+        args: vec!["-c".to_owned(), script.to_owned()],
+        ..Stdio::default()
+    });
+    let lease = Lease::start(target, Legacy);
+    assert_eq!(lease.revision().await, "2025-03-26");
+    assert_eq!(lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await, Ok(json!({"n": 1})));
+    lease.end().await;
+}
