@@ -264,8 +264,15 @@ async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Ar
     let work = async {
         let outcome = router.carry(&client, &forward, &mut Toward::Parked(parked.clone())).await;
         parked.end(outcome);
-        // The client may not have got the last result, and ask for it again.
-        let patience = if parked.lock().attending > 0 { LINGER } else { router.limits().answer };
+        // A client that was sent away may not get the last result, and ask for it again; whoever was not cannot.
+        let patience = {
+            let inner = parked.lock();
+            match (inner.round, inner.attending) {
+                (0, _) => return,
+                (_, 0) => router.limits().answer,
+                _ => LINGER,
+            }
+        };
         tokio::time::sleep(patience).await;
     };
     tokio::select! {
@@ -287,7 +294,9 @@ impl Table {
     fn waiting(&self, principal: &Principal, but: u64) -> usize {
         let calls: Vec<Arc<Parked>> =
             self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
-        calls.iter().filter(|call| call.lock().live.is_none()).count()
+        // A call that is over stays for a while, and waits for nobody.
+        let waits = |inner: &Inner| inner.live.is_none() && !inner.open.is_empty();
+        calls.iter().filter(|call| waits(&call.lock())).count()
     }
 }
 

@@ -368,7 +368,8 @@ def failing(code: int) -> Callable[[Pair], Awaitable[None]]:
         if found["code"] == code:
             same((found.get("message"), found.get("data")), (f"error {mark}", {"mark": mark}))
         elif -32019 <= code <= -32000:
-            same(found.get("data", {}).get("upstream"), {"code": code, "message": f"error {mark}"})
+            told = found.get("data", {}).get("upstream", {})
+            same((told.get("code"), told.get("message")), (code, f"error {mark}"))
 
     return error
 

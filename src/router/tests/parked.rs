@@ -1,6 +1,7 @@
 //! A client without a session and a server with one: questions as results, answers as retries.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -116,6 +117,29 @@ async fn too_many_calls_that_wait_are_turned_away() {
     }
     let refused = stage.answer(&client, &call("ask")).await;
     assert!(refused["message"].as_str().unwrap().contains("host.limits.parkedPerPrincipal"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_over_do_not_count_as_waiting() {
+    let stage = stage_with(|limits| limits.parked_per_principal = 2).await;
+    let client = stage.modern(FORM);
+    for _ in 0..6 {
+        let asked = stage.answer(&client, &call("ask")).await;
+        let last = stage.answer(&client, &retry(&call("ask"), &asked, &json!({ "i1": accept("b") }))).await;
+        assert_eq!(text(&last), accept("b").to_string());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asked_nothing_leaves_nothing_behind() {
+    let stage = stage_with(|limits| limits.parked = 2).await;
+    let client = stage.modern(FORM);
+    for _ in 0..6 {
+        let answer = stage.answer(&client, &call("echo")).await;
+        assert_eq!(answer["resultType"], "complete", "{answer}");
+        // On a paused clock: until everybody else rests.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
