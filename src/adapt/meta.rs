@@ -1,6 +1,6 @@
 //! `_meta` of requests: what is the client's business goes on, what is this hop's stays here (`bridging.md` 13).
 
-use crate::protocol::{Raw, meta, object};
+use crate::protocol::{Edits, Raw, meta, object};
 
 /// Ids for a trace: of the trace itself, and of our part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,19 @@ pub(crate) fn request_meta(
         return meta.filter(|meta| meta.is_object()).cloned();
     }
     (!out.is_empty()).then(|| Raw::trusted(format!("{{{}}}", out.join(",")).into()))
+}
+
+/// The params of a notification as another hop has them: without the protocol's own keys in `_meta`, such as the id of the
+/// stream of changes that it came on.
+pub(crate) fn notice(params: Raw) -> Raw {
+    let Some(own) = params.value_of("_meta") else { return params };
+    let mut edits = Edits::new(&params);
+    for (key, _) in object(own).unwrap_or_default() {
+        if key.starts_with(meta::PREFIX) {
+            edits.remove(own, &key);
+        }
+    }
+    edits.apply()
 }
 
 /// The trace of that `traceparent` (JSON) with our span, and whether it could be read; else a fresh one.

@@ -18,8 +18,8 @@ pub(crate) mod url;
 
 pub(crate) use definition::tool;
 pub(crate) use error::error;
-pub(crate) use meta::{Trace, request_meta};
-pub(crate) use question::{Asked, Fold, Refusal, question};
+pub(crate) use meta::{Trace, notice, request_meta};
+pub(crate) use question::{Asked, Refusal, question};
 pub(crate) use result::result;
 
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};

@@ -264,7 +264,6 @@ impl Router {
             };
             match result.text("resultType").as_deref() {
                 None | Some("complete") => {
-                    driver.finish(client, server.config.alias.as_str());
                     let outcome = self.adapted(client, forward, version, Ok(result));
                     return Ok(match forward.task {
                         Plan::Upward => self.task_over_at_once(client, forward, outcome),

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::Mailbox;
 use super::answer::Failure;
@@ -30,8 +29,28 @@ const PACE_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Driver {
     rounds: u32,
     pause: Option<Duration>,
-    /// Pages that the client agreed to visit: the server's words for each, and the id under which it was told.
-    visits: HashMap<String, String>,
+    visits: Visits,
+}
+
+/// Pages that the client agreed to visit. Once the call is over, however it ends, the client is told that they need not be
+/// waited for.
+#[derive(Debug, Default)]
+struct Visits {
+    /// The server's words for each, and the id under which the client was asked.
+    agreed: HashMap<String, String>,
+    whose: Option<(Arc<Client>, Arc<Server>)>,
+}
+
+impl Drop for Visits {
+    fn drop(&mut self) {
+        let Some((client, server)) = &self.whose else { return };
+        for id in self.agreed.values() {
+            let id = adapt::url::scoped_id(id, server.config.alias.as_str());
+            let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
+            let notice = Notification { method: Method::ElicitationComplete, params };
+            client.mailbox().put(Message::Notification(notice));
+        }
+    }
 }
 
 /// Whose call it is, and at which server.
@@ -84,16 +103,6 @@ impl Driver {
         Ok(Next::Again(again(params, &answers, state.as_ref())))
     }
 
-    /// The pages that were to be visited, once the call is over: the client is told that they need not be waited for.
-    pub(super) fn finish(self, client: &Client, alias: &str) {
-        for id in self.visits.into_values() {
-            let id = adapt::url::scoped_id(&id, alias);
-            let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
-            let notice = Notification { method: Method::ElicitationComplete, params };
-            client.mailbox().put(Message::Notification(notice));
-        }
-    }
-
     async fn wait(&mut self) {
         let pause = self.pause.map_or(PACE, |last| (last * 2).min(PACE_MAX));
         self.pause = Some(pause);
@@ -101,7 +110,7 @@ impl Driver {
     }
 
     fn visited(&self, entry: &Raw) -> Option<&String> {
-        self.visits.get(&page(entry)?)
+        self.visits.agreed.get(&page(entry)?)
     }
 
     /// Asks everything side by side; the first refusal ends it all.
@@ -113,7 +122,7 @@ impl Driver {
         let _asks = AskGuard::new(stage.client, stage.call);
         let answered = Arc::new(Notify::new());
         let mut answers = Vec::new();
-        let mut waiting = Vec::new();
+        let mut waiting = FuturesUnordered::new();
         for (key, entry) in entries {
             if self.visited(&entry).is_some() {
                 answers.push((key, Raw::trusted(bytes::Bytes::from_static(br#"{"action":"accept"}"#))));
@@ -131,23 +140,27 @@ impl Driver {
             question::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
             waiting.push(async move { (key, entry, method, id, answer.await) });
         }
-        let deadline = Instant::now() + stage.patience;
-        let gathered = join_all(waiting);
-        tokio::pin!(gathered);
-        let given = tokio::select! {
-            given = &mut gathered => given,
-            () = tokio::time::sleep_until(deadline) => {
-                stage.client.drop_asks(stage.call, question::unanswered);
-                gathered.await
-            }
-        };
-        for (key, entry, method, id, outcome) in given {
+        let deadline = tokio::time::sleep(stage.patience);
+        tokio::pin!(deadline);
+        loop {
+            let (key, entry, method, id, outcome) = tokio::select! {
+                biased;
+                given = waiting.next() => match given {
+                    Some(given) => given,
+                    None => break,
+                },
+                () = &mut deadline, if !deadline.is_elapsed() => {
+                    stage.client.drop_asks(stage.call, question::unanswered);
+                    continue;
+                }
+            };
             let outcome = outcome.unwrap_or_else(|_| Err(ErrorObject::internal("the client is gone")));
             match (outcome, method) {
                 (Ok(answer), _) => {
                     if let (Some(id), Some(page), Some("accept")) = (id, page(&entry), answer.text("action").as_deref())
                     {
-                        self.visits.insert(page, id);
+                        self.visits.whose.get_or_insert_with(|| (stage.client.clone(), stage.server.clone()));
+                        self.visits.agreed.insert(page, id);
                     }
                     answers.push((key, answer));
                 }

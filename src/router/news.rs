@@ -66,6 +66,7 @@ impl Router {
         };
         match what {
             Relayed::Updated(params) => {
+                let params = adapt::notice(params);
                 let Some(raw) = params.text("uri") else { return };
                 let params = expose_target(&params, &server.config.alias, server.uris);
                 self.tell_watchers(upstream, &raw, &params);

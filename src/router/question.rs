@@ -122,6 +122,6 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
         Some(logger) => Cow::Owned(format!("{alias}/{logger}")),
         None => Cow::Borrowed(alias.as_str()),
     };
-    let params = Some(params.with_member("logger", Raw::from_value(&*logger).as_bytes()));
+    let params = Some(adapt::notice(params.clone()).with_member("logger", Raw::from_value(&*logger).as_bytes()));
     mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
 }

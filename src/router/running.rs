@@ -12,6 +12,7 @@ use super::client::Client;
 use super::park::Parked;
 use super::question::{self, log};
 use super::tasks;
+use crate::adapt;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, Outcome, Raw, RequestId};
 use crate::transport;
@@ -74,7 +75,7 @@ impl Rising {
         let token = self.token.as_ref()?;
         let value = params.member("progress").and_then(|value| value.read::<f64>().ok());
         self.last = Some(value.filter(|value| self.last.is_none_or(|last| *value > last))?);
-        let params = Some(params.with_member("progressToken", token.as_bytes()));
+        let params = Some(adapt::notice(params.clone()).with_member("progressToken", token.as_bytes()));
         Some(Message::Notification(Notification { method: Method::Progress, params }))
     }
 

@@ -55,6 +55,16 @@ fn a_trace_goes_on_under_our_span() {
 }
 
 #[test]
+fn what_is_told_says_nothing_of_the_hop_it_came_on() {
+    let told = |text: &str| notice(raw(text)).to_string();
+    let updated = r#"{"uri":"x:y","_meta":{"io.modelcontextprotocol/subscriptionId":7,"a":1.0},"z":1e2}"#;
+    assert_eq!(told(updated), r#"{"uri":"x:y","_meta":{"a":1.0},"z":1e2}"#);
+    for same in [r#"{"uri" : "x"}"#, r#"{"_meta":null}"#, r#"{"_meta": {"a":1}}"#, "3"] {
+        assert_eq!(told(same), same);
+    }
+}
+
+#[test]
 fn ids_are_never_zero() {
     assert_eq!(Trace::from_random([0; 24]), Trace { trace: 1, span: 1 });
     let mut bytes = [0; 24];

@@ -27,7 +27,7 @@ async fn serve(State(calls): State<Arc<AtomicUsize>>, body: Bytes) -> HttpRespon
             json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private" })
         }
         "tools/list" => {
-            let tools: Vec<Value> = ["form", "sample", "paced", "endless", "visit", "odd"]
+            let tools: Vec<Value> = ["form", "sample", "both", "fails", "paced", "endless", "visit", "odd"]
                 .iter()
                 .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
                 .collect();
@@ -62,6 +62,17 @@ fn tool(params: &Value) -> Value {
         "sample" if answers.is_null() => {
             ask("s", "sampling/createMessage", json!({ "messages": [], "maxTokens": 1 }), "s")
         }
+        "both" if answers.is_null() => json!({ "resultType": "input_required", "inputRequests": {
+            "a": { "method": "elicitation/create", "params": { "message": "who?", "requestedSchema": {} } },
+            "b": { "method": "sampling/createMessage", "params": { "messages": [], "maxTokens": 1 } },
+        } }),
+        "fails" if answers.is_null() => ask(
+            "v",
+            "elicitation/create",
+            json!({ "mode": "url", "url": "https://example.com/", "message": "visit" }),
+            "s",
+        ),
+        "fails" => json!({ "resultType": "surprise" }),
         "paced" if round < 3 => json!({ "resultType": "input_required", "requestState": (round + 1).to_string() }),
         "endless" => ask(
             "k",
@@ -210,4 +221,32 @@ async fn between_two_without_a_session_questions_pass_and_states_are_sealed() {
     assert_eq!((text(&last), &last["resultType"]), ("{\"action\":\"decline\"} a \u{e9} state", &json!("complete")));
     let other = scene.call(&client, &retry(&call("visit"), &asked, &answers)).answer().await;
     assert_eq!(other["error"], -32602);
+}
+
+#[tokio::test]
+async fn the_first_refusal_takes_the_other_questions_back() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let running = scene.call(&client, &call("both"));
+    let (one, two) = (running.question().await, running.question().await);
+    let (form, sampling) = if one.method == Method::Elicit { (one, two) } else { (two, one) };
+    scene.answer(&client, sampling.id, Err(crate::protocol::ErrorObject::new(-1, "User rejected")));
+    let Some(Message::Notification(notice)) = running.leg.next().await else { panic!("no notice") };
+    let taken_back = notice.params.unwrap().member("requestId").unwrap().read::<crate::protocol::RequestId>().unwrap();
+    assert_eq!((notice.method, taken_back), (Method::Cancelled, form.id));
+    let answer = running.answer().await;
+    assert!(answer["isError"] == true && text(&answer).contains("User rejected"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_page_need_not_be_waited_for_when_its_call_has_failed() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let running = scene.call(&client, &call("fails"));
+    let question = running.question().await;
+    let id = question.params.unwrap().text("elicitationId").unwrap();
+    scene.answer(&client, question.id, Ok(Raw::trusted(r#"{"action":"accept"}"#.into())));
+    assert_eq!(running.answer().await["isError"], true);
+    let Some(Message::Notification(notice)) = client.mailbox().try_next() else { panic!("no notice") };
+    assert_eq!((notice.method, notice.params.unwrap().text("elicitationId")), (Method::ElicitationComplete, Some(id)));
 }
