@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 
 use super::{Error, excerpt};
 use crate::config;
@@ -90,11 +90,12 @@ impl Http {
 
     /// The same under headers of its own, beside no session.
     pub(crate) async fn post_with(&self, frame: Frame, heads: Option<&Heads>) -> Result<Reply, Error> {
-        let mut request = self.request(Method::POST, BOTH).header(CONTENT_TYPE, JSON);
-        if let Some(heads) = heads {
-            request = request.headers(header_map(heads)?);
-        }
-        let response = request.body(frame.into_bytes()).send().await.map_err(|error| self.failed(&error))?;
+        let (own, body) = (heads.map(header_map).transpose()?, frame.into_bytes());
+        let fill = |request: RequestBuilder| {
+            let request = request.header(CONTENT_TYPE, JSON).body(body.clone());
+            if let Some(own) = &own { request.headers(own.clone()) } else { request }
+        };
+        let response = self.send(&Method::POST, &self.url, &BOTH, fill).await?;
         if response.status() == StatusCode::ACCEPTED || response.status() == StatusCode::NO_CONTENT {
             return Ok(Reply::Accepted);
         }
@@ -120,11 +121,12 @@ impl Http {
 
     /// Opens the stream of messages that answer no request, or resumes a broken one.
     pub(crate) async fn stream(&self, last_event: Option<&str>) -> Result<EventStream, Error> {
-        let mut request = self.request(Method::GET, EVENTS);
-        if let Some(id) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
-            request = request.header(LAST_EVENT, id);
-        }
-        let response = request.send().await.map_err(|error| self.failed(&error))?;
+        let last_event = last_event.and_then(|id| HeaderValue::from_str(id).ok());
+        let fill = |request: RequestBuilder| match &last_event {
+            Some(id) => request.header(LAST_EVENT, id),
+            None => request,
+        };
+        let response = self.send(&Method::GET, &self.url, &EVENTS, fill).await?;
         if !response.status().is_success() {
             self.refused(response).await?;
             return Err(Error::Malformed(format!("{} answered GET with an error", self.origin)));
@@ -145,7 +147,7 @@ impl Http {
     /// Ends the session, if there is one.
     pub(crate) async fn delete(&self) {
         if self.session.load().is_some() {
-            let _ = self.request(Method::DELETE, BOTH).send().await;
+            let _ = self.request_to(Method::DELETE, self.url.clone(), BOTH).send().await;
         }
     }
 
@@ -154,12 +156,8 @@ impl Http {
         self.version.store(Some(Arc::new(HeaderValue::from_static(version.as_str()))));
     }
 
-    fn request(&self, method: Method, accept: HeaderValue) -> reqwest::RequestBuilder {
-        self.request_to(method, self.url.clone(), accept)
-    }
-
-    /// A request to another URL of the same origin, with the same headers.
-    pub(super) fn request_to(&self, method: Method, url: url::Url, accept: HeaderValue) -> reqwest::RequestBuilder {
+    /// A request to a URL of this origin.
+    pub(super) fn request_to(&self, method: Method, url: url::Url, accept: HeaderValue) -> RequestBuilder {
         let mut request = self.client.request(method, url).headers(self.headers.clone()).header(ACCEPT, accept);
         if let Some(session) = &*self.session.load() {
             request = request.header(SESSION, HeaderValue::clone(session));
@@ -195,10 +193,6 @@ impl Http {
         }
         if status == StatusCode::NOT_FOUND && self.session.load().is_some() {
             return Err(Error::SessionEnded);
-        }
-        if status.is_redirection() {
-            let target = response.headers().get("location").map_or_else(String::new, |to| excerpt(to.as_bytes(), 200));
-            return Err(Error::Malformed(format!("{origin} redirects to {target}; put the final URL into the config")));
         }
         let json = kind(&response) == Kind::Json && response.content_length().is_none_or(|length| length <= 64 * 1024);
         let body = if json { self.body(response).await? } else { Bytes::new() };

@@ -13,6 +13,7 @@ mod guard;
 mod http;
 mod memory;
 mod process;
+mod redirect;
 mod sse;
 mod stdio;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, Response, StatusCode};
-use url::Url;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use url::{Origin, Url};
 
 use super::http::{BOTH, EVENTS, JSON, Kind, kind};
 use super::{Error, Http, excerpt};
@@ -61,8 +61,7 @@ impl Sse {
     }
 
     async fn opened(&self) -> Result<SseStream, Error> {
-        let request = self.http.request_to(Method::GET, self.http.url.clone(), EVENTS);
-        let response = request.send().await.map_err(|error| self.http.failed(&error))?;
+        let response = self.http.send(&Method::GET, &self.http.url, &EVENTS, |request| request).await?;
         if !response.status().is_success() {
             self.http.refused(response).await?;
             return Err(self.strange("answered GET with an error"));
@@ -75,6 +74,7 @@ impl Sse {
                 return Err(self.strange(&format!("answered GET with {kind}, not with an event stream")));
             }
         }
+        let opened = response.url().clone();
         let mut stream = SseStream { response, events: Events::new(self.http.cap), cap: self.http.cap };
         let Some((kind, data)) = stream.event().await? else {
             return Err(self.strange("ended its event stream before an `endpoint` event"));
@@ -83,7 +83,7 @@ impl Sse {
             let kind = if kind.is_empty() { "message".to_owned() } else { excerpt(kind.as_bytes(), 60) };
             return Err(self.strange(&format!("began its event stream with `{kind}`, not with `endpoint`")));
         }
-        let endpoint = self.resolve(&data)?;
+        let endpoint = self.resolve(&opened, &data)?;
         // A stream is opened once for each `Sse`.
         let _ = self.endpoint.set(endpoint);
         Ok(stream)
@@ -91,13 +91,17 @@ impl Sse {
 
     /// The URL that an `endpoint` event names. Credentials of the config go along with every message, so it has to be of
     /// the origin that they are for.
-    fn resolve(&self, data: &[u8]) -> Result<Url, Error> {
+    fn resolve(&self, opened: &Url, data: &[u8]) -> Result<Url, Error> {
         let text = std::str::from_utf8(data).ok().map(str::trim).filter(|text| text.len() <= ENDPOINT_BYTES);
-        let Some(mut endpoint) = text.and_then(|text| self.http.url.join(text).ok()) else {
+        let Some(mut endpoint) = text.and_then(|text| opened.join(text).ok()) else {
             return Err(self.strange("sent an `endpoint` event whose data is no URL"));
         };
         if endpoint.origin() != self.http.url.origin() {
-            let other = excerpt(endpoint.origin().ascii_serialization().as_bytes(), 200);
+            let other = match endpoint.origin() {
+                origin @ Origin::Tuple(..) => origin.ascii_serialization(),
+                Origin::Opaque(_) => format!("{}:", endpoint.scheme()),
+            };
+            let other = excerpt(other.as_bytes(), 200);
             return Err(Error::Malformed(format!(
                 "{} wants messages at {other}, another origin: they and the credentials of this server are only sent to \
                  the origin of its `url`",
@@ -117,9 +121,9 @@ impl Sse {
     /// When it was not accepted; [`Error::not_sent`] tells whether it had left.
     pub(crate) async fn post(&self, frame: Frame) -> Result<Option<Bytes>, Error> {
         let Some(endpoint) = self.endpoint.get() else { return Err(Error::Closed) };
-        let request = self.http.request_to(Method::POST, endpoint.clone(), BOTH);
-        let request = request.header(CONTENT_TYPE, JSON).body(frame.into_bytes());
-        let response = request.send().await.map_err(|error| self.http.failed(&error))?;
+        let body = frame.into_bytes();
+        let fill = |request: RequestBuilder| request.header(CONTENT_TYPE, JSON).body(body.clone());
+        let response = self.http.send(&Method::POST, endpoint, &BOTH, fill).await?;
         // 202 it should be; some servers say 200, and some add a word.
         if response.status().is_success() {
             self.accepted.store(true, Ordering::Relaxed);

@@ -138,21 +138,66 @@ async fn what_servers_get_away_with() {
 }
 
 #[tokio::test]
-async fn an_endpoint_of_another_origin_is_refused() {
-    let other = Server::start(Script::default()).await;
-    for elsewhere in ["http://localhost:PORT/messages?session=N", "https://127.0.0.1:PORT/messages?session=N"] {
+async fn h29_an_endpoint_of_another_origin_is_refused() {
+    let foreign = [
+        ("http://localhost:PORT/messages?session=N", "http://localhost:PORT, "),
+        ("https://127.0.0.1:PORT/messages?session=N", "https://127.0.0.1:PORT, "),
+        ("//localhost:PORT/messages", "http://localhost:PORT, "),
+        ("http://127.0.0.1:PORT@localhost:PORT/messages", "http://localhost:PORT, "),
+        ("http://127.0.0.1:1/messages", "http://127.0.0.1:1, "),
+        ("file:///messages", "file:, "),
+    ];
+    for (elsewhere, named) in foreign {
         let first = format!("event: endpoint\ndata: {elsewhere}\n\n");
         let server = Server::start(Script { first: first.leak(), ..Script::default() }).await;
         let host = host(&server, &json!({"type": "sse"})).await;
         let error = last_error(&host);
-        let (origin, _) = elsewhere.split_once("/messages").unwrap();
         assert_eq!(status(&host).state, StateName::Failed);
-        assert!(error.contains(&origin.replace("PORT", &server.port.to_string())), "{error}");
+        assert!(error.contains(&named.replace("PORT", &server.port.to_string())), "{error}");
         assert!(error.starts_with(&format!("http://127.0.0.1:{} ", server.port)), "{error}");
         assert_eq!(server.story(), ["GET /sse"]);
         host.shutdown().await;
     }
-    assert!(other.story().is_empty());
+}
+
+#[tokio::test]
+async fn h29_credentials_in_an_endpoint_are_not_sent() {
+    let first = "event: endpoint\ndata: http://ada:key@127.0.0.1:PORT/messages?session=N\n\n";
+    let server = Server::start(Script { first, ..Script::default() }).await;
+    let host = host(&server, &json!({"type": "sse"})).await;
+    assert_eq!(status(&host).state, StateName::Connected);
+    assert!(server.seen().iter().all(|seen| !seen.headers.contains_key("authorization")));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h28_redirects_within_the_origin() {
+    let first = "event: endpoint\ndata: moved/messages?session=N\n\n";
+    let server = Server::start(Script { first, ..Script::default() }).await;
+    let url = |path: &str| json!({"type": "sse", "url": format!("http://127.0.0.1:{}{path}", server.port)});
+    let followed = host(&server, &url("/moved/sse")).await;
+    assert_eq!(status(&followed).state, StateName::Connected, "{}", last_error(&followed));
+    assert_eq!(call(&followed, "echo", &json!({})).await, "{}");
+    // Each message is sent on from where the endpoint event says, which is beside where the stream was.
+    assert_eq!(
+        server.story()[..4],
+        [
+            "GET /moved/sse",
+            "GET /sse",
+            "POST /moved/messages?session=1 initialize",
+            "POST /messages?session=1 initialize",
+        ]
+    );
+    followed.shutdown().await;
+    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "no URL")] {
+        let refused = host(&server, &url(path)).await;
+        assert!(last_error(&refused).contains(why), "{}", last_error(&refused));
+        refused.shutdown().await;
+    }
+    let away = json!({"type": "http", "era": "legacy", "url": format!("http://127.0.0.1:{}/found", server.port)});
+    let refused = host(&server, &away).await;
+    assert!(last_error(&refused).contains("not be a POST"), "{}", last_error(&refused));
+    refused.shutdown().await;
 }
 
 #[tokio::test]

@@ -134,7 +134,13 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
     let text = |value: &axum::http::HeaderValue| value.to_str().unwrap().to_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     lock(&inner.seen).push(Seen { what, headers });
+    let moved = |status: u16, to: &str| (code(status), [(header::LOCATION, to.to_owned())]).into_response();
     match (&head.method, head.uri.path()) {
+        (_, "/round") => moved(307, "/round"),
+        (_, "/away") => moved(307, &format!("http://localhost:{}/sse", inner.port)),
+        (_, "/nowhere") => moved(307, "http://["),
+        (_, "/found") => moved(302, "/sse"),
+        (_, path) if path.starts_with("/moved/") => moved(307, target.strip_prefix("/moved").unwrap()),
         (&Method::GET, "/sse") => inner.open(),
         (&Method::POST, "/messages") => {
             let number = head.uri.query().and_then(|query| query.strip_prefix("session=")).unwrap_or_default();
