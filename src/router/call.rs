@@ -235,6 +235,11 @@ impl Router {
         let Reached { upstream, connection, lane: _lane } = self.reach(client, server, toward).await?;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let terms = forward.task.dress(self.terms(client, server, toward));
+        // A session has one level; where requests say theirs, the most verbose one under way counts.
+        if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
+            self.apply_level(server, &upstream);
+        }
+        upstream.level_told().await;
         let both_legacy = !version.is_modern() && !client.revision().is_modern();
         let patience = self.limits().answer;
         let end = Instant::now() + server.config.max_call_time;

@@ -278,8 +278,13 @@ impl Client {
         self.state().running.values().next().map(|running| running.leg.clone())
     }
 
+    /// From which level on it wants log lines: what its session said, or the most verbose of its requests now.
     pub(super) fn level(&self) -> Option<Level> {
-        self.state().level
+        let state = self.state();
+        if !self.revision.is_modern() {
+            return state.level;
+        }
+        state.running.values().filter_map(|running| running.leg.level()).min()
     }
 
     pub(super) fn set_level(&self, level: Level) {

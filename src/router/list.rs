@@ -7,7 +7,7 @@ use super::client::{Client, DEFAULT_LEVEL, LEVELS, View};
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, Request};
 use crate::registry::{Catalog, Kind, ParamHeader};
-use crate::upstream::Upstream;
+use crate::upstream::{Owner, Upstream};
 
 impl Router {
     pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
@@ -111,16 +111,25 @@ impl Router {
         Ok(Raw::empty_object())
     }
 
-    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has set one.
+    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has said one. A client with
+    /// a session that said none is served as by default; one without wants nothing then.
     pub(super) fn apply_level(&self, server: &Server, upstream: &Upstream) {
         let users = server.users(upstream.id).unwrap_or_default();
-        let levels: Vec<Option<u8>> = {
-            let clients = self.clients();
-            users.iter().filter_map(|owner| clients.get(owner)).map(|client| client.level()).collect()
-        };
-        if levels.iter().any(Option::is_some) {
-            let level = levels.into_iter().map(|level| level.unwrap_or(DEFAULT_LEVEL)).min();
-            upstream.want_level(level.map(|level| LEVELS[usize::from(level)]));
+        let mut said = false;
+        let mut least = None;
+        for client in self.clients_by(&users) {
+            let level = client.level();
+            said |= level.is_some();
+            let wanted = if client.revision().is_modern() { level } else { level.or(Some(DEFAULT_LEVEL)) };
+            least = least.into_iter().chain(wanted).min();
         }
+        if said {
+            upstream.want_level(least.map(|level| LEVELS[usize::from(level)]));
+        }
+    }
+
+    fn clients_by(&self, owners: &[Owner]) -> Vec<Arc<Client>> {
+        let clients = self.clients();
+        owners.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 }

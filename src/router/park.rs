@@ -143,6 +143,11 @@ impl Router {
         let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
         let answers = parked.take(round, forward.params.member("inputResponses"))?;
         let attending = parked.enter(client, leg, forward.token());
+        let upstream = parked.lock().upstream.clone().filter(|_| leg.level().is_some());
+        if let Some(upstream) = upstream {
+            self.apply_level(&parked.server, &upstream);
+            upstream.level_told().await;
+        }
         for (ask, value) in answers {
             if ask.method == Method::RootsList {
                 parked.keep_roots(&value);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -269,7 +270,7 @@ impl Life {
             let wanted = self.upstream.wanted();
             (wanted.level, wanted.uris.keys().cloned().collect::<Vec<_>>())
         };
-        set_level(&connection, level);
+        set_level(&connection, level, &self.upstream.telling);
         if connection.is_modern() {
             let (stop, watch) =
                 (connection.stop_token().clone(), listen::resources(connection.clone(), self.upstream.clone()));
@@ -457,22 +458,47 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
 
 /// Sends a request whose answer changes nothing.
 pub(super) fn tell(connection: &Arc<Connection>, method: Method, params: Raw) {
+    connection.tasks().spawn(asking(connection, method, params));
+}
+
+/// Asks something whose answer changes nothing, until the connection ends.
+fn asking(connection: &Arc<Connection>, method: Method, params: Raw) -> impl Future<Output = ()> + Send + use<> {
     let (task, stop) = (connection.clone(), connection.stop_token().clone());
-    connection.tasks().spawn(async move {
-        stop.run_until_cancelled(async {
+    async move {
+        let asked = async {
             if let Ok(Err(error)) = listing::ask(&task, &method, Some(&params)).await {
                 tracing::debug!("{method} was refused: {}", error.message);
             }
-        })
-        .await
-    });
+        };
+        stop.run_until_cancelled(asked).await;
+    }
 }
 
-/// Tells the server how much to log, if it logs at all.
-pub(super) fn set_level(connection: &Arc<Connection>, level: Option<&'static str>) {
+/// Tells the server how much to log, if it logs at all; `telling` counts meanwhile.
+pub(super) fn set_level(
+    connection: &Arc<Connection>,
+    level: Option<&'static str>,
+    telling: &Arc<watch::Sender<usize>>,
+) {
     // In the modern era each request says it.
     let takes = connection.peer().is_some_and(|peer| peer.offers.logging && !peer.version.is_modern());
     if let (Some(level), true) = (level, takes) {
-        tell(connection, Method::SetLevel, Raw::trusted(format!(r#"{{"level":"{level}"}}"#).into()));
+        telling.send_modify(|count| *count += 1);
+        let told = Told(telling.clone());
+        let params = Raw::trusted(format!(r#"{{"level":"{level}"}}"#).into());
+        let ask = asking(connection, Method::SetLevel, params);
+        connection.tasks().spawn(async move {
+            ask.await;
+            drop(told);
+        });
+    }
+}
+
+/// Counts down when the server was told.
+struct Told(Arc<watch::Sender<usize>>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }

@@ -181,6 +181,8 @@ pub(crate) struct Upstream {
     offer: ArcSwapOption<Offer>,
     binding: Arc<OnceLock<Owner>>,
     wanted: Mutex<Wanted>,
+    /// How many times the server is being told its level just now.
+    telling: Arc<watch::Sender<usize>>,
     /// One call at a time that the server may ask something during, where a question does not tell whose it is.
     lane: Arc<Semaphore>,
     /// What a client without a session answered to `roots/list` last.
@@ -196,6 +198,8 @@ pub(crate) struct Upstream {
 
 /// A call to a server that is between two attempts waits that long for the next one.
 const RECONNECTING: Duration = Duration::from_secs(5);
+/// No call waits longer for a server to learn its level.
+const TELLING: Duration = Duration::from_secs(1);
 /// A server that was given up is tried again by a call at most that often.
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
@@ -221,6 +225,7 @@ impl Upstream {
             offer: ArcSwapOption::empty(),
             binding: Arc::default(),
             wanted: Mutex::default(),
+            telling: Arc::default(),
             lane: Arc::new(Semaphore::new(1)),
             roots: Mutex::default(),
             wake: Notify::new(),
@@ -381,7 +386,16 @@ impl Upstream {
             changed
         };
         if let (true, Some(connection)) = (changed, self.connection()) {
-            life::set_level(&connection, level);
+            life::set_level(&connection, level, &self.telling);
+        }
+    }
+
+    /// Waits until the server knows how much to log, so that the next call is logged like that; not for long.
+    pub(crate) async fn level_told(&self) {
+        if *self.telling.borrow() > 0 {
+            let mut telling = self.telling.subscribe();
+            let told = telling.wait_for(|count| *count == 0);
+            let _ = tokio::time::timeout(TELLING, told).await;
         }
     }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "server")]
 mod driven;
+#[cfg(feature = "server")]
+mod levels;
 mod parked;
 mod races;
 mod support;
