@@ -79,7 +79,11 @@ impl Router {
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
-        if is_task_only(&self.catalog(client), forward, exposed) {
+        let mut is_only = is_task_only(&self.catalog(client), forward, exposed);
+        if is_only.is_none() && !self.is_settled(client) {
+            is_only = is_task_only(&*self.settled_catalog(client).await, forward, exposed);
+        }
+        if is_only == Some(true) {
             forward.params = task::wanted(&forward.params);
             forward.reopen();
             let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
@@ -137,15 +141,15 @@ fn nested(task: &Raw) -> Raw {
     Raw::empty_object().with_member("task", task.as_bytes())
 }
 
-/// Whether the tool says of itself (2025-11-25) that it runs as a task only.
-fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> bool {
+/// Whether the tool says of itself (2025-11-25) that it runs as a task only; `None` for one that is not listed.
+fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> Option<bool> {
     let is_target = |tool: &Entry| *tool.server() == forward.server.config.alias && tool.raw_name() == &*forward.target;
     let entry = catalog
         .entry(Kind::Tools, exposed)
         .filter(|tool| is_target(tool))
-        .or_else(|| catalog.tools().iter().find(|tool| is_target(tool)));
-    let Some(definition) = entry.map(|tool| tool.definition()) else { return false };
-    memchr::memmem::find(definition.as_bytes(), b"taskSupport").is_some()
-        && definition.member("execution").and_then(|execution| execution.text("taskSupport")).as_deref()
-            == Some("required")
+        .or_else(|| catalog.tools().iter().find(|tool| is_target(tool)))?;
+    let definition = entry.definition();
+    let is_said = || definition.member("execution").and_then(|execution| execution.text("taskSupport"));
+    let may_be = memchr::memmem::find(definition.as_bytes(), b"taskSupport").is_some();
+    Some(may_be && is_said().as_deref() == Some("required"))
 }

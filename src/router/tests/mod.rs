@@ -3,8 +3,12 @@
 #[cfg(feature = "server")]
 mod driven;
 #[cfg(feature = "server")]
+mod jobs;
+#[cfg(feature = "server")]
 mod levels;
 mod parked;
 mod races;
 mod support;
+#[cfg(feature = "server")]
+mod tasks;
 mod whole;

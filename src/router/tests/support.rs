@@ -161,10 +161,15 @@ impl Stage {
 
 /// Begins a call in a task.
 pub(super) fn run(router: &Router, client: &Arc<Client>, params: &Value) -> Running {
+    request(router, client, Method::ToolsCall, params)
+}
+
+/// Begins a request in a task.
+pub(super) fn request(router: &Router, client: &Arc<Client>, method: Method, params: &Value) -> Running {
     static IDS: AtomicUsize = AtomicUsize::new(0);
     let id = RequestId::Text(format!("t{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
     let leg = router.modern_leg(None);
-    let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(Raw::from_value(params)) };
+    let request = Request { id: id.clone(), method, params: Some(Raw::from_value(params)) };
     let answer = tokio::spawn(router.request(client, request, &leg));
     Running { answer, leg, id }
 }
