@@ -2,7 +2,11 @@
 //!
 //! The body decides; over HTTP its headers must say the same. A pipe has no headers, else it is the same table.
 
-use crate::protocol::{ErrorObject, Message, Method, Notification, ProtocolVersion, Raw, Request, code, meta};
+use bytes::Bytes;
+
+use crate::protocol::{
+    ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, code, meta,
+};
 
 /// The eras that a host speaks with its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +119,36 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
     }
     check_legacy(header)?;
     Ok(Route::Session(Message::Notification(notice)))
+}
+
+/// The messages of a batch (2025-03-26), each with its own fate. Only sessions of that one revision have batches.
+///
+/// # Errors
+/// When there is nothing in it, or something of a revision without sessions.
+pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Message, Malformed>>, ErrorObject> {
+    let refused = |text: &str| ErrorObject::new(code::INVALID_REQUEST, text);
+    if items.is_empty() {
+        return Err(refused("a batch of nothing"));
+    }
+    check_legacy(header)?;
+    let messages: Vec<_> = items.iter().map(Message::parse).collect();
+    let claims = |message: &Message| {
+        let params = match message {
+            Message::Request(request) => request.params.as_ref(),
+            Message::Notification(notice) => notice.params.as_ref(),
+            Message::Response(_) => None,
+        };
+        params.and_then(meta_of).is_some_and(|meta| meta.member(meta::PROTOCOL_VERSION).is_some())
+    };
+    if messages.iter().flatten().any(claims) {
+        return Err(refused("a message that speaks for itself is no part of a batch"));
+    }
+    Ok(messages)
+}
+
+/// The answer to a batch of a session whose revision has none.
+pub(super) fn no_batches() -> ErrorObject {
+    ErrorObject::new(code::INVALID_REQUEST, "a batch: only sessions of 2025-03-26 have them")
 }
 
 /// `_meta`, where it may hold a claim. A look for the text first: nearly no message has it, and a large one is not parsed

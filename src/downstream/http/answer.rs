@@ -106,6 +106,19 @@ pub(super) fn json(frame: Frame) -> Response {
     response
 }
 
+/// Several messages as the whole answer.
+pub(super) fn json_array(responses: &[protocol::Response]) -> Response {
+    let mut pieces = VecDeque::new();
+    for response in responses {
+        pieces.push_back(Bytes::from_static(if pieces.is_empty() { b"[" } else { b"," }));
+        pieces.extend(response.frame().pieces());
+    }
+    pieces.push_back(Bytes::from_static(b"]"));
+    let mut response = Response::new(Body::new(Pieces(pieces)));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
 /// A stream of events.
 pub(super) fn events(body: Body) -> Response {
     let mut response = Response::new(body);

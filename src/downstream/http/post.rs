@@ -2,6 +2,7 @@
 //! decided late: as JSON if the answer comes before anything else, else as a stream of events. Only where the server may
 //! ask a client that can come back to a stream, the stream is opened at once.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response as HttpResponse;
+use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
@@ -17,13 +20,15 @@ use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{Events, Source};
 use super::{Door, SESSION, body, headers, stateless};
-use crate::downstream::call::Answer;
-use crate::downstream::classify::{self, Route};
-use crate::protocol::{Message, Method, Outcome, ProtocolVersion, Request, RequestId, Response};
+use crate::downstream::classify::{self, Eras, Route};
+use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox};
 
 /// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
 pub(super) const DECIDE: Duration = Duration::from_millis(1500);
+
+/// What answers a request, or the requests of a batch.
+type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
 pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpResponse, Refusal> {
@@ -32,13 +37,22 @@ pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpR
     body::check_type(&headers)?;
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
     let bytes = body::read(body, door.router.limits().body).await?;
-    let message = Message::parse(&bytes)?;
+    let version = headers::version(&headers);
+    let message = match Message::parse(&bytes) {
+        Ok(message) => message,
+        Err(malformed) => {
+            return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
+                Some(items) => self::items(door, &headers, &items).await,
+                None => Err(malformed.into()),
+            };
+        }
+    };
     let id = match &message {
         Message::Request(request) => Some(request.id.clone()),
         _ => None,
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
-    let route = classify::route(message, headers::version(&headers), door.eras);
+    let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
         Route::Session(message) => session(door, &headers, message).await.map_err(about),
         Route::Stateless(request, envelope) => stateless::serve(door, &headers, request, envelope).await,
@@ -94,7 +108,7 @@ fn initialize(door: &Arc<Door>, request: &Request) -> Result<HttpResponse, Refus
 /// A call whose answer has not begun. Dropped, it goes on: a lost connection is no cancel (2025-11-25, transports). No
 /// event id was sent, so nobody can come back for the answer.
 struct Undecided {
-    answer: Option<(Answer, Use)>,
+    answer: Option<(Replies, Use)>,
     tasks: TaskTracker,
 }
 
@@ -112,43 +126,103 @@ impl Drop for Undecided {
     }
 }
 
+/// A batch: its requests run side by side and are answered together (2025-03-26).
+async fn items(door: &Arc<Door>, headers: &HeaderMap, items: &[Bytes]) -> Result<HttpResponse, Refusal> {
+    let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
+    let in_use = door.session(headers)?;
+    let client = &in_use.session().client;
+    if client.revision() != ProtocolVersion::V2025_03_26 {
+        return Err(Refusal::judged(classify::no_batches()));
+    }
+    let leg = door.router.leg();
+    let mut calls = Vec::new();
+    let mut malformed = Vec::new();
+    for message in messages {
+        match message {
+            Ok(Message::Request(request)) => calls.push(reply(door, client, request, &leg)),
+            Ok(Message::Notification(notice)) => door.router.notify(client, notice),
+            Ok(Message::Response(response)) => door.router.answer(client, response),
+            Err(Malformed { id, code, reason }) => {
+                malformed.push(Response { id, outcome: Err(ErrorObject::new(code, reason)) });
+            }
+        }
+    }
+    if calls.is_empty() && malformed.is_empty() {
+        return Ok(answer::accepted());
+    }
+    let replies = Box::pin(async move {
+        let answered = join_all(calls).await;
+        malformed.into_iter().chain(answered.into_iter().flatten()).collect()
+    });
+    Ok(serve(door, in_use, leg, replies, Shape::Array).await)
+}
+
 async fn call(door: &Arc<Door>, in_use: Use, request: Request) -> HttpResponse {
-    let id = request.id.clone();
     let leg = door.router.leg();
     let client = &in_use.session().client;
     // During such a call a person may be asked, which takes its time: an event id lets the client come back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
-    let answer: Answer = Box::pin(door.router.request(client, request, &leg));
-    let mut outcome = None;
-    let mut undecided = Undecided { answer: Some((answer, in_use)), tasks: door.tasks.clone() };
-    if let Some((answer, _)) = &mut undecided.answer {
+    let reply = reply(door, client, request, &leg);
+    let replies = Box::pin(async move { reply.await.into_iter().collect() });
+    serve(door, in_use, leg, replies, if at_once { Shape::Stream } else { Shape::Single }).await
+}
+
+/// The answer to one request; `None` where none is due.
+fn reply(
+    door: &Door,
+    client: &Arc<Client>,
+    request: Request,
+    leg: &Arc<Mailbox>,
+) -> impl Future<Output = Option<Response>> + Send + use<> {
+    let id = request.id.clone();
+    let answer = door.router.request(client, request, leg);
+    async move { answer.await.map(|outcome| Response { id: Some(id), outcome }) }
+}
+
+/// How replies that come before anything else are written.
+enum Shape {
+    /// As one JSON object.
+    Single,
+    /// As one JSON array.
+    Array,
+    /// As a stream, whatever comes when.
+    Stream,
+}
+
+async fn serve(door: &Arc<Door>, in_use: Use, leg: Arc<Mailbox>, replies: Replies, shape: Shape) -> HttpResponse {
+    let at_once = matches!(shape, Shape::Stream);
+    let mut replied: Option<Vec<Response>> = None;
+    let mut undecided = Undecided { answer: Some((replies, in_use)), tasks: door.tasks.clone() };
+    if let Some((replies, _)) = &mut undecided.answer {
         tokio::select! {
             biased;
-            done = answer => outcome = Some(done),
+            done = replies => replied = Some(done),
             () = leg.ready() => {}
             () = std::future::ready(()), if at_once => {}
             () = tokio::time::sleep(DECIDE) => {}
         }
     }
-    let Some((answer, in_use)) = undecided.answer.take() else { return answer::accepted() };
+    let Some((replies, in_use)) = undecided.answer.take() else { return answer::accepted() };
     let early = leg.try_next();
-    match outcome {
-        Some(Some(outcome)) if early.is_none() => answer::json(Response { id: Some(id), outcome }.frame()),
-        // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
-        Some(None) => answer::events(Body::empty()),
-        outcome => stream(door, Call { id, leg, early, answer, outcome, in_use }),
+    match (replied, shape) {
+        (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
+            Some(response) => answer::json(response.frame()),
+            // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
+            None => answer::events(Body::empty()),
+        },
+        (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => answer::json_array(&replied),
+        (replied, _) => stream(door, Call { leg, early, replies, replied, in_use }),
     }
 }
 
 /// A call that is answered as a stream.
 struct Call {
-    id: RequestId,
     leg: Arc<Mailbox>,
     /// The first message, if it was taken already.
     early: Option<Message>,
-    answer: Answer,
-    /// What the answer is, if it is there already.
-    outcome: Option<Option<Outcome>>,
+    replies: Replies,
+    /// What they are, if they are there already.
+    replied: Option<Vec<Response>>,
     in_use: Use,
 }
 
@@ -182,16 +256,16 @@ impl Drop for Ending {
 }
 
 impl Call {
-    /// Writes what belongs to the call into its stream, last the response.
+    /// Writes what belongs to the call into its stream, last what answers it.
     async fn drive(mut self, door: Arc<Door>, ending: Ending, can_return: bool) {
         let record = &ending.0;
         if let Some(message) = self.early.take() {
             record.push(Some(message.frame().on_one_line()));
         }
-        let outcome = match self.outcome.take() {
-            Some(outcome) => outcome,
+        let replied = match self.replied.take() {
+            Some(replied) => replied,
             None => match self.wait(record, can_return).await {
-                Ok(outcome) => outcome,
+                Ok(replied) => replied,
                 Err(Overflowed) => {
                     door.cut_off(self.in_use.session());
                     return;
@@ -201,12 +275,12 @@ impl Call {
         while let Some(message) = self.leg.try_next() {
             record.push(Some(message.frame().on_one_line()));
         }
-        if let Some(outcome) = outcome {
-            record.push(Some(Response { id: Some(self.id), outcome }.frame().on_one_line()));
+        for response in replied {
+            record.push(Some(response.frame().on_one_line()));
         }
     }
 
-    async fn wait(&mut self, record: &Record, can_return: bool) -> Result<Option<Outcome>, Overflowed> {
+    async fn wait(&mut self, record: &Record, can_return: bool) -> Result<Vec<Response>, Overflowed> {
         let mut open = true;
         loop {
             tokio::select! {
@@ -228,7 +302,7 @@ impl Call {
                     }
                     open = !quiet;
                 }
-                outcome = &mut self.answer => return Ok(outcome),
+                replied = &mut self.replies => return Ok(replied),
             }
         }
     }

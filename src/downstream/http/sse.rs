@@ -26,8 +26,8 @@ use super::session::{Key, Place};
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::{Door, body, headers};
 use crate::downstream::calls::Calls;
-use crate::downstream::classify::{self, Eras, Route};
-use crate::protocol::{ErrorObject, Frame, Message, Method, Request, Response, code};
+use crate::downstream::classify::{self, Eras, Header, Route};
+use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::router::{Client, Principal};
 
 /// How long a client may take from its GET to `initialize`.
@@ -119,7 +119,13 @@ pub(super) async fn post(door: &Arc<Door>, table: &Table, request: HttpRequest) 
     check_version(&head.headers)?;
     let entry = table.find(head.uri.query(), &door.principal())?;
     let bytes = body::read(body, door.router.limits().body).await?;
-    let message = Message::parse(&bytes)?;
+    let message = match Message::parse(&bytes) {
+        Ok(message) => message,
+        Err(malformed) => {
+            let items = batch(&bytes).ok_or(malformed)?;
+            return entry.put_all(&items, headers::version(&head.headers), door.router.limits().client_queue);
+        }
+    };
     let id = match &message {
         Message::Request(request) => Some(request.id.clone()),
         _ => None,
@@ -180,6 +186,21 @@ fn gone() -> Refusal {
 }
 
 impl Entry {
+    /// Hands the messages of a batch to the stream's side, one by one (2025-03-26).
+    fn put_all(&self, items: &[Bytes], version: Header<'_>, room: usize) -> Result<HttpResponse, Refusal> {
+        let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
+        if self.client.get().filter(is_fine).is_none() {
+            return Err(Refusal::judged(classify::no_batches()));
+        }
+        let messages = classify::batch(items, version).map_err(Refusal::judged)?;
+        // One that is no message has nobody on the stream to tell: the whole is refused before any of it is done.
+        let messages = messages.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for (message, size) in messages.into_iter().zip(items.iter().map(Bytes::len)) {
+            self.put(size, message, room)?;
+        }
+        Ok(answer::accepted())
+    }
+
     /// Hands a message to the stream's side.
     fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
         if self.end.is_cancelled() {

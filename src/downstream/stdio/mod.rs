@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::future::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -19,7 +20,9 @@ use super::call::{Call, Ending, Progress, Step};
 use super::classify::{self, Envelope, Eras, Header, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{Line, Lines};
-use crate::protocol::{ErrorObject, Message, Method, Notification, Request, RequestId, Response, code};
+use crate::protocol::{
+    ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, batch, code,
+};
 use crate::router::{Client, Principal, Router};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
@@ -204,17 +207,22 @@ impl Session {
     }
 
     fn line(&mut self, line: Line) {
-        let message = match line {
-            Line::Whole(bytes) => Message::parse(&bytes),
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
             Line::TooLong(_) => {
                 let cap = self.router.limits().body;
                 let reason = format!("a message has more than {cap} bytes");
                 return self.refuse(None, ErrorObject::new(code::INVALID_REQUEST, reason));
             }
         };
-        let message = match message {
+        let message = match Message::parse(&bytes) {
             Ok(message) => message,
-            Err(malformed) => return self.refuse(malformed.id, ErrorObject::new(malformed.code, malformed.reason)),
+            Err(malformed) => {
+                return match batch(&bytes).filter(|_| self.eras != Eras::Modern) {
+                    Some(items) => self.batch(&items),
+                    None => self.refuse(malformed.id, ErrorObject::new(malformed.code, malformed.reason)),
+                };
+            }
         };
         let id = match &message {
             Message::Request(request) => Some(request.id.clone()),
@@ -229,6 +237,24 @@ impl Session {
                 if id.is_some() {
                     self.refuse(id, error);
                 }
+            }
+        }
+    }
+
+    /// A batch: each of its messages on its own, for answers may come singly (2025-03-26).
+    fn batch(&mut self, items: &[Bytes]) {
+        let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
+        if self.client.as_ref().filter(is_fine).is_none() {
+            return self.refuse(None, classify::no_batches());
+        }
+        let messages = match classify::batch(items, Header::None) {
+            Ok(messages) => messages,
+            Err(error) => return self.refuse(None, error),
+        };
+        for message in messages {
+            match message {
+                Ok(message) => self.message(message),
+                Err(malformed) => self.refuse(malformed.id, ErrorObject::new(malformed.code, malformed.reason)),
             }
         }
     }

@@ -185,3 +185,43 @@ async fn h80_loopback_only() {
     let served = crate::downstream::http::serve(stage().await.router, listener, settings, Default::default()).await;
     assert_eq!(served.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
 }
+
+#[tokio::test]
+async fn batches_of_the_one_revision_that_has_them() {
+    let house = house().await;
+    let mut peer = house.client("2025-03-26").await;
+    let (first, second) = (call(1, "echo"), call(2, "echo"));
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    let answers = peer.ask(&format!("[{first},{notice}, {ping},{second},7]")).await;
+    let mut ids: Vec<String> = answers.as_array().unwrap().iter().map(|answer| answer["id"].to_string()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [r#""p""#, "1", "2", "null"]);
+    let broken = answers.as_array().unwrap().iter().find(|answer| answer.get("id").is_none()).unwrap();
+    assert_eq!(broken["error"]["code"], -32600);
+    // What needs no answer gets none.
+    for body in [format!("[{notice}]"), format!(r#"[{notice},{{"jsonrpc":"2.0","id":9,"result":{{}}}}]"#)] {
+        let head = peer.post(&body).await;
+        assert_eq!((head.status, peer.body(&head).await.as_str()), (202, ""));
+    }
+    // With progress before the answers it is a stream.
+    let head = peer.post(&format!("[{},{}]", call(3, "quick"), call(4, "echo"))).await;
+    assert_eq!(head.kind(), "text/event-stream");
+    let events = peer.events().await;
+    assert_eq!(events, ["1-0 progress 1", "1-1 answer 3", "1-2 answer 4"]);
+    // `initialize` is no part of one, and an id is used once at a time.
+    let answers = peer.ask(&format!("[{},{},{}]", initialize("2025-03-26"), call(5, "echo"), call(5, "echo"))).await;
+    let codes: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["error"]["code"]).collect();
+    assert_eq!(codes, [&json!(-32600), &Value::Null, &json!(-32600)]);
+    let claiming = modern(1, "tools/list", json!({}));
+    for body in ["[]".to_owned(), "[1".to_owned(), format!("[{ping},{claiming}]")] {
+        let head = peer.post(&body).await;
+        let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
+        let code = if body == "[1" { -32700 } else { -32600 };
+        assert_eq!((head.status, &answer["error"]["code"]), (400, &json!(code)), "{body}");
+    }
+    for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+        let mut peer = house.client(revision).await;
+        assert_eq!(peer.post(&format!("[{ping}]")).await.status, 400, "{revision}");
+    }
+}

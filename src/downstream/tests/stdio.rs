@@ -272,3 +272,20 @@ async fn one_era_alone() {
     pipe.write(&initialize("2026-07-28")).await;
     assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-11-25");
 }
+
+#[tokio::test]
+async fn batches_are_taken_apart() {
+    let mut pipe = open(stage().await);
+    pipe.write(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#).await;
+    assert_eq!(pipe.read().await["error"]["code"], -32600, "there is no session yet");
+    pipe.write(&initialize("2025-03-26")).await;
+    assert_eq!(pipe.read().await["result"]["protocolVersion"], "2025-03-26");
+    pipe.write(&format!(r#"[{},1,{{"jsonrpc":"2.0","method":"x"}},{}]"#, call(1, "echo"), call(2, "slow"))).await;
+    let mut ids = [pipe.read().await["id"].clone(), pipe.read().await["id"].clone()];
+    ids.sort_by_key(Value::is_null);
+    assert_eq!(ids, [json!(1), Value::Null]);
+    pipe.stage.release();
+    assert_eq!(pipe.read().await["id"], 2);
+    pipe.write("[]").await;
+    assert_eq!(pipe.read().await["error"]["code"], -32600);
+}
