@@ -141,7 +141,8 @@ impl Host {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
     }
 
-    /// Serves clients over Streamable HTTP at `/mcp` and HTTP+SSE at `/sse`, and the status on the local socket, until the host shuts down.
+    /// Serves clients over Streamable HTTP at `/mcp` and HTTP+SSE at `/sse`, and the status on the local socket, until the
+    /// host shuts down.
     ///
     /// # Errors
     /// When the listener is not on loopback, or another daemon serves this address.
