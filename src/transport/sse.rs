@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use tokio::time::Instant;
 use url::{Origin, Url};
 
 use super::http::{BOTH, EVENTS, JSON, Kind, kind};
@@ -41,6 +42,8 @@ pub(crate) struct SseStream {
     response: Response,
     events: Events,
     cap: usize,
+    /// When the last byte came.
+    heard: Instant,
 }
 
 impl Sse {
@@ -75,7 +78,8 @@ impl Sse {
             }
         }
         let opened = response.url().clone();
-        let mut stream = SseStream { response, events: Events::new(self.http.cap), cap: self.http.cap };
+        let mut stream =
+            SseStream { response, events: Events::new(self.http.cap), cap: self.http.cap, heard: Instant::now() };
         let Some((kind, data)) = stream.event().await? else {
             return Err(self.strange("ended its event stream before an `endpoint` event"));
         };
@@ -165,6 +169,11 @@ async fn skip(mut response: Response) {
 }
 
 impl SseStream {
+    /// When it will have been silent for that long, comments counted as words.
+    pub(crate) fn silent_for(&self, time: Duration) -> Instant {
+        self.heard + time
+    }
+
     /// The next message; `None` at the end.
     ///
     /// # Cancel safety
@@ -187,7 +196,10 @@ impl SseStream {
                 }
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.events.push(&chunk),
+                Ok(Some(chunk)) => {
+                    self.heard = Instant::now();
+                    self.events.push(&chunk);
+                }
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(Error::Broken),
             }

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::connection::Connection;
 use super::exchange::Item;
-use super::{renew, resume};
+use super::{listing, renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, batch, code};
 use crate::transport::{Error, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
 /// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
 const ACCEPT: Duration = Duration::from_secs(60);
+/// A stream of HTTP with SSE may be silent for that long. Many servers send no comments, and many proxies end a stream that
+/// is silent for a minute.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
@@ -173,16 +178,40 @@ pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>
 async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
     let stop = connection.stop_token().clone();
     let ended = stop.run_until_cancelled(async {
+        let mut asked = Instant::now();
         loop {
-            match stream.next().await {
-                Ok(Some(data)) => take(&connection, None, &data),
-                Ok(None) => break Error::Broken,
-                Err(error) => break error,
+            let silent = stream.silent_for(SILENT).max(asked + SILENT);
+            tokio::select! {
+                next = stream.next() => match next {
+                    Ok(Some(data)) => take(&connection, None, &data),
+                    Ok(None) => break Error::Broken,
+                    Err(error) => break error,
+                },
+                () = tokio::time::sleep_until(silent) => {
+                    // Comments may have come meanwhile.
+                    if stream.silent_for(SILENT) <= Instant::now() {
+                        asked = Instant::now();
+                        ping(&connection);
+                    }
+                }
             }
         }
     });
     let error = ended.await.unwrap_or(Error::Closed);
     connection.lose(&error);
+}
+
+/// Has a server say something, so that nobody in between takes its stream for dead. What it says does not matter; where the
+/// session is gone, the POST tells.
+fn ping(connection: &Arc<Connection>) {
+    if connection.peer().is_none() {
+        return;
+    }
+    let (task, stop) = (connection.clone(), connection.stop_token().clone());
+    connection.tasks().spawn(async move {
+        let ping = tokio::time::timeout(SILENT, listing::ask(&task, &Method::Ping, None));
+        stop.run_until_cancelled(ping).await;
+    });
 }
 
 /// Reads a child until it ends or the connection is stopped; then ends the child.

@@ -5,6 +5,7 @@
 mod server;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -198,6 +199,27 @@ async fn h28_redirects_within_the_origin() {
     let refused = host(&server, &away).await;
     assert!(last_error(&refused).contains("not be a POST"), "{}", last_error(&refused));
     refused.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_silent_server_is_made_to_speak() {
+    let server = Server::start(Script::default()).await;
+    let host = host(&server, &json!({"type": "sse"})).await;
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    let pings = || server.story().iter().filter(|step| step.ends_with(" ping")).count();
+    while pings() < 3 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // A comment is a word as well.
+        if begun.elapsed() < Duration::from_secs(100) {
+            server.say(": still here\n\n");
+            assert_eq!(pings(), 0);
+        }
+    }
+    assert!((185..=200).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    tokio::time::resume();
+    assert_eq!(status(&host).state, StateName::Connected);
+    host.shutdown().await;
 }
 
 #[tokio::test]
