@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+from pathlib import Path
 
 
 class Control:
@@ -45,7 +46,8 @@ class Control:
 class Side:
     """A server's end: blocking, a line an event, gone with the process."""
 
-    def __init__(self, port: int, alias: str) -> None:
+    def __init__(self, port: int, alias: str, state: Path) -> None:
+        self.state = state  # a directory for what all processes of a run know
         self.who = f"{alias}#{os.getpid()}"
         self.socket = socket.create_connection(("127.0.0.1", port)) if port else None
 

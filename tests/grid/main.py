@@ -24,9 +24,11 @@ class Report:
     def __init__(self) -> None:
         self.passed, self.failed = 0, 0
         self.rows: dict[Peer, dict[Peer, list[str]]] = {}
+        self.times: list[tuple[float, str]] = []
 
     def cell(self, pair: Pair, feature: str, fault: str | None, seconds: float) -> None:
         failed = self.rows.setdefault(pair.down, {}).setdefault(pair.up, [])
+        self.times.append((seconds, f"{pair.down} -> {pair.up}  {feature}"))
         if fault is None:
             self.passed += 1
         else:
@@ -43,6 +45,9 @@ class Report:
         for alike in groups.values():
             self.failed += 1
             print(f"FAIL {what}, {len(alike)} times: {alike[0]}", flush=True)
+
+    def slowest(self) -> None:
+        print("slowest cells:", ", ".join(f"{what} {seconds:.1f} s" for seconds, what in sorted(self.times)[:-6:-1]))
 
     def table(self, ups: list[Peer]) -> None:
         print("failed cells, clients down, servers across:")
@@ -138,6 +143,7 @@ async def main(options: argparse.Namespace) -> int:
         faults = await world.close(options.keep or report.failed > 0)
     report.lines("violation", world.control.violations + faults)
     report.table(ups)
+    report.slowest()
     print(f"{time.monotonic() - began:.0f} s")
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0

@@ -1,6 +1,6 @@
 """One strict, scripted server: one revision on one transport.
 
-    server.py --alias NAME --revision REVISION --transport stdio|sse|http [--control PORT]
+    server.py --alias NAME --revision REVISION --transport stdio|sse|http [--control PORT] [--state DIRECTORY]
 
 Over HTTP it prints its port. It tells the harness over the control port what it saw, every violation first.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import tempfile
+from pathlib import Path
 
 from control import Side
 from serving import pipe, web
@@ -17,7 +19,7 @@ from words import REVISIONS, TRANSPORTS, modern
 
 
 async def main(options: argparse.Namespace) -> None:
-    side = Side(options.control, options.alias)
+    side = Side(options.control, options.alias, options.state)
     if options.transport == "stdio":
         return await pipe.serve(options.alias, options.revision, side)
     if modern(options.revision):
@@ -36,4 +38,5 @@ if __name__ == "__main__":
     parser.add_argument("--revision", choices=REVISIONS, required=True)
     parser.add_argument("--transport", choices=TRANSPORTS, required=True)
     parser.add_argument("--control", type=int, default=0)
+    parser.add_argument("--state", type=Path, default=Path(tempfile.gettempdir()))
     asyncio.run(main(parser.parse_args()))

@@ -34,6 +34,8 @@ class World:
 
     async def open(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="grid-"))
+        self.shared = self.root / "shared"
+        self.shared.mkdir()
         await self.control.start()
         await asyncio.gather(*(self.listen(peer) for peer in peers(["sse", "http"])))
 
@@ -50,7 +52,8 @@ class World:
 
     def server(self, peer: Peer) -> list[str]:
         given = ["--alias", peer.alias, "--revision", peer.revision, "--transport", peer.transport]
-        return [sys.executable, "-B", str(HERE / "server.py"), *given, "--control", str(self.control.port)]
+        given += ["--control", str(self.control.port), "--state", str(self.shared)]
+        return [sys.executable, "-B", str(HERE / "server.py"), *given]
 
     def environment(self) -> dict[str, str]:
         own = {"HOME": str(self.root), "XDG_STATE_HOME": str(self.root / "state"), "PATH": os.environ["PATH"]}

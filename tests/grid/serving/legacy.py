@@ -156,6 +156,7 @@ class LegacyCall:
     def __init__(self, session: Session, id: object, params: dict) -> None:
         self.session, self.id = session, id
         self.alias, self.revision = session.alias, session.revision
+        self.state = session.side.state
         self.mark = tools.mark(params)
         self.token = params.get("_meta", {}).get("progressToken")
         self.after: list[Callable[[], Awaitable[None]]] = []

@@ -177,6 +177,7 @@ class ModernCall:
         meta = params.get("_meta", {})
         self.engine, self.send, self.id, self.ids = engine, send, message["id"], {message["id"]}
         self.alias, self.revision = engine.alias, R26
+        self.state = engine.side.state
         self.mark = tools.mark(params)
         self.capabilities = meta.get(META + "clientCapabilities", {})
         self.token, self.level = meta.get("progressToken"), meta.get(META + "logLevel")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from serving import everything
@@ -33,6 +34,7 @@ class Call(Protocol):
     alias: str
     revision: str
     mark: str
+    state: Path  # a directory for what all processes of a run know
 
     async def progress(self, value: float, total: float, message: str) -> None: ...
     async def log(self, level: str, data: object) -> None: ...
@@ -148,9 +150,10 @@ async def error(call: Call, arguments: dict) -> dict:
 
 async def sign(call: Call, _arguments: dict) -> dict:
     """Wants a URL visited first: refuses once with -32042, then lets pass."""
-    if call.mark in SIGNED:
+    visited = call.state / call.mark
+    if visited.exists():  # another process of this server may have asked for it
         return texts(f"signed {call.mark}")
-    SIGNED.add(call.mark)
+    visited.touch()
     wanted = question("url", R25C, call.mark)
     raise RpcError(-32042, "visit a page first", {"elicitations": [wanted]})
 
@@ -160,7 +163,6 @@ async def signed(call: Call, _arguments: dict) -> dict:
     return texts(f"told {call.mark}")
 
 
-SIGNED: set[str] = set()
 STRING = {"type": "string"}
 Tool = tuple[Callable[[Call, dict], Awaitable[dict]], dict, str, str]
 # Each with its further arguments, and the first and last revision that have it.
