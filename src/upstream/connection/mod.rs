@@ -94,6 +94,8 @@ struct Waiting {
     /// Its answer is about the revision itself.
     is_probe: bool,
     is_listen: bool,
+    /// It wants log lines; without that a modern server says none during it.
+    wants_logs: bool,
     /// The task that it waits for the result of.
     task: Option<String>,
 }
@@ -147,11 +149,20 @@ impl Connection {
     }
 
     /// How long a list of a modern server is still good, and for whom; `None` for one of the legacy era, which says nothing.
-    #[allow(dead_code, reason = "for the lists of clients without a session")]
+    /// A list whose time is over is read anew for the next one who asks, unless the server tells what changes.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
-        let known = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize];
-        let (cache, since) = known.filter(|_| self.is_modern())?;
-        Some(Cache { ttl: cache.ttl.saturating_sub(since.elapsed()), ..cache })
+        let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
+        let (cache, since) = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]?;
+        let left = Cache { ttl: cache.ttl.saturating_sub(since.elapsed()), ..cache };
+        let (tells, bit) = match kind {
+            Kind::Tools => (peer.offers.tools_changed, TOOLS),
+            Kind::Prompts => (peer.offers.prompts_changed, PROMPTS),
+            Kind::Resources | Kind::ResourceTemplates => (peer.offers.resources_changed, RESOURCES),
+        };
+        if left.ttl.is_zero() && !tells {
+            self.mark(bit);
+        }
+        Some(left)
     }
 
     /// The headers of a request to a server of the modern era.
@@ -281,7 +292,9 @@ impl Connection {
             let may_ask = method.may_ask();
             let is_result = *method == Method::TasksResult;
             let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
-            table.waiting.insert(id, Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, task });
+            let wants_logs = terms.level.is_some();
+            let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task };
+            table.waiting.insert(id, entry);
         }
         let rpc_id = rpc_id(id, method);
         let sent = match self.wire() {

@@ -103,8 +103,9 @@ impl Connection {
             }
             Method::LogMessage => match self.correlate(origin, false) {
                 Whose::Exchange(_, _, inbox) => inbox.put(Item::Log(params)),
-                Whose::Nobody => self.relay(Relayed::Log(params)),
-                Whose::Unclear => {
+                // A modern server has nothing to say outside of requests, and its lease may be several people's.
+                Whose::Nobody if !self.is_modern() => self.relay(Relayed::Log(params)),
+                Whose::Nobody | Whose::Unclear => {
                     tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
                 }
             },
@@ -253,6 +254,8 @@ impl Connection {
     /// Which call a message belongs to (`bridging.md` 5.1): the stream it came on; else the only client with calls under
     /// way, by its latest. Two clients with calls under way: unclear, and never guessed.
     fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
+        // Then only log lines are looked for here.
+        let modern = self.is_modern();
         let table = self.lock();
         if let Some(id) = origin {
             match table.waiting.get(&id) {
@@ -264,7 +267,7 @@ impl Connection {
         }
         let mut found: Option<(u64, &Waiting)> = None;
         for (id, entry) in &table.waiting {
-            if entry.owner == Owner::HOST || (asks && !entry.may_ask) {
+            if entry.owner == Owner::HOST || (asks && !entry.may_ask) || (modern && !entry.wants_logs) {
                 continue;
             }
             match found {
