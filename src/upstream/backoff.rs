@@ -1,6 +1,6 @@
-//! How long to wait before the next attempt: full jitter over an exponential cap; pure.
+//! How long to wait: before the next attempt, full jitter over an exponential cap; before lists are read again. Pure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::Restart;
 
@@ -14,4 +14,51 @@ pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
 /// A random number from 0 to 1.
 pub(super) fn chance() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+/// When a server's lists may be read anew: a few times at once, then one by one, so that a server that changes them without
+/// end costs little.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// Up to here the readings so far are paid for.
+    paid: Option<Instant>,
+}
+
+impl Pace {
+    /// How many may follow each other at once.
+    const AT_ONCE: u32 = 4;
+    /// How far apart they are then; in any minute there are no more than 30 (H50).
+    const BETWEEN: Duration = Duration::from_millis(2400);
+
+    /// When one that is wanted now may begin; it is counted.
+    pub(super) fn next(&mut self, now: Instant) -> Instant {
+        let paid = self.paid.map_or(now, |paid| paid.max(now));
+        self.paid = Some(paid + Self::BETWEEN);
+        let early = paid.checked_sub(Self::BETWEEN * (Self::AT_ONCE - 1));
+        early.map_or(now, |early| early.max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h50_a_few_changes_are_read_at_once_and_a_storm_at_a_pace() {
+        let (mut pace, start) = (Pace::default(), Instant::now() + Duration::from_secs(3600));
+        let (mut now, mut begun) = (start, Vec::new());
+        // As soon as one is over the next is wanted.
+        while now < start + Duration::from_secs(60) {
+            now = pace.next(now);
+            begun.push(now);
+            now += Duration::from_millis(1);
+        }
+        assert!(begun.len() <= 31, "{}", begun.len());
+        let at = |second: f64| start + Duration::from_secs_f64(second);
+        assert_eq!(begun.iter().filter(|begin| **begin < at(1.0)).count(), 4);
+        assert!(begun.windows(2).skip(3).all(|pair| pair[1] - pair[0] > Duration::from_secs(2)));
+        // After a rest it is as in the beginning.
+        let later = at(600.0);
+        assert_eq!([later; 4], std::array::from_fn(|_| pace.next(later)));
+    }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::backoff::Pace;
 use super::connection::{Connection, Parts, Wire};
 use super::state::{Action, Input, Policy, State};
 use super::{
@@ -20,9 +21,6 @@ use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 
 /// News of changed lists is gathered that long before they are asked for.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Two refreshes of one server's lists are that far apart.
-const BETWEEN: Duration = Duration::from_secs(2);
-
 /// The stream of what answers no request is waited for that long.
 const OPENING: Duration = Duration::from_secs(1);
 
@@ -45,7 +43,7 @@ struct Life {
     work: Option<Work>,
     timer: Option<Instant>,
     cause: Option<String>,
-    refreshed: Option<Instant>,
+    refreshes: Pace,
     /// Everything that any connection of this lease ever started.
     tasks: TaskTracker,
 }
@@ -64,7 +62,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
         work: None,
         timer: None,
         cause: None,
-        refreshed: None,
+        refreshes: Pace::default(),
         tasks: TaskTracker::new(),
     };
     loop {
@@ -252,13 +250,10 @@ impl Life {
     fn refresh(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
         let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer.load_full());
-        let earliest = self.refreshed.map(|last| last + BETWEEN);
-        self.refreshed = Some(Instant::now().max(earliest.unwrap_or_else(Instant::now)));
+        let earliest = Instant::from_std(self.refreshes.next(Instant::now().into_std()));
         self.work = Some(Work::Refresh(Box::pin(async move {
             tokio::time::sleep(DEBOUNCE).await;
-            if let Some(earliest) = earliest {
-                tokio::time::sleep_until(earliest).await;
-            }
+            tokio::time::sleep_until(earliest).await;
             lists(&connection, &settings, last.as_deref()).await
         })));
     }
