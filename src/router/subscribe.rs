@@ -130,8 +130,8 @@ impl Router {
             () = over.cancelled() => {}
         }
         drop(entry);
-        // The end is told twice, as the specification does: by whoever reads either.
-        listening.put(Method::Cancelled, Some(Raw::empty_object().with_member("requestId", &written(&listening.id))));
+        // The result alone: to the SDKs for Python and TypeScript `notifications/cancelled` before it means that the stream is
+        // lost, and after it there is nothing left to cancel.
         Some(Ok(tagged(&self.completed(&Raw::empty_object(), None), &listening.id)))
     }
 
