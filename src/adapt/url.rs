@@ -40,13 +40,6 @@ pub(crate) fn required(error: &ErrorObject) -> Option<Vec<Raw>> {
     (!params.is_empty()).then_some(params)
 }
 
-/// The ids of the elicitations that `-32042` names, as the server has them.
-pub(crate) fn required_ids(error: &ErrorObject) -> Vec<String> {
-    let Some(data) = &error.data else { return Vec::new() };
-    let wanted = data.value_of("elicitations").and_then(array).unwrap_or_default();
-    wanted.into_iter().filter_map(|params| Some(text(params, ID)?.into_owned())).collect()
-}
-
 /// `-32042` with its ids as clients have them.
 pub(crate) fn scoped_error(error: ErrorObject, alias: &str) -> ErrorObject {
     let Some(data) = &error.data else { return error };

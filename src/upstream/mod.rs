@@ -32,7 +32,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use connection::Connection;
 pub(crate) use era::Memory;
-pub(crate) use exchange::{Ask, Exchange, Fold, Item, Owner, Terms};
+pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::{Cache, Offers};
 pub(crate) use infer::Inferred;
 pub use state::StateName;

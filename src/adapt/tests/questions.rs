@@ -60,7 +60,6 @@ fn the_error_that_wants_pages_visited() {
         wanted,
         [r#"{"mode":"url","url":"https://e.com","message":"a"}"#, r#"{"url":"https://f.com","mode":"url"}"#]
     );
-    assert_eq!(url::required_ids(&error), ["7"]);
     assert_eq!(url::scoped_error(error.clone(), "gh").data.unwrap().to_string(), data.replace("\"7\"", "\"gh:7\""));
     assert_eq!(url::required(&ErrorObject { code: -32041, ..error }), None);
     for odd in ["3", "{}", r#"{"elicitations":[]}"#, r#"{"elicitations":{"url":"x"}}"#] {
