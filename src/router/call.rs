@@ -244,7 +244,8 @@ impl Router {
         let patience = self.limits().answer;
         let end = Instant::now() + server.config.max_call_time;
         let mut driver = Driver::default();
-        let mut answers = None;
+        // A client with a session has no business with either; the first request has none.
+        let mut answers = (version.is_modern() && !client.revision().is_modern()).then(Raw::empty_object);
         loop {
             let id = connection.next_id();
             let (params, token) = outgoing(forward, answers.as_ref(), both_legacy, id);

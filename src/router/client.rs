@@ -137,7 +137,8 @@ impl Client {
 
     /// What a request says of it to a server.
     pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
-        let level = if self.revision.is_modern() { leg.level() } else { self.level() };
+        // Whoever has a session and said nothing hears what such servers say by default.
+        let level = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         let level = level.and_then(|level| LEVELS.get(usize::from(level)).copied());
         Terms {
             owner: self.owner(),

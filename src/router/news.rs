@@ -76,6 +76,10 @@ impl Router {
                 }
             }
             Relayed::Log(params) => {
+                if clients.iter().all(|client| client.revision().is_modern()) {
+                    // It belongs to no request, and only requests want log lines there.
+                    tracing::debug!(server = %server.config.alias, "a log line for nobody: {params}");
+                }
                 for client in &clients {
                     log(client, client.mailbox(), server, &params);
                 }

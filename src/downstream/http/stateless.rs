@@ -41,6 +41,7 @@ pub(super) async fn serve(
     headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
         .map_err(|error| about(Refusal::judged(error)))?;
     let at_once = request.method == Method::Listen;
+    let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
     let leg = door.router.modern_leg(envelope.level.as_deref());
     let mut answer = door.router.stateless(&client, request, &leg, &door.stopping);
     let mut outcome = None;
@@ -52,7 +53,10 @@ pub(super) async fn serve(
     }
     let early = leg.try_next();
     match outcome {
-        Some(Some(outcome)) if early.is_none() => Ok(json(Response { id: Some(id), outcome })),
+        Some(Some(outcome)) if early.is_none() => {
+            let status = status(&outcome, served_elsewhere);
+            Ok(json(Response { id: Some(id), outcome }, status))
+        }
         // Only the end of the host leaves a request without an answer while somebody waits for it.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
         outcome => {
@@ -62,17 +66,17 @@ pub(super) async fn serve(
     }
 }
 
-/// The answer as a whole; a few errors have a status of their own.
-fn json(response: Response) -> HttpResponse {
-    let status = status(&response.outcome);
+/// The answer as a whole.
+fn json(response: Response, status: StatusCode) -> HttpResponse {
     let mut answer = answer::json(response.frame());
     *answer.status_mut() = status;
     answer
 }
 
-fn status(outcome: &Outcome) -> StatusCode {
+/// A few errors have a status of their own. `served_elsewhere`: the method itself is known, whatever a server says of it.
+fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     match outcome.as_ref().map_err(|error| error.code) {
-        Err(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Err(code::METHOD_NOT_FOUND) if !served_elsewhere => StatusCode::NOT_FOUND,
         Err(code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }

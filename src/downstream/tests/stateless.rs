@@ -207,3 +207,13 @@ async fn h95_running_requests_finish_before_the_door_closes() {
     assert!(peer.body(&head).await.contains("done"));
     house.served.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn what_a_server_does_not_find_is_no_unknown_method() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let (status, answer) = peer.ask_modern(&modern_call(1, "lacking")).await;
+    assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32601)), "an error of a handler");
+    let (status, answer) = peer.ask_modern(&modern(1, "tools/none", json!({}))).await;
+    assert_eq!((status, &answer["error"]["code"]), (404, &json!(-32601)), "and this is one");
+}

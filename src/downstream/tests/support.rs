@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
 use crate::in_process::{InProcess, Invocation};
 use crate::manager::Manager;
-use crate::protocol::{Message, Method, Notification, Outcome, Raw};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw};
 use crate::registry::Kind;
 use crate::router::Router;
 use crate::upstream::Starter;
@@ -56,6 +56,7 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     let resource = Raw::from_value(&json!({"uri": "test://watched", "name": "watched"}));
     let server = server
         .resource(resource, |_| async { Ok(Raw::from_value(&json!({"contents": []}))) }.boxed())
+        .unlisted_tool("lacking", |_| async { Err(ErrorObject::method_not_found("something of its own")) }.boxed())
         .unlisted_tool("touch", |invocation| async move { touch(&invocation).await }.boxed())
         .unlisted_tool("change", |invocation| async move { change_tools(&invocation).await }.boxed());
     let server = (0..large).fold(server, |server, number| {

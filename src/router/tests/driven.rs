@@ -27,7 +27,7 @@ async fn serve(State(calls): State<Arc<AtomicUsize>>, body: Bytes) -> HttpRespon
             json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private" })
         }
         "tools/list" => {
-            let tools: Vec<Value> = ["form", "sample", "both", "fails", "paced", "endless", "visit", "odd"]
+            let tools: Vec<Value> = ["form", "sample", "both", "fails", "paced", "endless", "visit", "level", "odd"]
                 .iter()
                 .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
                 .collect();
@@ -86,6 +86,7 @@ fn tool(params: &Value) -> Value {
             json!({ "mode": "url", "url": "https://example.com/", "message": "visit" }),
             &(round + 1).to_string(),
         ),
+        "level" => done(params["_meta"]["io.modelcontextprotocol/logLevel"].to_string()),
         "odd" => json!({ "resultType": "surprise" }),
         _ => done(format!("after {state}")),
     }
@@ -249,4 +250,24 @@ async fn a_page_need_not_be_waited_for_when_its_call_has_failed() {
     assert_eq!(running.answer().await["isError"], true);
     let Some(Message::Notification(notice)) = client.mailbox().try_next() else { panic!("no notice") };
     assert_eq!((notice.method, notice.params.unwrap().text("elicitationId")), (Method::ElicitationComplete, Some(id)));
+}
+
+#[tokio::test]
+async fn a_client_with_a_session_cannot_make_up_a_state() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let mut made_up = call("paced");
+    made_up["requestState"] = json!("3");
+    made_up["inputResponses"] = json!({});
+    assert_eq!(text(&scene.call(&client, &made_up).answer().await), "after 3");
+    assert_eq!(scene.calls.load(Ordering::SeqCst), 4, "all rounds were gone through");
+}
+
+#[tokio::test]
+async fn log_lines_are_wanted_as_by_default() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    assert_eq!(text(&scene.call(&client, &call("level")).answer().await), r#""info""#);
+    let modern = scene.router.modern(crate::manager::Principal::local(), &Raw::empty_object()).unwrap();
+    assert_eq!(text(&scene.call(&modern, &call("level")).answer().await), "null", "a request says what it wants");
 }
