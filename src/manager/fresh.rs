@@ -44,6 +44,11 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
     if list.is_some_and(|kind| !has(&peer.offers, kind)) {
         return None;
     }
+    // A server without sessions says it of each of its lists.
+    let own = list.and_then(|kind| connection.as_ref()?.freshness(kind));
+    if let Some(Cache { ttl, public }) = own {
+        return Some(Cache { ttl, public: public && is_public(server, Profile::EMPTY) });
+    }
     let tells = list.is_none_or(|kind| tells(&peer.offers, kind));
     let ttl = if tells { live } else { Duration::ZERO };
     // A server without sessions knows of its client what each request says, and says itself who may see the answer.

@@ -106,6 +106,23 @@ async fn lists_say_how_long_they_are_good() {
 }
 
 #[tokio::test]
+async fn a_list_whose_time_is_over_is_read_for_the_next_one_who_asks() {
+    let server = Server::start(|seen| match seen.what().as_str() {
+        DISCOVER => seen.result(&discovered(&json!({"tools": {}, "prompts": {}}))),
+        LIST => seen.result(&listed(&json!([tool("City")]))),
+        _ => seen.result(&json!({"prompts": []})),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Auto);
+    let connection = lease.connected().await;
+    assert!(!connection.freshness(Kind::Tools).unwrap().ttl.is_zero());
+    assert_eq!(server.story().len(), 3);
+    assert!(connection.freshness(Kind::Prompts).unwrap().ttl.is_zero(), "it said nothing of it");
+    server.until("POST prompts/list", 2).await;
+    lease.end().await;
+}
+
+#[tokio::test]
 async fn headers_that_do_not_fit_are_made_anew_once() {
     let lists = Arc::new(AtomicUsize::new(0));
     let server = Server::start(move |seen| match seen.what().as_str() {

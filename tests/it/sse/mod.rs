@@ -349,6 +349,20 @@ async fn what_says_nothing_of_transports() {
 }
 
 #[tokio::test]
+async fn a_server_is_asked_for_its_era_once_and_not_at_every_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(Script::default()).await;
+    let first = ["POST /sse server/discover", "POST /sse initialize", "GET /sse"];
+    for story in [&first[..], &first[1..]] {
+        let before = server.story().len();
+        let host = started(&server, &json!({}), Host::builder().state_directory(directory.path())).await;
+        assert_eq!(status(&host).state, StateName::Connected);
+        assert_eq!(server.story()[before..][..story.len()], *story);
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
 async fn neither_transport() {
     let server = Server::start(Script { get: 404, ..Script::default() }).await;
     let host = host(&server, &json!({})).await;
