@@ -111,12 +111,6 @@ impl Client {
         &self.mailbox
     }
 
-    /// Whether it declared the extension for tasks.
-    pub(super) fn has_tasks(&self) -> bool {
-        let extensions = self.extensions.as_ref();
-        extensions.is_some_and(|extensions| extensions.member("io.modelcontextprotocol/tasks").is_some())
-    }
-
     pub(super) fn owner(&self) -> Owner {
         self.who.owner
     }

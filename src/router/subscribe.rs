@@ -13,7 +13,9 @@ use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, is_part};
+use super::tasks::Task;
 use super::{Mailbox, Router};
+use crate::adapt::task;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw, RequestId, code, meta};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
@@ -38,6 +40,7 @@ struct Listening {
     leg: Arc<Mailbox>,
     lists: Lists,
     watches: Vec<Watch>,
+    tasks: Vec<Arc<Task>>,
     /// The lists as the client was told of them last.
     told: Mutex<Arc<Catalog>>,
     /// It cannot go on as it was acknowledged.
@@ -57,6 +60,7 @@ struct Lists {
 struct Filter {
     lists: Lists,
     uris: Vec<String>,
+    tasks: Vec<String>,
 }
 
 /// A watched resource; dropped, it is not watched any more.
@@ -103,10 +107,11 @@ impl Router {
             let text = format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)");
             return Some(Err(ErrorObject::internal(text)));
         };
-        let filter = match Filter::read(params.as_ref(), client.has_tasks()) {
+        let filter = match Filter::read(params.as_ref(), client.declares(task::EXTENSION)) {
             Ok(filter) => filter,
             Err(error) => return Some(Err(error)),
         };
+        let tasks = self.watched_tasks(&client, &filter.tasks);
         let watches = join_all(filter.uris.into_iter().map(|uri| {
             let watch = self.watch(&client, uri);
             async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
@@ -117,14 +122,28 @@ impl Router {
             let _ = self.manager().prepare(&client.who).now_or_never();
         }
         let told = Mutex::new(self.catalog(&client));
-        let listening =
-            Arc::new(Listening { client, id, leg, lists: filter.lists, watches, told, over: CancellationToken::new() });
+        let listening = Arc::new(Listening {
+            client,
+            id,
+            leg,
+            lists: filter.lists,
+            watches,
+            tasks,
+            told,
+            over: CancellationToken::new(),
+        });
         listening.put(Method::Acknowledged, Some(listening.honored()));
         let over = listening.over.clone();
         let entry = self.0.listens.add(listening.clone());
         // What changed while it was being opened.
         self.tell_listen(&listening);
+        let news = async {
+            let put = |told| listening.put(Method::TaskNews, Some(told));
+            self.watch_tasks(&listening.client, &listening.tasks, &listening.leg, put).await;
+            std::future::pending().await
+        };
         tokio::select! {
+            () = news => {}
             () = closing.cancelled() => {}
             () = self.0.stop.cancelled() => {}
             () = over.cancelled() => {}
@@ -232,6 +251,10 @@ impl Listening {
             let uris: Vec<&str> = self.watches.iter().map(|watch| &*watch.uri).collect();
             honored.insert("resourceSubscriptions".to_owned(), uris.into());
         }
+        if !self.tasks.is_empty() {
+            let ids: Vec<&str> = self.tasks.iter().map(|task| task.handle()).collect();
+            honored.insert("taskIds".to_owned(), ids.into());
+        }
         Raw::from_value(&serde_json::json!({ "notifications": honored }))
     }
 }
@@ -283,7 +306,11 @@ impl Filter {
         }
         uris.sort_unstable();
         uris.dedup();
-        Ok(Self { lists, uris })
+        let tasks = match tasks {
+            None => Vec::new(),
+            Some(tasks) => tasks.read().map_err(|_| wrong("`taskIds` is no list of ids"))?,
+        };
+        Ok(Self { lists, uris, tasks })
     }
 }
 

@@ -15,6 +15,7 @@ mod hold;
 mod list;
 mod news;
 mod registry;
+mod watch;
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use create::Plan;
 pub(super) use news::question_of;
-pub(super) use registry::Registry;
+pub(super) use registry::{Registry, Task};
 
 use super::answer::Failure;
 use super::client::Client;
@@ -33,7 +34,7 @@ use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, 
 use crate::registry::expose_content;
 use crate::seal::Purpose;
 use crate::upstream::{Connection, Terms, Upstream};
-use registry::{Place, Task};
+use registry::Place;
 
 /// What is sealed into the id of a task.
 #[derive(Debug, Serialize, Deserialize)]

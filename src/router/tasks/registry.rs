@@ -12,7 +12,7 @@ use crate::upstream::{Connection, Owner};
 
 /// One task.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(in crate::router) struct Task {
     /// Its id as the client knows it.
     pub(super) handle: Arc<str>,
     pub(super) principal: Principal,

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::jobs::*;
 use crate::manager::Principal;
 use crate::protocol::Method::{TasksCancel, TasksGet, TasksList, TasksResult, TasksUpdate, ToolsCall, ToolsList};
-use crate::protocol::{Message, Method, ProtocolVersion};
+use crate::protocol::{Message, Method, ProtocolVersion, Raw, Request, RequestId};
 
 fn as_task(tool: &str) -> Value {
     json!({ "name": tool, "arguments": {}, "task": { "ttl": 60_000 } })
@@ -203,7 +204,7 @@ async fn a_client_that_knows_no_tasks_gets_the_result_of_a_tool_that_runs_as_one
     let shop = Shop::legacy();
     let old =
         shop.router.admit(Principal::local(), ProtocolVersion::V2025_06_18, crate::protocol::Profile::EMPTY, None);
-    let new = shop.router.modern(Principal::local(), &crate::protocol::Raw::empty_object()).unwrap();
+    let new = shop.router.modern(Principal::local(), &Raw::empty_object()).unwrap();
     for (client, id) in [(shop.core(), "up-1"), (old, "up-2"), (new, "up-3")] {
         let running = shop.begin(&client, ToolsCall, &call("job"));
         tokio::time::sleep(Duration::from_secs(200)).await;
@@ -242,7 +243,7 @@ async fn each_revision_has_its_own_requests_about_tasks() {
     let (core, extended) = (shop.core(), shop.extended());
     let old =
         shop.router.admit(Principal::local(), ProtocolVersion::V2025_06_18, crate::protocol::Profile::EMPTY, None);
-    let plain = shop.router.modern(Principal::local(), &crate::protocol::Raw::empty_object()).unwrap();
+    let plain = shop.router.modern(Principal::local(), &Raw::empty_object()).unwrap();
     for method in [TasksResult, TasksList] {
         assert_eq!(shop.answer(&extended, method, &json!({})).await["error"], -32601);
     }
@@ -321,7 +322,7 @@ async fn both_of_2026_07_28_share_a_task_under_an_id_of_ours() {
     assert_eq!((&told["taskId"], &told["inputRequests"]["k"]["params"]["message"]), (handle, &json!("k")));
     // Another kind of client of the same person, which shares the server.
     let other = json!({ "extensions": { TASKS: {} } });
-    let other = shop.router.modern(Principal::local(), &crate::protocol::Raw::from_value(&other)).unwrap();
+    let other = shop.router.modern(Principal::local(), &Raw::from_value(&other)).unwrap();
     let update = json!({ "taskId": handle, "inputResponses": { "k": accept() } });
     assert_eq!(shop.answer(&other, TasksUpdate, &update).await["resultType"], "complete");
     assert_eq!(shop.jobs.answers("up-1"), json!({ "k": accept() }));
@@ -329,11 +330,51 @@ async fn both_of_2026_07_28_share_a_task_under_an_id_of_ours() {
     assert_eq!(shop.answer(&bob, TasksGet, &about(handle)).await["error"], -32602);
     assert_eq!(shop.answer(&client, TasksCancel, &about(handle)).await.get("taskId"), None);
     assert_eq!(shop.answer(&client, TasksGet, &about(handle)).await["status"], "cancelled");
-    let unknowing = shop.router.modern(Principal::local(), &crate::protocol::Raw::empty_object()).unwrap();
+    let unknowing = shop.router.modern(Principal::local(), &Raw::empty_object()).unwrap();
     assert_eq!(shop.answer(&unknowing, ToolsCall, &call("job")).await["error"], -32021);
     assert_eq!(shop.answer(&unknowing, ToolsCall, &call("maybe")).await["content"], answer("at once")["content"]);
     let legacy = shop.answer(&shop.core(), ToolsCall, &call("job")).await;
     assert_eq!(legacy["isError"], true, "it cannot say what the server wants: {legacy}");
+}
+
+#[tokio::test]
+async fn a_listen_hears_how_far_its_tasks_are() {
+    for shop in [Shop::legacy(), Shop::modern().await] {
+        let client = shop.extended();
+        let created = shop.answer(&client, ToolsCall, &call("job")).await;
+        let handle = created["taskId"].clone();
+        let params = json!({ "notifications": { "taskIds": [handle, "nobody's"] } });
+        let leg = shop.router.modern_leg(None);
+        let request =
+            Request { id: RequestId::Number(7), method: Method::Listen, params: Some(Raw::from_value(&params)) };
+        let closing = CancellationToken::new();
+        let listen = tokio::spawn(shop.router.stateless(&client, request, &leg, &closing));
+        let next = async |wanted: Method| loop {
+            if let Message::Notification(notice) = leg.next().await.unwrap()
+                && notice.method == wanted
+            {
+                return notice.params.unwrap().read::<Value>().unwrap();
+            }
+        };
+        let acknowledged = next(Method::Acknowledged).await;
+        assert_eq!(acknowledged["notifications"], json!({ "taskIds": [handle] }), "what it knows");
+        shop.jobs.ask("up-1", "k");
+        let told = next(Method::TaskNews).await;
+        assert_eq!((&told["taskId"], &told["status"]), (&handle, &json!("input_required")));
+        assert_eq!(told["inputRequests"].as_object().unwrap().len(), 1);
+        assert_eq!(told["_meta"], json!({ "io.modelcontextprotocol/subscriptionId": 7 }));
+        shop.jobs.finish("up-1", answer("done"));
+        let told = next(Method::TaskNews).await;
+        assert_eq!((&told["status"], &told["result"]), (&json!("completed"), &answer("done")));
+        assert!(!listen.is_finished(), "it goes on until it is closed");
+        closing.cancel();
+        assert!(listen.await.unwrap().unwrap().is_ok());
+        let undeclared = shop.router.modern(Principal::local(), &Raw::empty_object()).unwrap();
+        let request =
+            Request { id: RequestId::Number(8), method: Method::Listen, params: Some(Raw::from_value(&params)) };
+        let refused = shop.router.stateless(&undeclared, request, &leg, &CancellationToken::new()).await.unwrap();
+        assert_eq!(refused.unwrap_err().code, -32021);
+    }
 }
 
 #[tokio::test(start_paused = true)]
