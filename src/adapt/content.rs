@@ -56,6 +56,11 @@ pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: P
 }
 
 fn tool(result: Raw, gap: Gap) -> Raw {
+    let structured = result.value_of("structuredContent");
+    let structured = structured.filter(|structured| gap.structured || !structured.get().starts_with('{'));
+    if structured.is_none() && gap.blocks == Blocks::All {
+        return result;
+    }
     let blocks = result.value_of("content").and_then(array).unwrap_or_default();
     let mut edits = Edits::new(&result);
     if gap.blocks != Blocks::All {
@@ -63,10 +68,7 @@ fn tool(result: Raw, gap: Gap) -> Raw {
             lower(&mut edits, block, index, gap.blocks);
         }
     }
-    let Some(structured) = result.value_of("structuredContent") else { return edits.apply() };
-    if !gap.structured && structured.get().starts_with('{') {
-        return edits.apply();
-    }
+    let Some(structured) = structured else { return edits.apply() };
     edits.remove(result.as_value(), "structuredContent");
     if blocks.iter().any(|block| says(block, structured)) {
         return edits.apply();

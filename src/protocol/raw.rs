@@ -352,13 +352,13 @@ impl Changed {
         let text = &source[self.range.clone()];
         let mut holds_any = !text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
         if !self.removed.is_empty() {
-            let members = serde_json::from_slice::<&RawValue>(text).ok().and_then(object).unwrap_or_default();
             // What lies between the end of one value and the end of the next is `,"name":value`; a kept member before the
             // removed one leaves its comma to us, removed first ones take the comma behind them.
             let mut kept_before = false;
             let mut previous_end = self.range.start + 1;
-            for (key, value) in members {
-                let end = value.get().as_ptr() as usize + value.get().len() - source.as_ptr() as usize;
+            // What is no object has no members.
+            let _ = Scanner::new(text).object(|key, value| {
+                let end = self.range.start + value.end;
                 if !self.removed.iter().any(|name| *name == key) {
                     kept_before = true;
                 } else if kept_before {
@@ -369,10 +369,11 @@ impl Changed {
                     let stop = comma.map_or(end, |at| end + at + 1);
                     edits.push((previous_end..stop, Vec::new()));
                     previous_end = stop;
-                    continue;
+                    return Ok(());
                 }
                 previous_end = end;
-            }
+                Ok(())
+            });
             holds_any = kept_before;
         }
         let mut text = Vec::new();
