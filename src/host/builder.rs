@@ -164,10 +164,7 @@ impl InProcess {
         let info: serde_json::Value = self.info().read().unwrap_or_default();
         let text = |key: &str| info[key].as_str().unwrap_or_default().to_owned();
         let (name, version) = (text("name"), text("version"));
-        // Nothing stands between it and its clients: they see all that it says.
-        let settings = config::HostSettings { param_headers: true, ..config::HostSettings::default() };
-        let config = Config { host: settings, ..Config::default() };
-        let builder = Host::builder().config(config).client_info(&name, &version).eras(self.spoken());
+        let builder = Host::builder().client_info(&name, &version).eras(self.spoken());
         builder.in_process(&name, self).bare().start().await
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::lease::{self, Candidate};
 use super::{Manager, Principal, Server, Who, lock};
-use crate::config::{HostSettings, Sharing, Start};
+use crate::config::{HostSettings, Prefix, Sharing, Start};
 use crate::protocol::Profile;
 use crate::registry::{Annotations, Caps};
 use crate::upstream::{Owner, Settings, Upstream};
@@ -236,7 +236,7 @@ impl Manager {
             start_timeout: config.start_timeout,
             restart: config.restart,
             limits: Arc::new(inner.settings.limits.clone()),
-            caps: caps(&inner.settings),
+            caps: caps(&inner.settings, config.prefix),
             era: config.era,
             memory: server.era_memory(),
         };
@@ -321,9 +321,11 @@ impl Server {
     }
 }
 
-fn caps(settings: &HostSettings) -> Caps {
+fn caps(settings: &HostSettings, prefix: Prefix) -> Caps {
     let limits = &settings.limits;
-    let annotations = if settings.param_headers { Annotations::Keep } else { Annotations::Strip };
+    // A server that is shown under its own names is shown as it is.
+    let keep = settings.param_headers || prefix == Prefix::Never;
+    let annotations = if keep { Annotations::Keep } else { Annotations::Strip };
     let Caps { definition, depth, .. } = Caps::default();
     Caps {
         tools: limits.tools,

@@ -74,7 +74,7 @@ impl Router {
     /// The headers in which this client was told to repeat arguments of the tool that it calls.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self, client: &Arc<Client>, request: &Request) -> Vec<ParamHeader> {
-        if request.method != Method::ToolsCall || !self.manager().settings().param_headers {
+        if request.method != Method::ToolsCall {
             return Vec::new();
         }
         let name = request.params.as_ref().and_then(|params| params.text("name"));
