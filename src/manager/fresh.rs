@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Manager, Server, Who};
 use crate::config::Transport;
-use crate::protocol::{Era, Profile};
+use crate::protocol::Profile;
 use crate::registry::Kind;
 use crate::upstream::{Cache, Offers, StateName, Upstream};
 
@@ -50,13 +50,17 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
         return Some(Cache { ttl, public: public && is_public(server, Profile::EMPTY) });
     }
     let tells = list.is_none_or(|kind| tells(&peer.offers, kind));
-    let ttl = if tells { live } else { Duration::ZERO };
-    // A server without sessions knows of its client what each request says, and says itself who may see the answer.
-    let public = match peer.version.era() {
-        Era::Legacy => is_public(server, upstream.profile()),
-        Era::Modern => peer.cache.public && is_public(server, Profile::EMPTY),
+    let told = if tells { live } else { Duration::ZERO };
+    if !peer.version.is_modern() {
+        return Some(Cache { ttl: told, public: is_public(server, upstream.profile()) });
+    }
+    // A server without sessions knows of its client what each request says, and says itself how long the answer is good,
+    // and for whom.
+    let said = match list {
+        Some(kind) => connection.as_ref().and_then(|connection| connection.freshness(kind)).unwrap_or_default(),
+        None => peer.cache,
     };
-    Some(Cache { ttl, public })
+    Some(Cache { ttl: said.ttl.max(told), public: said.public && is_public(server, Profile::EMPTY) })
 }
 
 /// Whether what the server says depends neither on whose credentials we bring nor on what its client can do.

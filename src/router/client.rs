@@ -30,7 +30,8 @@ struct State {
     running: HashMap<RequestId, Running>,
     asked: HashMap<u64, Asked>,
     asked_so_far: u64,
-    /// Streams of changes that are open.
+    /// Streams of changes and doors that need it to stay.
+    places: usize,
     listens: usize,
     level: Option<Level>,
     leases: Vec<(usize, Arc<Upstream>)>,
@@ -146,7 +147,7 @@ impl Client {
     /// Whether nothing is under way for it.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.running.is_empty() && state.listens == 0
+        state.running.is_empty() && state.places == 0
     }
 
     /// Notes a request; `None` if its id is in use or the client is gone.
@@ -168,13 +169,20 @@ impl Client {
     }
 
     /// Notes that a stream of changes is open, while the answer lives; `None` if there are too many.
-    pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Place> {
+    pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Listen> {
         let mut state = self.state();
-        let has_room = !state.closed && state.listens < limit;
-        has_room.then(|| {
-            state.listens += 1;
-            Place(self.clone())
-        })
+        if state.closed || state.listens >= limit {
+            return None;
+        }
+        state.listens += 1;
+        drop(state);
+        Some(Listen(self.stay()))
+    }
+
+    /// Keeps it from being let go as idle, while the answer lives.
+    pub(crate) fn stay(self: &Arc<Self>) -> Place {
+        self.state().places += 1;
+        Place(self.clone())
     }
 
     pub(super) fn cancel(&self, id: &RequestId) {
@@ -383,13 +391,30 @@ pub(super) fn is_part(uri: &str, whole: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
 }
 
-/// A stream of changes is open while this lives.
+/// The client stays while this lives.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Client>);
+pub(crate) struct Place(Arc<Client>);
+
+impl Place {
+    /// Whether it is that client's.
+    pub(crate) fn is_of(&self, client: &Arc<Client>) -> bool {
+        Arc::ptr_eq(&self.0, client)
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.state().listens -= 1;
+        self.0.state().places -= 1;
+    }
+}
+
+/// A stream of changes is open while this lives.
+#[derive(Debug)]
+pub(super) struct Listen(Place);
+
+impl Drop for Listen {
+    fn drop(&mut self) {
+        self.0.0.state().listens -= 1;
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Place};
 pub(crate) use mailbox::Mailbox;
 
 use crate::adapt;

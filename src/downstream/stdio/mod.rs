@@ -5,7 +5,7 @@
 
 mod standard;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -23,10 +23,12 @@ use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, batch, code,
 };
-use crate::router::{Client, Principal, Router};
+use crate::router::{Client, Place, Principal, Router};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
 const BATCH: usize = 64 * 1024;
+/// Sets of capabilities that one pipe may come with, before the oldest may be forgotten.
+const PLACES: usize = 16;
 
 /// Serves the client on our own stdin and stdout until stdin ends, stdout breaks or `stop`.
 ///
@@ -62,6 +64,7 @@ where
             client: None,
             out: Outbox::default(),
             calls: FuturesUnordered::new(),
+            places: VecDeque::new(),
             stateless: HashMap::new(),
             stop: stop.clone(),
         },
@@ -89,6 +92,8 @@ struct Session {
     client: Option<Arc<Client>>,
     out: Outbox,
     calls: FuturesUnordered<Step>,
+    /// Who sends requests without a session: one client, unless its capabilities change. It stays as long as the pipe.
+    places: VecDeque<Place>,
     /// What withdraws the running requests without a session.
     stateless: HashMap<RequestId, CancellationToken>,
     stop: CancellationToken,
@@ -286,6 +291,12 @@ impl Session {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };
+        if !self.places.iter().any(|place| place.is_of(&client)) {
+            if self.places.len() >= PLACES {
+                self.places.pop_front();
+            }
+            self.places.push_back(client.stay());
+        }
         let leg = self.router.modern_leg(envelope.level.as_deref());
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
         let withdrawn = CancellationToken::new();

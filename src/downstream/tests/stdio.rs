@@ -289,3 +289,49 @@ async fn batches_are_taken_apart() {
     pipe.write("[]").await;
     assert_eq!(pipe.read().await["error"]["code"], -32600);
 }
+
+#[tokio::test]
+async fn streams_of_changes_share_the_pipe() {
+    let mut pipe = open(stage().await);
+    pipe.write(&listen("a", json!({"toolsListChanged": true}))).await;
+    assert_eq!(subscription(&pipe.read().await), "a");
+    pipe.write(&listen(1, json!({"resourceSubscriptions": ["test://watched"]}))).await;
+    let acknowledged = pipe.read().await;
+    assert_eq!(acknowledged["params"]["notifications"], json!({"resourceSubscriptions": ["test://watched"]}));
+    assert_eq!(subscription(&acknowledged), 1);
+    pipe.write(&act("touch", json!({"uri": "test://watched"}))).await;
+    let (first, second) = (pipe.read().await, pipe.read().await);
+    let (updated, answer) = if first["id"].is_null() { (first, second) } else { (second, first) };
+    assert_eq!((subscription(&updated), text(&answer)), (&json!(1), "true"));
+    // One is withdrawn: nothing more of it, not even an end.
+    pipe.write(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
+    loop {
+        pipe.write(&act("touch", json!({"uri": "test://watched"}))).await;
+        let answer = pipe.read().await;
+        assert_eq!(answer["id"], "act");
+        if text(&answer) == "false" {
+            break;
+        }
+    }
+    // The other one ends with the host.
+    pipe.stop.cancel();
+    let end = pipe.read().await;
+    assert_eq!(
+        (&end["id"], subscription(&end), &end["result"]["resultType"]),
+        (&json!("a"), &json!("a"), &json!("complete"))
+    );
+    pipe.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_without_a_session_stays_as_long_as_its_pipe() {
+    let stage = stage_with(|limits| limits.session_idle = std::time::Duration::from_millis(20)).await;
+    let mut pipe = open(stage.clone());
+    pipe.write(&modern_call(1, "echo")).await;
+    pipe.read().await;
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    assert_eq!(stage.sessions(), 1);
+    drop(pipe.input);
+    pipe.served.await.unwrap().unwrap();
+    until_some_time(|| stage.sessions() == 0).await;
+}

@@ -172,6 +172,13 @@ pub(super) async fn until(condition: impl Fn() -> bool) {
     }
 }
 
+/// Waits until something is so that a timer brings about.
+pub(super) async fn until_some_time(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 pub(super) fn call(id: u64, tool: &str) -> String {
     let params = json!({"name": tool, "arguments": {"id": id}, "_meta": {"progressToken": id}});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
