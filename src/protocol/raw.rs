@@ -120,6 +120,24 @@ impl Raw {
         found
     }
 
+    /// The members of this object with those names, each of which stands once: readers differ in which of two they take.
+    ///
+    /// # Errors
+    /// The name that stands twice.
+    pub(crate) fn distinct<const N: usize>(&self, names: [&'static str; N]) -> Result<[Option<Self>; N], &'static str> {
+        let mut found = [const { None }; N];
+        let mut twice = None;
+        let _ = Scanner::new(&self.0).object(|key, range| {
+            if let Some(at) = names.iter().position(|name| *name == key)
+                && found[at].replace(Self(self.0.slice(range))).is_some()
+            {
+                twice = Some(names[at]);
+            }
+            Ok(())
+        });
+        twice.map_or(Ok(found), Err)
+    }
+
     /// This value as a string, if it is one.
     #[must_use]
     pub fn string(&self) -> Option<Cow<'_, str>> {

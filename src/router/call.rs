@@ -78,7 +78,8 @@ impl Forward {
 impl Router {
     pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let [named, arguments, meta] = params.members(["name", "arguments", "_meta"]);
+        let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
+        let [named, arguments, meta, ..] = params.distinct(names).map_err(twice)?;
         let missing = || ErrorObject::invalid_params("tools/call: `name` is missing");
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?;
@@ -95,7 +96,8 @@ impl Router {
 
     pub(super) async fn get_prompt(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let [named, meta] = params.members(["name", "_meta"]);
+        let names = ["name", "_meta", "arguments", "requestState", "inputResponses"];
+        let [named, meta, ..] = params.distinct(names).map_err(twice)?;
         let missing = || ErrorObject::invalid_params("prompts/get: `name` is missing");
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?.into_owned();
@@ -366,6 +368,11 @@ impl Router {
         };
         Ok(Reached { upstream, connection, lane })
     }
+}
+
+/// What is read here must be what is read there (`hazards.md` H37).
+pub(super) fn twice(name: &str) -> ErrorObject {
+    ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
 }
 
 /// A connection, and the right to use it alone where that is needed.

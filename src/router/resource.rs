@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::answer::Failure;
-use super::call::Forward;
+use super::call::{Forward, twice};
 use super::client::{Client, Subscription};
 use super::{Mailbox, Router};
 use crate::manager::Server;
@@ -20,9 +20,10 @@ impl Router {
 
     pub(super) async fn complete(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let [reference, meta] = params.members(["ref", "_meta"]);
+        let [reference, meta] = params.distinct(["ref", "_meta"]).map_err(twice)?;
         let wrong = || ErrorObject::invalid_params("completion/complete: `ref` names neither a prompt nor a resource");
-        let [kind, name, uri] = reference.ok_or_else(wrong)?.members(["type", "name", "uri"]);
+        let reference = reference.ok_or_else(wrong)?;
+        let [kind, name, uri] = reference.distinct(["type", "name", "uri"]).map_err(twice)?;
         let kind = kind.as_ref().and_then(Raw::string).ok_or_else(wrong)?;
         let named = if kind == "ref/prompt" { name } else { uri }.ok_or_else(wrong)?;
         let text = named.string().ok_or_else(wrong)?.into_owned();
@@ -74,7 +75,7 @@ impl Router {
         params: Option<Raw>,
     ) -> Result<(String, Forward), ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
-        let [named, meta] = params.members(["uri", "_meta"]);
+        let [named, meta, ..] = params.distinct(["uri", "_meta", "requestState", "inputResponses"]).map_err(twice)?;
         let missing = || ErrorObject::invalid_params(format!("{method}: `uri` is missing"));
         let named = named.ok_or_else(missing)?;
         let uri = named.string().ok_or_else(missing)?.into_owned();

@@ -75,3 +75,23 @@ async fn a_question_of_an_equal_revision_is_cleaned_too() {
     assert_eq!(text(&running.answer().await), r#"{"action":"accept"}"#);
     assert!(!matches!(client.mailbox().try_next(), Some(Message::Request(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn h37_what_is_read_here_is_what_is_read_there() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    for (method, params) in [
+        (Method::ToolsCall, r#"{"name":"echo","name":"held"}"#),
+        (Method::ToolsCall, r#"{"name":"echo","arguments":{},"\u0061rguments":{"x":1}}"#),
+        (Method::ToolsCall, r#"{"name":"echo","_meta":{},"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#),
+        (Method::ToolsCall, r#"{"name":"echo","requestState":"a","requestState":"b"}"#),
+        (Method::PromptsGet, r#"{"name":"p","name":"q"}"#),
+        (Method::ResourcesRead, r#"{"uri":"x:y","uri":"x:z"}"#),
+        (Method::Complete, r#"{"ref":{"type":"ref/prompt","name":"p","name":"q"}}"#),
+    ] {
+        let request = Request { id: RequestId::Number(7), method, params: Some(Raw::trusted(params.into())) };
+        let outcome = stage.router.request(&client, request, &stage.router.modern_leg(None)).await.unwrap();
+        let error = outcome.unwrap_err();
+        assert!(error.code == -32602 && error.message.contains("twice"), "{params} {error:?}");
+    }
+}
