@@ -1,9 +1,7 @@
 //! Results: what each has to say since 2026-07-28, and what may not be said before.
 
-use serde_json::value::RawValue;
-
 use super::content;
-use crate::protocol::{Edits, Method, ProtocolVersion, Raw, member, meta};
+use crate::protocol::{Edits, Method, ProtocolVersion, Raw, meta};
 
 /// Where the name of the server behind us stands, for people to read.
 const BEHIND: &str = "mcp-host/serverInfo";
@@ -35,56 +33,63 @@ fn is_cached(method: &Method) -> bool {
     )
 }
 
+/// What of a result is looked at, found in one pass: results can be large.
+const LOOKED_AT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
+
 /// With everything that a result of 2026-07-28 must say.
 fn modern(result: &Raw, method: &Method, info: &Raw) -> Raw {
-    let root = result.as_value();
+    let [kind, ttl, scope, own] = result.members(LOOKED_AT);
     let mut edits = Edits::new(result);
-    let kind = result.value_of("resultType").filter(|kind| kind.get().starts_with('"'));
-    if kind.is_none() {
-        edits.set(root, "resultType", br#""complete""#);
+    let mut put = |name: &str, old: Option<&Raw>, value: &[u8]| match old {
+        Some(old) => edits.replace_part(old, value.to_vec()),
+        None => edits.append(name, value),
+    };
+    let said = kind.as_ref().map(Raw::as_str).filter(|kind| kind.starts_with('"'));
+    if said.is_none() {
+        put("resultType", kind.as_ref(), br#""complete""#);
     }
-    if is_cached(method) && kind.is_none_or(|kind| kind.get() == r#""complete""#) {
-        if result.value_of("ttlMs").is_none_or(|ttl| !is_count(ttl)) {
-            edits.set(root, "ttlMs", b"0");
+    if is_cached(method) && said.is_none_or(|kind| kind == r#""complete""#) {
+        if !ttl.as_ref().is_some_and(is_count) {
+            put("ttlMs", ttl.as_ref(), b"0");
         }
-        if result.value_of("cacheScope").is_none_or(|scope| !matches!(scope.get(), r#""public""# | r#""private""#)) {
-            edits.set(root, "cacheScope", br#""private""#);
+        if !scope.as_ref().is_some_and(|scope| matches!(scope.as_str(), r#""public""# | r#""private""#)) {
+            put("cacheScope", scope.as_ref(), br#""private""#);
         }
     }
-    match result.value_of("_meta").filter(|meta| meta.get().starts_with('{')) {
-        Some(own) => {
-            let said = member(own, meta::SERVER_INFO).map(RawValue::get);
-            if let Some(theirs) = said.filter(|said| *said != info.as_str()) {
-                edits.set(own, BEHIND, theirs.as_bytes());
-            }
-            if said != Some(info.as_str()) {
-                edits.set(own, meta::SERVER_INFO, info.as_bytes());
-            }
+    let theirs = own.as_ref().and_then(|own| own.member(meta::SERVER_INFO));
+    if theirs.as_ref() != Some(info) {
+        let mut meta = own.clone().filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        meta = meta.with_member(meta::SERVER_INFO, info.as_bytes());
+        if let Some(theirs) = &theirs {
+            meta = meta.with_member(BEHIND, theirs.as_bytes());
         }
-        None => edits.set(root, "_meta", format!(r#"{{"{}":{info}}}"#, meta::SERVER_INFO).as_bytes()),
+        put("_meta", own.as_ref(), meta.as_bytes());
     }
     edits.apply()
 }
 
 /// Without what only 2026-07-28 knows.
 fn legacy(result: &Raw, method: &Method) -> Raw {
-    let root = result.as_value();
+    let [kind, ttl, scope, own] = result.members(LOOKED_AT);
     let mut edits = Edits::new(result);
-    edits.remove(root, "resultType");
-    if is_cached(method) {
-        edits.remove(root, "ttlMs");
-        edits.remove(root, "cacheScope");
-    }
-    if let Some(own) = result.value_of("_meta")
-        && let Some(theirs) = member(own, meta::SERVER_INFO)
+    let cached = is_cached(method);
+    for (name, is_there) in
+        [("resultType", kind.is_some()), ("ttlMs", cached && ttl.is_some()), ("cacheScope", cached && scope.is_some())]
     {
-        edits.remove(own, meta::SERVER_INFO);
-        edits.set(own, BEHIND, theirs.get().as_bytes());
+        if is_there {
+            edits.strip(name);
+        }
+    }
+    if let Some(own) = own
+        && let Some(theirs) = own.member(meta::SERVER_INFO)
+    {
+        let meta = own.without_member(meta::SERVER_INFO).with_member(BEHIND, theirs.as_bytes());
+        edits.replace_part(&own, meta.as_bytes().to_vec());
     }
     edits.apply()
 }
 
 /// Whether this is a whole number from zero on.
-fn is_count(value: &RawValue) -> bool {
-    value.get().parse::<u64>().is_ok()
+fn is_count(value: &Raw) -> bool {
+    value.as_str().parse::<u64>().is_ok()
 }

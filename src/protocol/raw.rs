@@ -292,6 +292,11 @@ impl<'a> Edits<'a> {
         self.add(0..self.source.len(), name, value);
     }
 
+    /// Removes every member `name` of the source itself, of which there is one.
+    pub(crate) fn strip(&mut self, name: &str) {
+        self.changed(0..self.source.len()).removed.push(name.to_owned());
+    }
+
     /// Sets the member `name` of `object` (which must borrow from the source): in place, or added at the end.
     pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
         let Some(range) = self.range(object.get().as_bytes()) else { return };
