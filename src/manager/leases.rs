@@ -273,7 +273,7 @@ fn evict(entries: &mut Vec<Entry>) -> bool {
 impl Server {
     /// Whether clients with that profile get a lease each, since this server asks them something.
     pub(crate) fn is_each_clients_own(&self, profile: Profile) -> bool {
-        self.asks.load(Ordering::Relaxed) && !profile.is_empty()
+        self.asks.load(Ordering::Relaxed) && !profile.asks_nothing()
     }
 
     /// All leases.

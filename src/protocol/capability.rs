@@ -26,6 +26,8 @@ impl Profile {
     pub const ELICITATION_URL: Self = Self(1 << 5);
     /// `roots.listChanged`
     pub const ROOTS_CHANGED: Self = Self(1 << 6);
+    /// `extensions["io.modelcontextprotocol/ui"]` with the one type of content that it has so far (MCP Apps)
+    pub const APPS: Self = Self(1 << 7);
 
     /// Both sets together.
     #[must_use]
@@ -49,6 +51,18 @@ impl Profile {
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// Whether there is nothing that a server could ask.
+    #[must_use]
+    pub const fn asks_nothing(self) -> bool {
+        self.without(Self::APPS).is_empty()
+    }
+
+    /// The `extensions` that a server with a session is told of, as an object; `None` if there are none.
+    #[must_use]
+    pub fn extensions(self) -> Option<&'static str> {
+        self.has(Self::APPS).then_some(r#"{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}"#)
     }
 
     /// Reads the `capabilities` of an `initialize` request. A capability of unknown shape reads as absent.
@@ -77,6 +91,13 @@ impl Profile {
             add(url, Self::ELICITATION_URL);
             // 2025-06-18 knows forms only and declares them with an empty object.
             add(!url || has(elicitation, "form"), Self::ELICITATION_FORM);
+        }
+        let apps = part("extensions").and_then(|extensions| raw::member(extensions, "io.modelcontextprotocol/ui"));
+        if let Some(apps) = apps.filter(|apps| apps.get().starts_with('{')) {
+            let types = raw::member(apps, "mimeTypes").and_then(raw::array);
+            let is_app = |kind: &RawValue| raw::string(kind).as_deref() == Some("text/html;profile=mcp-app");
+            // One that names no types takes what there is.
+            add(types.is_none_or(|types| types.into_iter().any(is_app)), Self::APPS);
         }
         profile
     }

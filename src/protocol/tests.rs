@@ -75,6 +75,14 @@ fn h31_profiles_round_trip() {
     );
     let old = Raw::parse(&Bytes::from_static(br#"{"elicitation":{},"sampling":3,"roots":null}"#)).unwrap();
     assert_eq!(Profile::from_capabilities(old.as_value()), Profile::ELICITATION_FORM);
+    let apps = |settings: &str| {
+        let text = format!(r#"{{"extensions":{{"io.modelcontextprotocol/ui":{settings},"x/y":{{}}}}}}"#);
+        Profile::from_capabilities(Raw::parse(&text.into()).unwrap().as_value())
+    };
+    let known = r#"{"mimeTypes":["a/b","text/html;profile=mcp-app"]}"#;
+    assert!([known, "{}"].into_iter().all(|settings| apps(settings) == Profile::APPS));
+    assert!([r#"{"mimeTypes":["a/b"]}"#, "true"].into_iter().all(|settings| apps(settings).is_empty()));
+    assert!(Profile::APPS.asks_nothing() && Profile::APPS.to_capabilities() == "{}");
 }
 
 #[test]

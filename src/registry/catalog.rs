@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use super::filter::{Prefix, ServerNaming};
 use super::listing::{Entry, Holder, Listing, read_cursor};
+use super::rewrite::links;
 use super::{Contribution, Kind, Problems};
 use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
 use crate::name::ServerName;
+use crate::protocol::raw::string;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
@@ -198,7 +200,7 @@ impl Catalog {
     }
 
     /// Where a URI leads: listed as such; with an alias in front; listed by one server under its raw form; matched by the
-    /// templates of one server, first by those that are shown in their raw form; to the one server that has resources.
+    /// templates of one server, first by those that are shown in their raw form; linked from a tool; to the one server that has resources.
     /// Never to several: a URI can be a secret.
     #[must_use]
     pub fn resource(&self, uri: &str) -> Resolution {
@@ -233,7 +235,27 @@ impl Catalog {
         if !holders.is_empty() {
             return self.to_one(self.servers.iter().filter(|found| holders.contains(&found.server)), uri);
         }
+        // What no list shows may be linked from a tool: user interfaces are not listed as a rule.
+        let linking = self.linking(uri);
+        if !linking.is_empty() {
+            return self.to_one(self.servers.iter().filter(|found| linking.contains(&found.server)), uri);
+        }
         self.to_one(self.servers.iter().filter(|server| server.capable), uri)
+    }
+
+    /// The servers whose tools are shown with a link to that user interface.
+    fn linking(&self, uri: &str) -> Vec<usize> {
+        if !uri.get(..3).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ui:")) {
+            return Vec::new();
+        }
+        let links_to = |entry: &&Entry| {
+            let definition = entry.definition();
+            memchr::memmem::find(definition.as_bytes(), b"esourceUri").is_some()
+                && definition
+                    .value_of("_meta")
+                    .is_some_and(|meta| links(meta).into_iter().filter_map(string).any(|link| link == uri))
+        };
+        self.tools().iter().filter(links_to).map(|entry| entry.server).collect()
     }
 
     /// Where a URI template (of a completion request) leads.

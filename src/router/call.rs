@@ -157,7 +157,7 @@ impl Router {
             forward.params = members.iter().fold(forward.params.clone(), |params, name| params.without_member(name));
             forward.reopen();
         }
-        if session.is_some_and(|(upstream, _)| !upstream.profile().is_empty()) {
+        if session.is_some_and(|(upstream, _)| !upstream.profile().asks_nothing()) {
             let digest = forward.digest().to_owned();
             return self.park(client, forward, digest, leg).await;
         }

@@ -103,7 +103,7 @@ impl Client {
     #[must_use]
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
-        !self.who.profile.is_empty()
+        !self.who.profile.asks_nothing()
     }
 
     /// What belongs to none of its requests.

@@ -66,10 +66,13 @@ const INSTRUCTIONS: usize = 16 * 1024;
 
 /// The params of our `initialize`.
 pub(super) fn params(version: ProtocolVersion, profile: Profile, client_info: &Raw) -> Raw {
-    let text = format!(
-        r#"{{"protocolVersion":"{version}","capabilities":{},"clientInfo":{client_info}}}"#,
-        profile.to_capabilities()
-    );
+    let mut capabilities = profile.to_capabilities();
+    if let Some(extensions) = profile.extensions() {
+        capabilities.pop();
+        let comma = if capabilities.len() > 1 { "," } else { "" };
+        capabilities += &format!(r#"{comma}"extensions":{extensions}}}"#);
+    }
+    let text = format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{client_info}}}"#);
     Raw::trusted(text.into())
 }
 

@@ -99,6 +99,17 @@ fn passthrough_and_servers_without_prefix_keep_their_uris() {
 }
 
 #[test]
+fn a_user_interface_that_is_not_listed_is_found_by_its_link() {
+    let tool = r#"{"name":"t","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://w/v"}}}"#;
+    let linked = offer(&[(Kind::Tools, tool), (Kind::Resources, r#"{"uri":"file:///a","name":"a"}"#)]);
+    let servers = [server(0, "a", Prefix::Never, &linked), server(1, "b", Prefix::Always, &resources(&["file:///x"]))];
+    let catalog = build(&servers);
+    assert_eq!(leads(catalog.resource("ui://w/v")), to(0, "ui://w/v"));
+    assert_eq!(leads(catalog.resource("ui://w/other")), None, "never to several");
+    assert_eq!(leads(catalog.resource("ui://b--w/v")), to(1, "ui://w/v"), "by its alias, listed or not");
+}
+
+#[test]
 fn links_in_definitions_are_exposed() {
     let tool = |name: &str, ui: &str| {
         format!(

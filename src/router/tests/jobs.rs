@@ -25,6 +25,7 @@ use crate::transport::Wire;
 use crate::upstream::Starter;
 
 pub(super) const TASKS: &str = "io.modelcontextprotocol/tasks";
+pub(super) const UI: &str = "io.modelcontextprotocol/ui";
 pub(super) const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// A server, and what it has seen.
@@ -213,7 +214,10 @@ impl Session {
         let result = match request.method {
             Method::Initialize => json!({
                 "protocolVersion": "2025-11-25", "serverInfo": { "name": "jobs", "version": "1" },
-                "capabilities": { "tools": {}, "tasks": { "list": {}, "requests": { "tools": { "call": {} } } } },
+                "capabilities": {
+                    "tools": {}, "tasks": { "list": {}, "requests": { "tools": { "call": {} } } },
+                    "extensions": { UI: { "mimeTypes": ["text/html;profile=mcp-app"] }, "x/unknown": {} },
+                },
             }),
             Method::ToolsList => tools(true),
             Method::ToolsCall if params.get("task").is_some() && params["name"] != "plain" => {
@@ -313,7 +317,7 @@ fn stateless(jobs: &Jobs, request: &Request) -> Result<Value, ErrorObject> {
     let knows = own["extensions"][TASKS].is_object();
     Ok(match request.method {
         Method::Discover => json!({
-            "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {}, "extensions": { TASKS: {} } },
+            "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {}, "extensions": { TASKS: {}, UI: { "mimeTypes": ["text/html;profile=mcp-app"] } } },
             "ttlMs": 0, "cacheScope": "private",
         }),
         Method::ToolsList => {

@@ -1,6 +1,8 @@
 //! The router with servers in this process behind it, on a paused clock: calls that are parked, and the races around them.
 
 #[cfg(feature = "server")]
+mod apps;
+#[cfg(feature = "server")]
 mod driven;
 #[cfg(feature = "server")]
 mod jobs;
