@@ -121,14 +121,20 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
     Ok(Route::Session(Message::Notification(notice)))
 }
 
+/// Messages in one batch: the answer to one may be a hundred times as long as a bad one is.
+const BATCH: usize = 1000;
+
 /// The messages of a batch (2025-03-26), each with its own fate. Only sessions of that one revision have batches.
 ///
 /// # Errors
-/// When there is nothing in it, or something of a revision without sessions.
+/// When there is nothing in it, too much, or something of a revision without sessions.
 pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Message, Malformed>>, ErrorObject> {
     let refused = |text: &str| ErrorObject::new(code::INVALID_REQUEST, text);
     if items.is_empty() {
         return Err(refused("a batch of nothing"));
+    }
+    if items.len() > BATCH {
+        return Err(refused(&format!("a batch of more than {BATCH} messages")));
     }
     check_legacy(header)?;
     let messages: Vec<_> = items.iter().map(Message::parse).collect();

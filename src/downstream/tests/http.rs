@@ -214,7 +214,8 @@ async fn batches_of_the_one_revision_that_has_them() {
     let codes: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["error"]["code"]).collect();
     assert_eq!(codes, [&json!(-32600), &Value::Null, &json!(-32600)]);
     let claiming = modern(1, "tools/list", json!({}));
-    for body in ["[]".to_owned(), "[1".to_owned(), format!("[{ping},{claiming}]")] {
+    let many = format!("[{}1]", "1,".repeat(1000));
+    for body in ["[]".to_owned(), "[1".to_owned(), many, format!("[{ping},{claiming}]")] {
         let head = peer.post(&body).await;
         let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
         let code = if body == "[1" { -32700 } else { -32600 };
