@@ -48,7 +48,7 @@ def same(found: object, wanted: object) -> None:
         raise AssertionError(f"{shown[0]}, expected {shown[1]}")
 
 
-def text(outcome: dict) -> str:
+def said_text(outcome: dict) -> str:
     """The text of a tool's result that is no error."""
     result = outcome.get("result")
     if result is None or result.get("isError"):
@@ -71,7 +71,7 @@ def ended(outcome: dict, wanted: Expected) -> None:
 
 def answers(pair: Pair, outcome: dict, mark: str) -> list[dict]:
     """What an asking tool was told."""
-    told = json.loads(text(outcome))
+    told = json.loads(said_text(outcome))
     same((told["alias"], told["mark"]), (pair.up.alias, mark))
     return told["answers"]
 
@@ -98,7 +98,7 @@ async def one_result(pair: Pair, client: Client) -> None:
     call = pair.tool("plain", mark, client, big=BIG)
     outcome = await call.done()
     wanted = {"alias": pair.up.alias, "mark": mark, "big": BIG}
-    same(json.loads(text(outcome)), wanted)
+    same(json.loads(said_text(outcome)), wanted)
     same(outcome["result"].get("structuredContent"), wanted if expect.structured(pair.down, pair.up) else None)
 
 
@@ -236,7 +236,7 @@ async def sign(pair: Pair) -> None:
     call = pair.tool("sign", mark)
     outcome = await call.done(30)
     if wanted.how == "answered":
-        same(text(outcome), f"signed {mark}")
+        same(said_text(outcome), f"signed {mark}")
         same([(kind, params["url"]) for kind, params in call.asked], [("url", f"https://example.com/{mark}")])
         return
     ended(outcome, wanted)
@@ -244,7 +244,7 @@ async def sign(pair: Pair) -> None:
         (one,) = outcome["error"]["data"]["elicitations"]
         id = elicitation(pair, mark)
         same((one["elicitationId"], one["url"], one["mode"]), (id, f"https://example.com/{mark}", "url"))
-        same(text(await pair.tool("signed", mark).done()), f"told {mark}")
+        same(said_text(await pair.tool("signed", mark).done()), f"told {mark}")
         await pair.client.until(lambda: (COMPLETE, {"elicitationId": id}) in pair.client.changes)
 
 
@@ -262,7 +262,7 @@ async def cancel(pair: Pair) -> None:
 async def progress(pair: Pair) -> None:
     mark = pair.client.mark()
     call = pair.tool("steps", mark, steps=5, progress=True)
-    same(text(await call.done()), f"steps {mark}")
+    same(said_text(await call.done()), f"steps {mark}")
     same([(one["progress"], one["total"]) for one in call.progress], [(step, 5) for step in range(1, 6)])
     if pair.up.revision > "2024-11-05":
         same([one.get("message") for one in call.progress], [f"step {step} {mark}" for step in range(1, 6)])
@@ -272,13 +272,13 @@ async def unwanted_progress(pair: Pair) -> None:
     """Without a token of the client's nothing may come; a strict client takes it as a violation."""
     mark = pair.client.mark()
     call = pair.tool("steps", mark, steps=3)
-    same((text(await call.done()), call.progress), (f"steps {mark}", []))
+    same((said_text(await call.done()), call.progress), (f"steps {mark}", []))
 
 
 async def grows(pair: Pair) -> None:
     mark, name = pair.client.mark(), f"extra-{secrets.token_hex(4)}"
     before = len(pair.client.changes)
-    same(text(await pair.tool("grow", mark, name=name).done()), f"grown {mark}")
+    same(said_text(await pair.tool("grow", mark, name=name).done()), f"grown {mark}")
     async with asyncio.timeout(15):
         while True:  # news of another server's list may be first
             await pair.client.until(pair.client.change(LIST_CHANGED, after=before), 15)
@@ -286,14 +286,14 @@ async def grows(pair: Pair) -> None:
             if pair.name(name) in {tool["name"] for tool in await pair.client.list("tools/list", "tools")}:
                 break
     again = pair.client.mark()
-    same(text(await pair.tool(name, again).done()), f"extra {again}")
+    same(said_text(await pair.tool(name, again).done()), f"extra {again}")
 
 
 async def updated(pair: Pair) -> None:
     mark = pair.client.mark()
     uri = ITEM + mark
     await pair.client.watch(pair.uri(uri))
-    same(text(await pair.tool("touch", mark, uri=uri).done()), f"touched {mark} True")
+    same(said_text(await pair.tool("touch", mark, uri=uri).done()), f"touched {mark} True")
     await pair.client.until(pair.client.change(UPDATED, pair.uri(uri)))
     await pair.client.unwatch(pair.uri(uri))
 
@@ -309,7 +309,7 @@ def logger(pair: Pair, line: dict) -> None:
 async def log(pair: Pair) -> None:
     mark = pair.client.mark()
     call = pair.tool("log", mark, level="info", severity="info")
-    same(text(await call.done()), f"logged {mark}")
+    same(said_text(await call.done()), f"logged {mark}")
     found = lines(pair.client, mark)
     same([line["data"] for line in found], [{"mark": mark, "line": 1}, f"line 2 of {mark}"])
     for line in found:
@@ -321,11 +321,11 @@ async def log(pair: Pair) -> None:
 async def quiet_log(pair: Pair) -> None:
     """A client that wants errors only hears of errors only; a modern one that wants nothing, of nothing."""
     mark = pair.quiet.mark()
-    same(text(await pair.tool("log", mark, pair.quiet, severity="warning").done()), f"logged {mark}")
+    same(said_text(await pair.tool("log", mark, pair.quiet, severity="warning").done()), f"logged {mark}")
     same(lines(pair.quiet, mark), [])
     loud = pair.quiet.mark()
     call = pair.tool("log", loud, pair.quiet, level="error", severity="critical")
-    same(text(await call.done()), f"logged {loud}")
+    same(said_text(await call.done()), f"logged {loud}")
     same(len(lines(pair.quiet, loud)), 2)
 
 
@@ -336,7 +336,7 @@ async def late_log(pair: Pair) -> None:
     outcome = await pair.tool("late", mark, name=name).done()
     if wanted is None:
         return ended(outcome, expect.ABSENT)
-    same(text(outcome), f"late {mark}")
+    same(said_text(outcome), f"late {mark}")
     # The line is followed by news of the list: when the list has changed, the line has been.
     async with asyncio.timeout(15):
         while pair.name(name) not in {tool["name"] for tool in await pair.client.list("tools/list", "tools")}:

@@ -9,52 +9,16 @@ import re
 import sys
 import time
 from collections.abc import Awaitable
+from pathlib import Path
 
 from client.base import Client
 from features import FEATURES, Pair
-from words import MARK, R25C, SHORT, Peer, peers
+from official import Official, Packages
+from report import Report
+from words import R25C, SHORT, Peer, peers
 from world import World
 
 AT_ONCE = 8  # pairs
-
-
-class Report:
-    """Cells by pair; failures and violations as lines."""
-
-    def __init__(self) -> None:
-        self.passed, self.failed = 0, 0
-        self.rows: dict[Peer, dict[Peer, list[str]]] = {}
-        self.times: list[tuple[float, str]] = []
-
-    def cell(self, pair: Pair, feature: str, fault: str | None, seconds: float) -> None:
-        failed = self.rows.setdefault(pair.down, {}).setdefault(pair.up, [])
-        self.times.append((seconds, f"{pair.down} -> {pair.up}  {feature}"))
-        if fault is None:
-            self.passed += 1
-        else:
-            self.failed += 1
-            failed.append(feature)
-            what = f"{pair.down} -> {pair.up}  {feature} ({seconds:.1f} s)"
-            print(f"FAIL {what}: {' '.join(fault.split())[:700]}", flush=True)
-
-    def lines(self, what: str, found: list[str]) -> None:
-        """Violations: one line for those that differ in marks and numbers only."""
-        groups: dict[str, list[str]] = {}
-        for line in found:
-            groups.setdefault(re.sub(r"\d+", "0", MARK.sub("mark", line)), []).append(line)
-        for alike in groups.values():
-            self.failed += 1
-            print(f"FAIL {what}, {len(alike)} times: {alike[0]}", flush=True)
-
-    def slowest(self) -> None:
-        print("slowest cells:", ", ".join(f"{what} {seconds:.1f} s" for seconds, what in sorted(self.times)[:-6:-1]))
-
-    def table(self, ups: list[Peer]) -> None:
-        print("failed cells, clients down, servers across:")
-        print(" " * 12 + "".join(f"{str(up):>11}" for up in ups))
-        for down, row in ((peer, self.rows[peer]) for peer in peers() if peer in self.rows):
-            counts = (str(len(row[up]) or ".") if up in row else "" for up in ups)
-            print(f"{str(down):>12}" + "".join(f"{count:>11}" for count in counts))
 
 
 async def one_pair(pair: Pair, features: list[str], report: Report) -> None:
@@ -65,7 +29,7 @@ async def one_pair(pair: Pair, features: list[str], report: Report) -> None:
             fault = None
         except Exception as error:  # a fault is a line, the other cells still run
             fault = f"{type(error).__name__}: {error}"
-        report.cell(pair, feature, fault, time.monotonic() - began)
+        report.cell(pair.down, pair.up, feature, fault, time.monotonic() - began)
 
 
 async def downstream(
@@ -83,7 +47,7 @@ async def downstream(
     except Exception as error:  # no client, no cells: each of them failed
         for up, feature in itertools.product(ups, options.features):
             fault = f"the client cannot connect: {type(error).__name__}: {error}"
-            report.cell(Pair(down, up, *clients, world.control, options.direct), feature, fault, 0)
+            report.cell(down, up, feature, fault, 0)
         return
 
     async def run(up: Peer) -> None:
@@ -127,7 +91,8 @@ async def main(options: argparse.Namespace) -> int:
     try:
         await world.open()
         if not options.direct:
-            await world.serve(ups)
+            world.config = world.configure("mcp", world.entries(ups))
+            world.host = await world.serve(world.config)
             await warm_up(world, ups)
     except Exception as error:
         print(f"grid: cannot run: {type(error).__name__}: {error}", file=sys.stderr)
@@ -139,6 +104,9 @@ async def main(options: argparse.Namespace) -> int:
         cells = f"{count} pairs x {len(options.features)} features = {count * len(options.features)} cells"
         print(f"{len(downs)} kinds of clients, {len(ups)} kinds of servers: {cells}", flush=True)
         await asyncio.gather(*(downstream(world, down, others, options, slots, report) for down, others in pairs))
+        if options.rmcp:
+            packages = Packages(*(getattr(options, name) for name in Packages.__dataclass_fields__))
+            await Official(world, packages, report).run()
     finally:
         faults = await world.close(options.keep or report.failed > 0)
     report.lines("violation", world.control.violations + faults)
@@ -157,4 +125,6 @@ if __name__ == "__main__":
     parser.add_argument("--up", default=".*")
     parser.add_argument("--features", type=lambda text: text.split(","), default=list(FEATURES))
     parser.add_argument("--keep", action="store_true")
+    for name in Packages.__dataclass_fields__:
+        parser.add_argument(f"--{name}", type=Path)
     sys.exit(asyncio.run(main(parser.parse_args())))

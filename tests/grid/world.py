@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,12 @@ from control import Control
 from words import KINDS, Peer, peers
 
 HERE = Path(__file__).resolve().parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class World:
@@ -60,27 +67,50 @@ class World:
         # What the host remembers of the servers is shared by all hosts of the run.
         return own | {"XDG_CONFIG_HOME": str(self.root / "config"), "MCP_HOST_LOG": os.environ.get("MCP_HOST_LOG", "")}
 
-    async def serve(self, ups: list[Peer]) -> None:
-        """Writes the config with all servers and starts the host."""
-        servers = {}
+    def entries(self, ups: list[Peer]) -> dict:
+        """Scripted servers as a config has them."""
+        found = {}
         for peer in ups:
             if peer.transport == "stdio":
                 command, *arguments = self.server(peer)
-                servers[peer.alias] = {"command": command, "args": arguments}
+                found[peer.alias] = {"command": command, "args": arguments}
             else:
-                servers[peer.alias] = {"type": peer.transport, "url": self.urls[peer]}
-        # On two busy cores so many servers take their time to start.
-        host = {"startupWait": "15s"}
-        self.config = self.root / "mcp.json"
-        self.config.write_text(json.dumps({"mcpServers": servers, "host": host}))
-        command = [self.binary, "serve", "-v", "--config", str(self.config), "--listen", "127.0.0.1:0"]
-        with open(self.errors("serve"), "ab") as errors:
-            child = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=errors, env=self.environment())
+                found[peer.alias] = {"type": peer.transport, "url": self.urls[peer]}
+        return found
+
+    def configure(self, name: str, servers: dict) -> Path:
+        """Writes a config. On two busy cores so many servers take their time to start."""
+        file = self.root / f"{name}.json"
+        file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "15s"}}))
+        return file
+
+    async def serve(self, config: Path) -> str:
+        """Starts a host; gives back its URL."""
+        command = [self.binary, "serve", "-v", "--config", str(config), "--listen", "127.0.0.1:0"]
+        errors = self.errors(f"serve-{config.stem}")
+        with open(errors, "ab") as log:
+            child = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=log, env=self.environment())
         self.children.append(child)
         line = (await asyncio.wait_for(child.stdout.readline(), 20)).decode()
-        self.host = next((word for word in line.split() if word.startswith("http://")), "").removesuffix("/mcp")
-        if not self.host:
-            raise RuntimeError(f"the host says {line!r}; see {self.errors('serve')}")
+        url = next((word for word in line.split() if word.startswith("http://")), "")
+        if not url:
+            raise RuntimeError(f"the host says {line!r}; see {errors}")
+        return url.removesuffix("/mcp")
+
+    async def start_at(self, command: list[str], port: int, more: dict[str, str]) -> None:
+        """Starts a server of others and waits until it listens."""
+        with open(self.errors(f"port-{port}"), "ab") as log:
+            child = await asyncio.create_subprocess_exec(
+                *command, stdin=-3, stdout=log, stderr=log, env=self.environment() | more
+            )
+        self.children.append(child)
+        for _ in range(300):
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                return writer.close()
+            except ConnectionError:
+                await asyncio.sleep(0.1)
+        raise RuntimeError(f"{command} does not listen; see {self.errors(f'port-{port}')}")
 
     def client(self, name: str, down: Peer, quiet: bool = False, direct: bool = False) -> Client:
         """A client of the host, or with `direct` of the scripted server of the same kind."""
