@@ -15,8 +15,8 @@ from client.base import Client
 from features import FEATURES, Pair
 from official import Official, Packages
 from report import Report
-from words import R25C, SHORT, Peer, peers
-from world import World
+from words import SHORT, Peer, peers
+from world import World, open_client, warm_up
 
 AT_ONCE = 8  # pairs
 
@@ -60,27 +60,11 @@ async def downstream(
     report.lines("violation", [line for client in clients for line in client.violations])
 
 
-async def open_client(client: Client) -> None:
-    """Ready when it has heard of every server."""
-    await asyncio.wait_for(client.open(), 90)
-    await asyncio.wait_for(client.list("tools/list", "tools"), 90)
-
-
 async def guarded(work: Awaitable, client: Client, what: str) -> None:
     try:
         await asyncio.wait_for(work, 30)
     except Exception as error:
         client.wrong(f"{what}: {type(error).__name__}: {error}")
-
-
-async def warm_up(world: World, ups: list[Peer]) -> None:
-    """Lets every server ask once, so that the host knows which of them must not be shared."""
-    client = world.client("warm", Peer(R25C, "http"))
-    await open_client(client)
-    calls = [client.tool(f"{up.alias}__roots", client.mark()) for up in ups]
-    # What fails here fails in the cells, and is told there.
-    await asyncio.gather(*(call.done() for call in calls), return_exceptions=True)
-    await client.close()
 
 
 async def main(options: argparse.Namespace) -> int:
@@ -93,7 +77,7 @@ async def main(options: argparse.Namespace) -> int:
         if not options.direct:
             world.config = world.configure("mcp", world.entries(ups))
             world.host = await world.serve(world.config)
-            await warm_up(world, ups)
+            await warm_up(world, [up.alias for up in ups], "roots")
     except Exception as error:
         print(f"grid: cannot run: {type(error).__name__}: {error}", file=sys.stderr)
         await world.close(True)

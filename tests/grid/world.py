@@ -17,7 +17,7 @@ from client.legacy import Legacy
 from client.modern import Modern
 from client.wires import Http, Pipe, Sse
 from control import Control
-from words import KINDS, Peer, peers
+from words import KINDS, R25C, Peer, peers
 
 HERE = Path(__file__).resolve().parent
 
@@ -81,7 +81,8 @@ class World:
     def configure(self, name: str, servers: dict) -> Path:
         """Writes a config. On two busy cores so many servers take their time to start."""
         file = self.root / f"{name}.json"
-        file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "15s"}}))
+        servers = {alias: entry | {"startTimeout": "60s"} for alias, entry in servers.items()}
+        file.write_text(json.dumps({"mcpServers": servers, "host": {"startupWait": "60s"}}))
         return file
 
     async def serve(self, config: Path) -> str:
@@ -145,3 +146,20 @@ class World:
         else:
             shutil.rmtree(self.root, ignore_errors=True)
         return faults
+
+
+async def open_client(client: Client) -> None:
+    """Ready when it has heard of every server."""
+    await asyncio.wait_for(client.open(), 90)
+    await client.list("tools/list", "tools", 90)
+
+
+async def warm_up(world: World, aliases: list[str], tool: str) -> None:
+    """Lets every server ask once, so that the host knows which of them must not be shared."""
+    client = world.client("warm", Peer(R25C, "http"))
+    client.foreign = True
+    await open_client(client)
+    calls = [client.tool(f"{alias}__{tool}", client.mark()) for alias in aliases]
+    # What fails here fails in the cells, and is told there.
+    await asyncio.gather(*(call.done() for call in calls), return_exceptions=True)
+    await client.close()

@@ -53,6 +53,7 @@ class Client:
         self.name, self.revision, self.kinds = name, revision, kinds
         self.capabilities = capabilities(revision, kinds)
         self.direct = False  # no host in between
+        self.foreign = False  # some servers are not ours: they may ask without a call, and without a mark
         self.violations: list[str] = []
         self.own: set[str] = set()
         self.calls: dict[str, Call] = {}  # by mark
@@ -149,11 +150,11 @@ class Client:
         number = next(self.tokens)
         return number if number % 2 else f"t{number}"
 
-    async def list(self, method: str, key: str) -> list[dict]:
+    async def list(self, method: str, key: str, seconds: float = SECONDS) -> list[dict]:
         """All pages of a list."""
         found, params = [], {}
         for _ in range(100):
-            outcome = await self.start(method, params).done()
+            outcome = await self.start(method, params).done(seconds)
             if "result" not in outcome:
                 raise AssertionError(f"{method}: {outcome}")
             found += outcome["result"][key]
