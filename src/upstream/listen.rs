@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS};
@@ -160,67 +160,90 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
 /// Holds the stream that tells of changed resources, as long as anybody watches one.
 pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstream>) {
     let mut changes = upstream.watching.subscribe();
-    let mut live: Option<Listen> = None;
-    let mut covered = BTreeSet::new();
+    let granted = upstream.watched().1;
     // What was watched over an earlier connection may have changed since.
-    let mut gap = true;
-    let mut known = upstream.watched().1;
-    let mut fruitless = 0;
+    let mut watch =
+        Watch { connection, upstream, live: None, covered: BTreeSet::new(), granted, gap: true, fruitless: 0 };
     loop {
         changes.borrow_and_update();
-        let (generation, wanted) = upstream.watched();
-        if wanted.is_empty() {
-            (live, covered, gap) = (None, BTreeSet::new(), false);
-            upstream.honor(generation, BTreeSet::new(), None);
-        } else if live.is_none() || wanted != covered {
-            match Listen::open(&connection, &filter_of(&wanted)).await {
-                Ok((listen, granted)) => {
-                    if let Some(before) = live.replace(listen) {
-                        before.retire(&connection);
-                    }
-                    let honored = honored(&granted);
-                    if std::mem::take(&mut gap) {
-                        honored.intersection(&known).for_each(|uri| connection.relay(updated(uri)));
-                    }
-                    covered = wanted;
-                    known.clone_from(&honored);
-                    upstream.honor(generation, honored, None);
-                }
-                Err(refusal) => {
-                    let lost = || ErrorObject::internal("its stream of changes is not to be had at the moment");
-                    let (error, again) = match refusal {
-                        Refusal::Said(error) => (error, false),
-                        Refusal::Lost => (lost(), true),
-                    };
-                    let still = if live.is_some() { known.clone() } else { BTreeSet::new() };
-                    upstream.honor(generation, still, Some(error));
-                    fruitless += 1;
-                    if !again {
-                        covered = wanted;
-                        let _ = changes.changed().await;
-                    } else {
-                        let _ = timeout(pause(fruitless), changes.changed()).await;
-                    }
-                    continue;
-                }
+        let again = watch.adjust().await;
+        let again = async {
+            match again {
+                Some(pause) => sleep(pause).await,
+                None => std::future::pending().await,
             }
-        } else {
-            upstream.honor(generation, known.clone(), None);
-        }
+        };
         let ended = async {
-            match &mut live {
+            match &mut watch.live {
                 Some(listen) => listen.ended().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             _ = changes.changed() => {}
+            () = again => {}
             () = ended => {
-                let healthy = live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
-                (gap, fruitless) = (true, if healthy { 0 } else { fruitless + 1 });
-                sleep(pause(fruitless)).await;
+                let healthy = watch.live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
+                (watch.gap, watch.fruitless) = (true, if healthy { 0 } else { watch.fruitless + 1 });
+                sleep(pause(watch.fruitless)).await;
             }
         }
+    }
+}
+
+/// The stream of changed resources.
+struct Watch {
+    connection: Arc<Connection>,
+    upstream: Arc<Upstream>,
+    live: Option<Listen>,
+    /// What the stream was asked for.
+    covered: BTreeSet<String>,
+    /// What of it the server watches.
+    granted: BTreeSet<String>,
+    /// Nothing was heard for a while.
+    gap: bool,
+    fruitless: u32,
+}
+
+impl Watch {
+    /// Brings the stream in line with what is wanted. Where that failed for the moment: how long to wait for another try.
+    async fn adjust(&mut self) -> Option<Duration> {
+        let (generation, wanted) = self.upstream.watched();
+        if wanted.is_empty() {
+            (self.live, self.covered, self.granted, self.gap) = (None, BTreeSet::new(), BTreeSet::new(), false);
+        } else if self.live.is_none() || wanted != self.covered {
+            match Listen::open(&self.connection, &filter_of(&wanted)).await {
+                Ok((listen, granted)) => self.take(listen, wanted, granted_of(&granted)),
+                Err(refusal) => return self.refused(generation, refusal),
+            }
+        }
+        self.upstream.honor(generation, self.granted.clone(), None);
+        None
+    }
+
+    fn take(&mut self, listen: Listen, wanted: BTreeSet<String>, granted: BTreeSet<String>) {
+        if let Some(before) = self.live.replace(listen) {
+            before.retire(&self.connection);
+        }
+        if std::mem::take(&mut self.gap) {
+            granted.intersection(&self.granted).for_each(|uri| self.connection.relay(updated(uri)));
+        }
+        (self.covered, self.granted) = (wanted, granted);
+    }
+
+    fn refused(&mut self, generation: u64, refusal: Refusal) -> Option<Duration> {
+        self.fruitless += 1;
+        let (error, again) = match refusal {
+            Refusal::Said(error) => (error, None),
+            Refusal::Lost => {
+                let text = "its stream of changes is not to be had at the moment";
+                (ErrorObject::internal(text), Some(pause(self.fruitless)))
+            }
+        };
+        // The stream before, if there is one, goes on.
+        let still = if self.live.is_some() { self.granted.clone() } else { BTreeSet::new() };
+        self.upstream.honor(generation, still, Some(error));
+        again
     }
 }
 
@@ -229,7 +252,7 @@ fn filter_of(uris: &BTreeSet<String>) -> String {
 }
 
 /// What an acknowledgement grants.
-fn honored(granted: &Raw) -> BTreeSet<String> {
+fn granted_of(granted: &Raw) -> BTreeSet<String> {
     granted.member("resourceSubscriptions").and_then(|uris| uris.read().ok()).unwrap_or_default()
 }
 

@@ -139,8 +139,8 @@ async fn http_a_fault_says_nothing_of_an_era() {
         .await;
         OUT_OF_ORDER.with(|order| order.set(false));
         let lease = Lease::start(server.target(), Auto);
-        lease.state(StateName::Reconnecting).await;
-        assert_eq!((server.story(), lease.noted()), (vec![DISCOVER.to_owned()], vec![]));
+        lease.lost().await;
+        assert_eq!(lease.noted(), []);
         lease.state(StateName::Connected).await;
         assert_eq!(lease.revision().await, "2026-07-28");
         assert_eq!(server.story(), [DISCOVER, INITIALIZE, DISCOVER]);
@@ -157,7 +157,7 @@ async fn http_a_server_that_cannot_bear_the_probe_is_used_all_the_same() {
     let script = |seen: &Seen| if seen.what() == DISCOVER { Reply::Text(500, "") } else { legacy(seen) };
     let server = Server::start(script).await;
     let lease = Lease::start(server.target(), Auto);
-    lease.state(StateName::Reconnecting).await;
+    lease.lost().await;
     lease.state(StateName::Connected).await;
     assert_eq!(lease.revision().await, "2025-11-25");
     assert_eq!(lease.noted(), [], "that was no verdict");
@@ -252,7 +252,7 @@ async fn stdio_a_server_that_knows_neither_is_told_by_its_first_answer() {
     peer.error(&id, -32600, &json!({})).await;
     let (id, _) = peer.hears("server/discover").await;
     peer.error(&id, -32601, &json!({})).await;
-    assert!(lease.state(StateName::Reconnecting).await.contains("-32600"));
+    assert!(lease.lost().await.contains("-32600"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +299,7 @@ async fn stdio_modern_refusals_end_the_attempt() {
         let mut peer = peers.recv().await.unwrap();
         let (id, _) = peer.hears("server/discover").await;
         peer.error(&id, code, &data).await;
-        lease.state(StateName::Reconnecting).await;
+        lease.lost().await;
         assert!(peer.heard.recv().await.is_none(), "no `initialize`");
     }
 }

@@ -80,6 +80,13 @@ impl Lease {
         status.cause.clone().unwrap_or_default()
     }
 
+    /// Waits for the first loss; tells its cause.
+    pub(super) async fn lost(&self) -> String {
+        let mut status = self.upstream.watch();
+        let status = status.wait_for(|status| status.restarts > 0).await.unwrap();
+        status.cause.clone().unwrap_or_default()
+    }
+
     pub(super) async fn revision(&self) -> &'static str {
         self.connected().await.peer().unwrap().version.as_str()
     }
