@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use crate::protocol::{ErrorObject, Outcome, Raw, code, meta, object};
+use crate::protocol::raw::array;
+use crate::protocol::{Edits, ErrorObject, Outcome, Raw, code, member, meta, object};
 
 /// The extension's id.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -56,6 +57,18 @@ pub(crate) fn created(result: &Raw) -> Option<Raw> {
 /// How a server of 2025-11-25 is asked for a task.
 pub(crate) fn wanted(params: &Raw) -> Raw {
     params.with_member("task", b"{}")
+}
+
+/// A page of `tools/list` of a server of 2026-07-28 that has tasks: there the server alone decides which call becomes one,
+/// for a client of 2025-11-25 that means each may.
+pub(crate) fn marked(page: &Raw) -> Raw {
+    let mut edits = Edits::new(page);
+    for tool in page.value_of("tools").and_then(array).unwrap_or_default() {
+        if member(tool, "execution").is_none() {
+            edits.set(tool, "execution", br#"{"taskSupport":"optional"}"#);
+        }
+    }
+    edits.apply()
 }
 
 /// The members of a task that belong to its life, by both of their names; everything else a server adds passes.
@@ -231,6 +244,15 @@ mod tests {
         ] {
             assert_eq!(created(&raw(other)), None, "{other}");
         }
+    }
+
+    #[test]
+    fn tools_of_a_server_that_decides_alone_may_all_be_tasks() {
+        let page = raw(r#"{"tools":[{"name":"a"},{"name":"b","execution":{}}],"ttlMs":1}"#);
+        let expected =
+            r#"{"tools":[{"name":"a","execution":{"taskSupport":"optional"}},{"name":"b","execution":{}}],"ttlMs":1}"#;
+        assert_eq!(marked(&page).as_str(), expected);
+        assert_eq!(marked(&raw(r#"{"tools":7}"#)).as_str(), r#"{"tools":7}"#);
     }
 
     #[test]

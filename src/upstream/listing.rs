@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::connection::{Connection, Wire};
 use super::exchange::Terms;
 use super::handshake::{self, Cache, Peer};
+use crate::adapt::task;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
 use crate::transport::Error;
@@ -100,6 +101,9 @@ async fn pages(
         Kind::Resources => Method::ResourcesList,
         Kind::ResourceTemplates => Method::ResourceTemplatesList,
     };
+    let extensions =
+        connection.peer().filter(|peer| peer.version.is_modern()).and_then(|peer| peer.extensions.as_ref());
+    let has_tasks = kind == Kind::Tools && extensions.is_some_and(|all| all.member(task::EXTENSION).is_some());
     let (mut params, mut cache) = (None, None::<Cache>);
     let asked_at = Instant::now();
     loop {
@@ -110,7 +114,7 @@ async fn pages(
         }
         let mut builder = builder.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
-            Ok(page) => match builder.page(kind, &page) {
+            Ok(page) => match builder.page(kind, &if has_tasks { task::marked(&page) } else { page }) {
                 Ok(None) => {
                     drop(builder);
                     connection.keep_cache(kind, cache.unwrap_or_default(), asked_at);

@@ -126,14 +126,14 @@ impl Router {
     /// The answer to a call that was to run as a task and was over at once: a task that is over.
     pub(in crate::router) fn task_over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Outcome {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let told = |handle: &str| nested(&task::done(handle, &outcome, at));
-        let place = Place::Here { outcome: outcome.clone(), at };
-        Ok(told(&self.know_task(client, &forward.server, "", place)?.handle))
+        let task = self.know_task(client, &forward.server, "", Place::Here { outcome, at })?;
+        let Place::Here { outcome, at } = &task.place else { return Err(super::unknown()) };
+        Ok(nested(&task::done(&task.handle, outcome, *at)))
     }
 }
 
 fn open() -> Place {
-    Place::Open { asking: tokio::sync::Mutex::default() }
+    Place::Open { asked: tokio::sync::Mutex::default() }
 }
 
 /// A task as the result of 2025-11-25 that creates it.

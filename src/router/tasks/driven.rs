@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::registry::{Place, Task};
-use super::{At, exposed, unknown};
+use super::registry::Place;
+use super::{About, At, exposed, unknown};
 use crate::adapt;
 use crate::adapt::task::{self, Status};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, object};
@@ -19,17 +19,11 @@ use crate::router::{Mailbox, Router};
 const CANCELLING: std::time::Duration = std::time::Duration::from_secs(2);
 
 impl Router {
-    pub(super) async fn driven_task(
-        &self,
-        client: &Arc<Client>,
-        task: &Task,
-        at: &At,
-        method: &Method,
-        leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    pub(super) async fn driven_task(&self, about: About<'_>, method: &Method) -> Outcome {
+        let About { client, task, at, leg } = about;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         match method {
-            Method::TasksResult => self.drive_result(client, task, at, &sent, leg).await,
+            Method::TasksResult => self.drive_result(about, &sent).await,
             Method::TasksCancel => {
                 let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
                 if Status::of(&told).is_terminal() {
@@ -53,18 +47,11 @@ impl Router {
     }
 
     /// Waits until the task is over, and puts what it asks meanwhile to the client.
-    async fn drive_result(
-        &self,
-        client: &Arc<Client>,
-        task: &Task,
-        at: &At,
-        sent: &Raw,
-        leg: &Arc<Mailbox>,
-    ) -> Outcome {
-        let Place::Open { asking } = &task.place else { return Err(unknown()) };
+    async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Outcome {
+        let About { client, task, at, leg } = about;
+        let Place::Open { asked } = &task.place else { return Err(unknown()) };
         let end = Instant::now() + at.server.config.max_call_time;
         let mut driver = Driver::default();
-        let mut answered = HashSet::new();
         loop {
             let told = exposed(&self.ask_about(client, at, &Method::TasksGet, sent, leg).await?, &at.server);
             let status = Status::of(&told);
@@ -83,24 +70,24 @@ impl Router {
                     .answer(&at.server, &Method::TasksResult);
             }
             // One of several who wait for the result asks for all.
-            let open = open_questions(&told, &answered, &task.handle);
-            match (open, asking.try_lock()) {
-                (Some(open), Ok(_asking)) => {
-                    let answers = match self.put_questions(client, at, &mut driver, &open, leg).await? {
-                        Ok(answers) => answers,
-                        // What was refused cannot be answered any other way.
-                        Err(_) => {
-                            self.ask_about(client, at, &Method::TasksCancel, sent, leg).await?;
-                            continue;
-                        }
-                    };
-                    for (key, _) in object(answers.as_value()).unwrap_or_default() {
-                        answered.insert(key.into_owned());
-                    }
+            let mut asked = asked.try_lock().ok();
+            let open = asked.as_ref().and_then(|asked| open_questions(&told, asked, &task.handle));
+            let (Some(asked), Some(open)) = (&mut asked, open) else {
+                drop(asked);
+                tokio::time::sleep(task::poll_interval(&told)).await;
+                continue;
+            };
+            asked.extend(keys(&open));
+            match self.put_questions(client, at, &mut driver, &open, leg).await? {
+                Ok(answers) => {
                     let update = sent.with_member("inputResponses", answers.as_bytes());
                     self.ask_about(client, at, &Method::TasksUpdate, &update, leg).await?;
                 }
-                _ => tokio::time::sleep(task::poll_interval(&told)).await,
+                // What was refused cannot be answered in any other way.
+                Err(error) => {
+                    tracing::info!(server = &*at.server.label, "a task is cancelled: {}", error.message);
+                    self.ask_about(client, at, &Method::TasksCancel, sent, leg).await?;
+                }
             }
         }
     }
@@ -134,12 +121,18 @@ impl Router {
     }
 }
 
-/// What a task asks that was not answered before, each question naming the task as the client knows it.
-fn open_questions(told: &Raw, answered: &HashSet<String>, handle: &str) -> Option<Raw> {
+/// The keys of questions.
+fn keys(open: &Raw) -> Vec<String> {
+    let requests = open.value_of("inputRequests").and_then(object).unwrap_or_default();
+    requests.into_iter().map(|(key, _)| key.into_owned()).collect()
+}
+
+/// What a task asks that was not asked before, each question naming the task as the client knows it.
+fn open_questions(told: &Raw, asked: &HashSet<String>, handle: &str) -> Option<Raw> {
     let requests = told.member("inputRequests")?;
     let mut open = Vec::new();
     for (key, entry) in object(requests.as_value()).unwrap_or_default() {
-        if answered.contains(&*key) {
+        if asked.contains(&*key) {
             continue;
         }
         let entry = Raw::part(requests.bytes(), entry);

@@ -2,25 +2,18 @@
 
 use std::sync::Arc;
 
-use super::At;
 use super::registry::{Place, Task};
+use super::{About, At};
 use super::{exposed, unknown};
 use crate::adapt;
 use crate::adapt::task::{self, Status};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
+use crate::router::Router;
 use crate::router::client::Client;
-use crate::router::{Mailbox, Router};
 
 impl Router {
-    pub(super) async fn held_task(
-        &self,
-        client: &Arc<Client>,
-        task: &Task,
-        at: &At,
-        method: &Method,
-        params: &Raw,
-        leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    pub(super) async fn held_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Outcome {
+        let About { client, task, at, leg } = about;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         match method {
             Method::TasksUpdate => {

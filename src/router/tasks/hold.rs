@@ -56,6 +56,12 @@ impl Hold {
         self.news.notify_waiters();
     }
 
+    /// How many bytes of a result it keeps.
+    pub(super) fn weight(&self) -> usize {
+        let inner = self.lock();
+        inner.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
+    }
+
     fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         let mut inner = self.lock();
         let key = inner.questions.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| *key);

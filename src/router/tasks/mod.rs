@@ -57,6 +57,15 @@ struct At {
     version: ProtocolVersion,
 }
 
+/// One request about a task: who asks about which one, and where it runs.
+#[derive(Clone, Copy)]
+struct About<'a> {
+    client: &'a Arc<Client>,
+    task: &'a Task,
+    at: &'a At,
+    leg: &'a Arc<Mailbox>,
+}
+
 /// The answer to an id that leads nowhere.
 fn unknown() -> ErrorObject {
     ErrorObject::invalid_params("unknown task: none of yours has this id, or the server that ran it is gone")
@@ -99,10 +108,11 @@ impl Router {
             };
         }
         let at = self.reach_task(client, &task).await?;
+        let about = About { client, task: &task, at: &at, leg };
         let outcome = match (at.version.is_modern(), client.revision().is_modern()) {
-            (true, true) | (false, false) => self.relay_task(client, &task, &at, method, &params, leg).await,
-            (false, true) => self.held_task(client, &task, &at, method, &params, leg).await,
-            (true, false) => self.driven_task(client, &task, &at, method, leg).await,
+            (true, true) | (false, false) => self.relay_task(about, method, &params).await,
+            (false, true) => self.held_task(about, method, &params).await,
+            (true, false) => self.driven_task(about, method).await,
         };
         let gap = adapt::Gap {
             from: at.version,
@@ -114,15 +124,8 @@ impl Router {
     }
 
     /// Client and server have the same kind of tasks: ids are changed, nothing else.
-    async fn relay_task(
-        &self,
-        client: &Arc<Client>,
-        task: &Task,
-        at: &At,
-        method: &Method,
-        params: &Raw,
-        leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Outcome {
+        let About { client, task, at, leg } = about;
         if *method == Method::TasksResult {
             let result = self.wait_for_result(client, task, at, leg).await?;
             return Ok(task::related(&exposed(&result, &at.server), &task.handle));
@@ -162,7 +165,7 @@ impl Router {
             owner: client.owner(),
             server: server.config.alias.clone(),
             id: sealed.id.into(),
-            place: Place::Open { asking: tokio::sync::Mutex::default() },
+            place: Place::Open { asked: tokio::sync::Mutex::default() },
         }))
     }
 

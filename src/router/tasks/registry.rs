@@ -1,6 +1,6 @@
 //! Tasks that clients know of: whose each is, and where it runs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(in crate::router) struct Task {
 pub(super) enum Place {
     /// At a server with a session: it is lost with the connection.
     Session { lease: u64, connection: Weak<Connection>, hold: Arc<Hold> },
-    /// At a server without one. Who puts its questions to a client holds the lock.
-    Open { asking: tokio::sync::Mutex<()> },
+    /// At a server without one. Who puts its questions to a client holds the lock; kept are those that were answered.
+    Open { asked: tokio::sync::Mutex<HashSet<String>> },
     /// Here: the call was over at once, at that time since 1970.
     Here { outcome: Outcome, at: Duration },
 }
@@ -47,6 +47,8 @@ struct Records {
 
 /// Tasks that are known at once. One of a server without a session is found without this table.
 const KEPT: usize = 4096;
+/// Bytes of results that are kept with them.
+const HEAVY: usize = 64 << 20;
 
 impl Registry {
     pub(super) fn put(&self, task: Task) -> Arc<Task> {
@@ -55,10 +57,10 @@ impl Registry {
         if records.by_handle.insert(task.handle.clone(), task.clone()).is_none() {
             records.order.push_back(task.handle.clone());
         }
-        while records.order.len() > KEPT {
-            if let Some(oldest) = records.order.pop_front() {
-                records.by_handle.remove(&oldest);
-            }
+        let mut weight: usize = records.by_handle.values().map(|task| task.weight()).sum();
+        while records.order.len() > KEPT || (weight > HEAVY && records.order.len() > 1) {
+            let oldest = records.order.pop_front().and_then(|oldest| records.by_handle.remove(&oldest));
+            weight -= oldest.map_or(0, |oldest| oldest.weight()).min(weight);
         }
         task
     }
@@ -89,6 +91,15 @@ impl Registry {
 }
 
 impl Task {
+    /// How many bytes are kept for it.
+    fn weight(&self) -> usize {
+        match &self.place {
+            Place::Session { hold, .. } => hold.weight(),
+            Place::Open { .. } => 0,
+            Place::Here { outcome, .. } => outcome.as_ref().map_or(0, |result| result.as_bytes().len()),
+        }
+    }
+
     /// Whether it is one of the session that this connection is.
     pub(super) fn is_on(&self, connection: &Arc<Connection>) -> bool {
         match &self.place {

@@ -265,6 +265,10 @@ async fn each_revision_has_its_own_requests_about_tasks() {
 async fn a_client_of_2025_11_25_has_a_task_at_a_server_of_2026_07_28() {
     let shop = Shop::modern().await;
     let client = shop.core();
+    let listed = shop.answer(&client, ToolsList, &json!({})).await;
+    assert_eq!(listed["tools"][0]["execution"], json!({ "taskSupport": "optional" }), "the client has to be told");
+    let modern = shop.answer(&shop.extended(), ToolsList, &json!({})).await;
+    assert_eq!(modern["tools"][0].get("execution"), None);
     let created = shop.answer(&client, ToolsCall, &as_task("job")).await;
     let handle = &created["task"]["taskId"];
     assert_eq!((&created["task"]["ttl"], created.get("resultType")), (&json!(9000), None));
