@@ -9,6 +9,8 @@ pub(crate) enum Line {
     Whole(Bytes),
     /// A line over the cap: its first bytes. The rest is skipped.
     TooLong(Bytes),
+    /// More than four times the cap, and still no end: this will not become a line.
+    Endless,
 }
 
 /// Cuts a byte stream at `\n`. One `\r` before it, blank lines and a byte order mark at the start are dropped.
@@ -18,12 +20,15 @@ pub(crate) struct Lines {
     /// Up to here there is no line end.
     scanned: usize,
     cap: usize,
-    skipping: bool,
+    /// How much was skipped of a line over the cap.
+    skipping: Option<usize>,
     started: bool,
     /// The last line was: the next may be.
     large: bool,
 }
 
+/// A line over the cap is skipped up to that many times the cap (`hazards.md` H3).
+const ENDLESS: usize = 4;
 /// How much of a line over the cap is kept, to find the id in it.
 const HEAD: usize = 4096;
 /// Room for the first bytes of a message, and for those of one that proves to be large: a pipe holds 64 KiB.
@@ -32,7 +37,7 @@ const LARGE: usize = 64 * 1024;
 
 impl Lines {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { buffer: BytesMut::new(), scanned: 0, cap, skipping: false, started: false, large: false }
+        Self { buffer: BytesMut::new(), scanned: 0, cap, skipping: None, started: false, large: false }
     }
 
     /// Where the next bytes go; room grows with what is waited for.
@@ -61,7 +66,7 @@ impl Lines {
             let mut line = self.buffer.split_to(self.scanned + at + 1).freeze();
             self.scanned = 0;
             self.started = true;
-            if std::mem::take(&mut self.skipping) {
+            if self.skipping.take().is_some() {
                 continue;
             }
             self.large = line.len() > SMALL;
@@ -80,14 +85,16 @@ impl Lines {
 
     fn unfinished(&mut self) -> Option<Line> {
         self.scanned = self.buffer.len();
-        if self.skipping {
+        if let Some(skipped) = &mut self.skipping {
+            *skipped += self.buffer.len();
+            let endless = *skipped > self.cap.saturating_mul(ENDLESS);
             self.clear();
-            return None;
+            return endless.then_some(Line::Endless);
         }
         if self.buffer.len() > self.cap {
             let head = Bytes::copy_from_slice(&self.buffer[..HEAD.min(self.buffer.len())]);
+            self.skipping = Some(self.buffer.len());
             self.clear();
-            self.skipping = true;
             return Some(Line::TooLong(head));
         }
         None

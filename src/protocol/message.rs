@@ -99,6 +99,23 @@ impl Message {
         Envelope::read(bytes, Scanner::passing(bytes).map_err(Malformed::no_json)?)?.classify()
     }
 
+    /// The request that a text answers which is cut off or broken: its `id`, if that stands before the break and no
+    /// `method` does (`hazards.md` H3, H4).
+    pub(crate) fn answered_by(head: &[u8]) -> Option<RequestId> {
+        let (mut id, mut is_call) = (None, false);
+        let mut scanner = Scanner::new(head);
+        // It ends with a fault where the text breaks; what was shown before is all there is.
+        let _ = scanner.object(|key, range| {
+            match &*key {
+                "id" => id = std::str::from_utf8(&head[range]).ok().and_then(RequestId::from_raw),
+                "method" => is_call = true,
+                _ => {}
+            }
+            Ok(())
+        });
+        id.filter(|_| !is_call)
+    }
+
     /// Writes the message.
     #[must_use]
     pub fn frame(&self) -> Frame {

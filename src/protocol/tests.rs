@@ -99,6 +99,82 @@ fn a_line_over_the_cap_is_skipped_alone() {
 }
 
 #[test]
+fn h3_a_line_without_end_takes_no_room_and_is_given_up() {
+    const CAP: usize = 64 * 1024;
+    let mut lines = Lines::new(CAP);
+    let (mut fed, mut heads, mut most) = (0, 0, 0);
+    loop {
+        lines.space().extend_from_slice(&[b'a'; 4096]);
+        fed += 4096;
+        most = most.max(lines.space().capacity());
+        match lines.next() {
+            Some(Line::TooLong(_)) => heads += 1,
+            Some(Line::Endless) => break,
+            Some(Line::Whole(line)) => panic!("no line: {line:?}"),
+            None => {}
+        }
+    }
+    assert_eq!(heads, 1);
+    assert!(fed > 4 * CAP && fed <= 4 * CAP + 2 * 4096, "given up after {fed} bytes");
+    assert!(most <= 3 * CAP, "{most} bytes of room");
+}
+
+#[test]
+fn h3_lines_at_the_cap_and_beside_it() {
+    for (length, whole) in [(7, true), (8, true), (9, false)] {
+        let mut lines = Lines::new(8);
+        lines.space().extend_from_slice(&[&vec![b'x'; length][..], b"\n"].concat());
+        assert_eq!(matches!(lines.next(), Some(Line::Whole(_))), whole, "{length} bytes");
+    }
+}
+
+#[test]
+fn h3_h4_the_id_of_a_broken_answer() {
+    let id = |text: &[u8]| Message::answered_by(text);
+    assert_eq!(id(br#"{"jsonrpc":"2.0","id":7,"result":{"text":"aaa"#), Some(RequestId::Number(7)));
+    assert_eq!(id(b"{\"id\":\"x\",\"result\":\"\xff\"}"), Some(RequestId::Text("x".into())));
+    assert_eq!(id(br#"{"jsonrpc":"2.0","result":{"text":"aaa"#), None, "the id is not there yet");
+    assert_eq!(id(br#"{"id":7,"method":"ping","params":{"text":"aaa"#), None, "it is no answer");
+    assert_eq!(id(br#"{"id":7.5,"result":{"#), None);
+    assert_eq!(id(b"noise"), None);
+    assert_eq!(id(b"{\"\xff\":1,\"id\":7}"), None);
+}
+
+#[test]
+fn h4_characters_that_are_split() {
+    let text = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"h\u{e4}\u{1f980}\"}}\n";
+    let mut lines = Lines::new(1024);
+    for (at, byte) in text.bytes().enumerate() {
+        assert_eq!(lines.next(), None, "before byte {at}");
+        lines.space().extend_from_slice(&[byte]);
+    }
+    let Some(Line::Whole(line)) = lines.next() else { panic!("no line") };
+    assert_eq!(line, text.trim_end());
+    assert!(Message::passing(&line).is_ok());
+}
+
+#[test]
+fn h4_bytes_that_are_no_text() {
+    for bad in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\x80", b"\x00"] {
+        let line = [&br#"{"jsonrpc":"2.0","id":1,"result":""#[..], bad, b"\"}"].concat();
+        assert!(Message::passing(&line.into()).is_err(), "{bad:?}");
+    }
+    // An escape is the business of whoever opens the string.
+    let lone = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":"\ud800"}"#);
+    assert!(Message::passing(&lone).is_ok());
+}
+
+#[test]
+fn h10_half_a_message_is_none() {
+    let whole = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}"#;
+    for cut in 0..=whole.len() {
+        let mut lines = Lines::new(1024);
+        lines.space().extend_from_slice(&whole[..cut]);
+        assert_eq!(lines.next(), None, "cut at {cut}");
+    }
+}
+
+#[test]
 fn h27_events_by_the_book() {
     let mut events = Events::new(64);
     events.push(

@@ -16,6 +16,8 @@ mod process;
 mod redirect;
 mod sse;
 mod stdio;
+#[cfg(all(test, unix))]
+mod tests;
 
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ pub(crate) use http::{EventStream, Heads, Http, Reply};
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use sse::{Sse, SseStream};
-pub(crate) use stdio::{Pipe, PipeReader, spawn};
+pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
 
 /// Why a server cannot be reached, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +99,12 @@ pub(crate) enum Error {
     /// The server refused the revision of a request before any work.
     #[error("it refused the revision of the request")]
     Renegotiated,
+    /// The server has not read for a while, or has closed its standard input.
+    #[error("the server does not read its standard input any more")]
+    Deaf,
+    /// The server was gone before a byte of the message was written.
+    #[error("the server was gone before the request was written")]
+    Unwritten,
     /// We closed it.
     #[error("the connection is closed")]
     Closed,
@@ -114,6 +122,7 @@ impl Error {
             self,
             Self::Spawn { .. }
                 | Self::Exhausted { .. }
+                | Self::Unwritten
                 | Self::Unreachable { .. }
                 | Self::Unauthorized { .. }
                 | Self::SessionEnded

@@ -21,14 +21,27 @@ use crate::config;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StderrTail(Arc<Mutex<VecDeque<String>>>);
 
-const TAIL_LINES: usize = 20;
-const LINE: usize = 300;
+const TAIL_LINES: usize = 200;
+/// Bytes of one line that are kept; the rest of it is dropped.
+const LINE: usize = 8 * 1024;
+/// Of the last line, so much is told as the reason of an end.
+const REASON: usize = 300;
 const LINES_PER_SECOND: u32 = 100;
 
 impl StderrTail {
     /// The last line that says something.
     pub(crate) fn last(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).back().cloned()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).back().map(|line| line.chars().take(REASON).collect())
+    }
+
+    #[cfg(test)]
+    pub(super) fn lines(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(String::len).sum()
     }
 
     fn push(&self, line: String) {
@@ -199,7 +212,7 @@ pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Lab
     let mut second = (Instant::now(), 0u32);
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
-            let room = LINE * 4 - line.len().min(LINE * 4);
+            let room = LINE - line.len().min(LINE);
             line.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
                 tell(&mut line, &tail, &server, &mut second);
@@ -280,4 +293,37 @@ impl Group {
     }
     fn terminate(&self, _: bool) {}
     fn kill(&mut self, _: bool) {}
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+
+    use super::*;
+
+    #[test]
+    fn h12_a_number_that_is_anothers_is_not_signalled() {
+        let other = std::process::Command::new("sleep").arg("600").process_group(0).spawn();
+        let mut other = other.expect("there is `sleep`");
+        let pid = rustix::process::Pid::from_raw(i32::try_from(other.id()).expect("a small number"));
+        // As if its leader had been waited for, and the number given to this process since.
+        let mut group = Group(pid);
+        assert!(!group.is_alive(false));
+        group.terminate(false);
+        group.kill(false);
+        assert!(other.try_wait().expect("it is ours").is_none(), "it was signalled");
+        Group(pid).kill(true);
+        other.wait().expect("it is ours");
+    }
+
+    #[test]
+    fn h15_a_full_machine_is_no_fault_of_the_command() {
+        use rustix::io::Errno;
+        let started = |errno: Errno| not_started("x", &std::io::Error::from_raw_os_error(errno.raw_os_error()));
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM] {
+            let error = started(errno);
+            assert!(matches!(error, Error::Exhausted { .. }) && error.not_sent(), "{errno:?}");
+        }
+        assert!(matches!(started(Errno::NOENT), Error::Spawn { .. }));
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,13 +13,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::process::{self, Ladder, Process, StderrTail};
 use super::{Error, Label, Limits, excerpt};
 use crate::config;
 use crate::protocol::lines::{Line, Lines};
-use crate::protocol::{Frame, Message, batch};
+use crate::protocol::{Frame, Malformed, Message, RequestId, batch};
 
 /// The writing end of a child.
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ pub(crate) struct PipeReader {
     /// The rest of a batch.
     rest: VecDeque<Message>,
     noise: Noise,
+    /// When it ends to be listened to, and why.
+    leaving: Option<(Instant, Leaving)>,
     server: Label,
     cap: usize,
 }
@@ -48,14 +52,34 @@ pub(crate) struct PipeReader {
 struct Queue {
     waiting: Mutex<Waiting>,
     news: Notify,
+    /// The child takes nothing any more.
+    deaf: CancellationToken,
     cap: usize,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     pieces: Vec<Bytes>,
+    /// The requests among them.
+    requests: Vec<u64>,
     bytes: usize,
     closed: bool,
+}
+
+/// What a child said.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Message(Message),
+    /// Something that was meant as the answer to that request, and is no message.
+    Broken(RequestId, Error),
+}
+
+/// Why a child is not listened to any longer than [`LAST_WORDS`].
+#[derive(Debug)]
+enum Leaving {
+    Ended(Option<std::process::ExitStatus>),
+    /// It takes nothing any more.
+    Deaf,
 }
 
 /// A write that takes longer means that the child does not read any more.
@@ -72,20 +96,32 @@ pub(crate) fn spawn(
     tasks: &TaskTracker,
 ) -> Result<(Pipe, PipeReader), Error> {
     let (process, ends) = Process::start(settings)?;
-    let queue = Arc::new(Queue { waiting: Mutex::default(), news: Notify::new(), cap: limits.queue });
+    let queue = Arc::new(Queue {
+        waiting: Mutex::default(),
+        news: Notify::new(),
+        deaf: CancellationToken::new(),
+        cap: limits.queue,
+    });
     let drain = tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
     tasks.spawn(write(ends.stdin, queue.clone()));
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap) = (Lines::new(limits.message), limits.message);
     let noise = Noise::default();
     let rest = VecDeque::new();
-    Ok((pipe, PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, rest, noise, server, cap }))
+    Ok((
+        pipe,
+        PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, rest, noise, leaving: None, server, cap },
+    ))
 }
 
 impl Pipe {
     /// Queues a message. It never waits.
     pub(crate) fn send(&self, frame: Frame) -> Result<(), Error> {
-        let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put(frame, None)
+    }
+
+    fn put(&self, frame: Frame, request: Option<u64>) -> Result<(), Error> {
+        let mut waiting = self.queue.lock();
         if waiting.closed {
             return Err(Error::Closed);
         }
@@ -96,9 +132,26 @@ impl Pipe {
         waiting.bytes += frame.len() + 1;
         waiting.pieces.extend(frame.pieces().into_iter().filter(|piece| !piece.is_empty()));
         waiting.pieces.push(Bytes::from_static(b"\n"));
+        waiting.requests.extend(request);
         drop(waiting);
         self.queue.news.notify_one();
         Ok(())
+    }
+
+    /// Queues a request.
+    pub(crate) fn request(&self, id: u64, frame: Frame) -> Result<(), Error> {
+        self.put(frame, Some(id))
+    }
+
+    /// The connection is lost: nothing more is written. Tells the requests of which not a byte was.
+    pub(crate) fn abandon(&self) -> Vec<u64> {
+        let mut waiting = self.queue.lock();
+        waiting.closed = true;
+        waiting.pieces.clear();
+        let unwritten = std::mem::take(&mut waiting.requests);
+        drop(waiting);
+        self.queue.news.notify_one();
+        unwritten
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
@@ -107,8 +160,12 @@ impl Pipe {
 }
 
 impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn close(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.lock().closed = true;
         self.news.notify_one();
     }
 
@@ -117,8 +174,10 @@ impl Queue {
         loop {
             let news = self.news.notified();
             {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.lock();
                 if !waiting.pieces.is_empty() {
+                    // From here on a request may have arrived.
+                    waiting.requests.clear();
                     return Some(std::mem::take(&mut waiting.pieces));
                 }
                 if waiting.closed {
@@ -130,7 +189,7 @@ impl Queue {
     }
 
     fn written(&self, bytes: usize) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         waiting.bytes = waiting.bytes.saturating_sub(bytes);
     }
 }
@@ -140,8 +199,11 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
         let total = pieces.iter().map(Bytes::len).sum();
         match tokio::time::timeout(STUCK, write_all(&mut stdin, pieces)).await {
             Ok(Ok(())) => queue.written(total),
-            // The reader sees the end of the process; a child that only closed its input is ended by the next stop.
-            Ok(Err(_)) | Err(_) => break,
+            // The reader sees the end of the process, or else that it is deaf.
+            Ok(Err(_)) | Err(_) => {
+                queue.deaf.cancel();
+                break;
+            }
         }
     }
     queue.close();
@@ -175,47 +237,72 @@ impl PipeReader {
     /// The next message. Noise between messages is told to the log and skipped.
     ///
     /// # Errors
-    /// When the process ended or closed its output, or said something too large to be a message.
-    pub(crate) async fn next(&mut self) -> Result<Message, Error> {
+    /// When the process ended, closed its output, does not read, or says something without end.
+    pub(crate) async fn next(&mut self) -> Result<Heard, Error> {
         if let Some(message) = self.rest.pop_front() {
-            return Ok(message);
+            return Ok(Heard::Message(message));
         }
         loop {
             while let Some(line) = self.lines.next() {
-                match line {
-                    Line::Whole(line) => match Message::passing(&line) {
-                        Ok(message) => return Ok(message),
-                        Err(_) if self.is_batch(&line) => {
-                            if let Some(message) = self.rest.pop_front() {
-                                return Ok(message);
-                            }
-                        }
-                        Err(reason) => self.noise.tell(&self.server, &line, &reason.reason),
-                    },
-                    Line::TooLong(head) => {
-                        self.noise.tell(&self.server, &head, "a line over host.limits.message");
-                        return Err(Error::TooLarge(self.cap));
-                    }
+                if let Some(heard) = self.read(line)? {
+                    return Ok(heard);
                 }
             }
-            let space = self.lines.space();
+            let until = self.leaving.as_ref().map(|(until, _)| *until);
+            let over = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (stays, space) = (until.is_none(), self.lines.space());
             tokio::select! {
                 biased;
+                // First, because a grandchild may hold the pipe open for ever, and fill it too.
+                () = over => return Err(self.left().await),
                 read = self.stdout.read_buf(space) => {
                     if !matches!(read, Ok(1..)) {
                         return Err(self.ended().await);
                     }
                 }
-                status = self.process.wait() => {
-                    // A grandchild may hold the pipe open for ever.
-                    let space = self.lines.space();
-                    match tokio::time::timeout(LAST_WORDS, self.stdout.read_buf(space)).await {
-                        Ok(Ok(1..)) => {}
-                        _ => return Err(self.exited(status).await),
-                    }
+                status = self.process.wait(), if stays => {
+                    self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Ended(status)));
+                }
+                // If it is about to end, that is the better reason; and what it still says counts.
+                () = self.queue.deaf.cancelled(), if stays => {
+                    self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Deaf));
                 }
             }
         }
+    }
+
+    fn read(&mut self, line: Line) -> Result<Option<Heard>, Error> {
+        let (text, reason, error) = match line {
+            Line::Whole(line) => match Message::passing(&line) {
+                Ok(message) => return Ok(Some(Heard::Message(message))),
+                Err(_) if self.is_batch(&line) => return Ok(self.rest.pop_front().map(Heard::Message)),
+                Err(Malformed { reason, .. }) => (line, reason.clone(), Error::Malformed(reason)),
+            },
+            Line::TooLong(head) => (head, "a line over host.limits.message".to_owned(), Error::TooLarge(self.cap)),
+            Line::Endless => return Err(Error::TooLarge(self.cap)),
+        };
+        self.noise.tell(&self.server, &text, &reason);
+        Ok(Message::answered_by(&text).map(|id| Heard::Broken(id, error)))
+    }
+
+    async fn left(&mut self) -> Error {
+        match self.leaving.take() {
+            Some((_, Leaving::Ended(status))) => self.exited(status).await,
+            _ => match tokio::time::timeout(Duration::ZERO, self.process.wait()).await {
+                Ok(status) => self.exited(status).await,
+                Err(_) => Error::Deaf,
+            },
+        }
+    }
+
+    async fn ended(&mut self) -> Error {
+        let status = tokio::time::timeout(LAST_WORDS, self.process.wait()).await.ok().flatten();
+        self.exited(status).await
     }
 
     /// Servers of 2025-03-26 may say several things at once: they are told one by one.
@@ -228,11 +315,6 @@ impl PipeReader {
             }
         }
         true
-    }
-
-    async fn ended(&mut self) -> Error {
-        let status = tokio::time::timeout(LAST_WORDS, self.process.wait()).await.ok().flatten();
-        self.exited(status).await
     }
 
     async fn exited(&mut self, status: Option<std::process::ExitStatus>) -> Error {
@@ -266,16 +348,18 @@ impl PipeReader {
     }
 }
 
-/// What a server prints between its messages: the first lines are told, the rest is counted (`hazards.md` H1).
+/// What a server prints between its messages: the first lines are told, then one a minute (`hazards.md` H1).
 #[derive(Debug, Default)]
 struct Noise {
     lines: u64,
+    told: Option<Instant>,
 }
 
 impl Noise {
     fn tell(&mut self, server: &Label, line: &[u8], reason: &str) {
         self.lines += 1;
-        if self.lines <= 5 || self.lines.is_power_of_two() {
+        if self.lines <= 5 || self.told.is_none_or(|told| told.elapsed() >= Duration::from_secs(60)) {
+            self.told = Some(Instant::now());
             let text = excerpt(line, 200);
             tracing::warn!(
                 server = &**server,

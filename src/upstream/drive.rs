@@ -9,7 +9,7 @@ use super::connection::Connection;
 use super::exchange::Item;
 use super::{listing, renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, batch, code};
-use crate::transport::{Error, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
+use crate::transport::{Error, Heard, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
 /// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
 const ACCEPT: Duration = Duration::from_secs(60);
@@ -222,7 +222,12 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
             biased;
             () = stop.cancelled() => break,
             next = reader.next() => match next {
-                Ok(message) => connection.receive(None, message),
+                Ok(Heard::Message(message)) => connection.receive(None, message),
+                Ok(Heard::Broken(id, error)) => {
+                    if let Some(id) = Connection::id_of(&id) {
+                        lost(&connection, id, error);
+                    }
+                }
                 Err(error) => {
                     connection.lose(&error);
                     break;

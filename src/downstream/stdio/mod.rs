@@ -214,6 +214,8 @@ impl Session {
     fn line(&mut self, line: Line) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
+            // It was refused when it was too long.
+            Line::Endless => return,
             Line::TooLong(_) => {
                 let cap = self.router.limits().body;
                 let reason = format!("a message has more than {cap} bytes");

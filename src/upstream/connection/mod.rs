@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, oneshot};
@@ -82,7 +83,22 @@ struct Table {
     acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
     /// Resources that changed a moment ago, and which stream said so.
     updates: Vec<(String, Option<u64>, Instant)>,
+    /// Since when, and how many questions came since.
+    asked: Option<(Instant, u32)>,
     lost: Option<transport::Error>,
+}
+
+impl Table {
+    /// Counts a question, and tells whether it is one of too many in a second.
+    fn asks_too_often(&mut self) -> bool {
+        let now = Instant::now();
+        let (since, count) = self.asked.get_or_insert((now, 0));
+        if now - *since >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count > ASKS_PER_SECOND
+    }
 }
 
 #[derive(Debug)]
@@ -102,6 +118,8 @@ struct Waiting {
 
 /// Questions without an answer that one server may have.
 const ASKS: usize = 256;
+/// Questions that one server may put in a second (`hazards.md` H18).
+const ASKS_PER_SECOND: u32 = 50;
 /// The bit of "something changed", for each of the lists.
 pub(super) const TOOLS: u8 = 1;
 pub(super) const PROMPTS: u8 = 2;
@@ -298,7 +316,7 @@ impl Connection {
         }
         let rpc_id = rpc_id(id, method);
         let sent = match self.wire() {
-            Wire::Pipe(pipe) => pipe.send(Frame::request(&rpc_id, method, params)),
+            Wire::Pipe(pipe) => pipe.request(id, Frame::request(&rpc_id, method, params)),
             Wire::Memory(memory) => {
                 memory.send(Message::Request(Request { id: rpc_id, method: method.clone(), params: params.cloned() }))
             }
@@ -443,8 +461,14 @@ impl Connection {
             table.acknowledgements.clear();
             std::mem::take(&mut table.waiting)
         };
-        for entry in waiting.into_values() {
-            entry.inbox.put(Item::Lost(error.clone()));
+        // What was queued and not written, the server has not seen; what is queued in good order still goes out.
+        let unwritten = match self.wire() {
+            Wire::Pipe(pipe) if *error != transport::Error::Closed => pipe.abandon(),
+            _ => Vec::new(),
+        };
+        for (id, entry) in waiting {
+            let error = if unwritten.contains(&id) { transport::Error::Unwritten } else { error.clone() };
+            entry.inbox.put(Item::Lost(error));
         }
         self.parts.stop.cancel();
     }

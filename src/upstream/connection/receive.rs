@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::exchange::{Ask, Inbox, Item, Owner};
 use super::super::{Relayed, renew};
-use super::{ASKS, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire};
+use super::{ASKS, ASKS_PER_SECOND, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
 };
@@ -181,6 +181,10 @@ impl Connection {
         }
         {
             let mut table = self.lock();
+            if table.asks_too_often() {
+                drop(table);
+                return self.refuse(id);
+            }
             if table.asks.contains_key(&id) || table.asks.len() >= ASKS {
                 drop(table);
                 tracing::warn!(
@@ -214,6 +218,12 @@ impl Connection {
             }
             other => self.respond(&id, Err(ErrorObject::method_not_found(other.as_str()))),
         }
+    }
+
+    /// Answers a question that comes too soon after too many others.
+    fn refuse(self: &Arc<Self>, id: RequestId) {
+        let text = format!("more than {ASKS_PER_SECOND} requests in a second");
+        self.say(Message::Response(Response { id: Some(id), outcome: Err(ErrorObject::internal(text)) }));
     }
 
     /// The request that waits for the result of a task: what the task asks belongs to it, and to no other.
