@@ -54,8 +54,9 @@ mod soak {
     /// How a stage ended: in one line.
     pub(crate) type Verdict = Result<String, String>;
 
-    const STAGES: [(&str, fn(&Plan) -> Verdict); 3] =
-        [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run)];
+    type Stage = fn(&Plan) -> Verdict;
+
+    const STAGES: [(&str, Stage); 3] = [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run)];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
         let mut plan = Plan { host: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };

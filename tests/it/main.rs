@@ -3,6 +3,7 @@
 mod asked;
 mod cli;
 mod config;
+mod processes;
 mod readme;
 mod resume;
 mod sse;

@@ -62,10 +62,8 @@ pub(in crate::transport) struct Ward {
 /// outlive a host that was killed. Outside of Linux the guard knows process groups only, outside of Unix there is none.
 ///
 /// ```no_run
-/// fn main() {
-///     mcp_host::guard();
-///     // Arguments, logs, a runtime, a `Host`.
-/// }
+/// // The first line of `main`; arguments, logs, a runtime and a `Host` come after it.
+/// mcp_host::guard();
 /// ```
 pub fn guard() {
     let mut arguments = std::env::args_os().skip(1);

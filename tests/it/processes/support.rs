@@ -1,0 +1,162 @@
+//! A small server in shell, the program over its own pipes, and processes as Linux tells of them.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// A server in shell: answers by line; `$0` is a file that it may write to. What it does with a call is `on_call`.
+pub(super) fn server(on_start: &str, on_call: &str) -> String {
+    [
+        "reply() { printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\\n' \"$id\" \"$1\"; };",
+        on_start,
+        r#"
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\|"[^"]*"\),.*/\1/p')
+  case $line in
+    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) reply '{"tools":[{"name":"act","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) "#,
+        on_call,
+        r#" ;;
+  esac
+done"#,
+    ]
+    .concat()
+}
+
+/// An entry of the config that runs a script.
+pub(super) fn entry(script: &str, file: &Path) -> Value {
+    json!({ "command": "sh", "args": ["-c", script, file], "restart": { "minDelay": "20ms", "maxDelay": "100ms" } })
+}
+
+/// The program as a stdio server; killed when dropped.
+pub(super) struct Program {
+    pub(super) child: Child,
+    pub(super) stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    _home: tempfile::TempDir,
+}
+
+impl Program {
+    pub(super) fn start(servers: &Value) -> Self {
+        Self::start_by(servers, |program| Command::new(program))
+    }
+
+    /// Starts it by a command that is made of its path.
+    pub(super) fn start_by(servers: &Value, command: impl FnOnce(&str) -> Command) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("mcp.json");
+        std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
+        let mut command = command(env!("CARGO_BIN_EXE_mcp-host"));
+        command.args(["stdio", "--config"]).arg(&file).current_dir(home.path());
+        command.env_clear().env("HOME", home.path()).env("PATH", std::env::var_os("PATH").unwrap());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // A Ctrl-C at the terminal is not for it.
+        command.process_group(0);
+        let mut child = command.spawn().unwrap();
+        let (stdin, out) = (child.stdin.take(), child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut program = Self { child, stdin, lines, _home: home };
+        program.say(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } }));
+        assert!(program.answer(0).get("result").is_some());
+        program.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        program
+    }
+
+    pub(super) fn say(&mut self, message: &Value) {
+        writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    pub(super) fn ask(&mut self, id: u64, method: &str, params: &Value) -> Value {
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.answer(id)
+    }
+
+    pub(super) fn answer(&self, id: u64) -> Value {
+        loop {
+            let line = self.lines.recv_timeout(Duration::from_secs(20)).unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message.get("id") == Some(&json!(id)) && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Tries until there is something, ten seconds at most.
+pub(super) fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "it did not come");
+        #[expect(clippy::disallowed_methods, reason = "processes can only be looked at again")]
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// State, parent and session of a process (`/proc/PID/stat`).
+pub(super) fn stat(pid: u32) -> Option<(String, u32, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+    Some((fields[0].to_owned(), fields[1].parse().ok()?, fields[3].parse().ok()?))
+}
+
+pub(super) fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, ..)| state != "Z" && state != "X")
+}
+
+/// What descends from a process, itself not.
+pub(super) fn below(root: u32) -> BTreeSet<u32> {
+    let pids: Vec<u32> = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let parents: Vec<(u32, u32)> = pids.into_iter().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
+    let mut found = BTreeSet::from([root]);
+    loop {
+        let before = found.len();
+        let children: Vec<u32> =
+            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid).collect();
+        found.extend(children);
+        if found.len() == before {
+            break;
+        }
+    }
+    found.remove(&root);
+    found
+}
+
+/// The guard of a host.
+pub(super) fn guard_of(host: u32) -> Option<u32> {
+    let is_guard =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "mcp-host-guard\n");
+    below(host).into_iter().find(is_guard)
+}
+
+pub(super) fn assert_gone(pids: impl IntoIterator<Item = u32>, within: Duration) {
+    let (pids, begun): (Vec<u32>, _) = (pids.into_iter().collect(), Instant::now());
+    wait(|| {
+        let left: Vec<u32> = pids.iter().copied().filter(|pid| is_alive(*pid)).collect();
+        assert!(left.is_empty() || begun.elapsed() < within, "alive: {left:?}");
+        left.is_empty().then_some(())
+    });
+}
