@@ -13,7 +13,7 @@ use mcp_host::config::{Config, Era, Prefix, Remote, Server, Transport};
 use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw};
 use mcp_host::{Catalog, ClientHandler, Entry, Host, StateName};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 type Result<T, E = Box<dyn StdError>> = std::result::Result<T, E>;
 
@@ -79,7 +79,7 @@ fn arguments(tool: &Entry) -> Raw {
         _ => json!("text"),
     };
     let given = required.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), value(name)));
-    Raw::from_value(&given.collect::<serde_json::Map<_, _>>())
+    Raw::from_value(&given.collect::<Map<_, _>>())
 }
 
 /// Sends a schema back as it was received.
@@ -132,14 +132,14 @@ impl ClientHandler for Agreeable {
                 return Err(ErrorObject::method_not_found(method.as_str()));
             }
             let fields = params.and_then(|params| params.member("requestedSchema")?.member("properties")?.read().ok());
-            Ok(Raw::from_value(&json!({ "action": "accept", "content": consent(fields.unwrap_or_default()) })))
+            let fields: Map<String, Value> = fields.unwrap_or_default();
+            Ok(Raw::from_value(&json!({ "action": "accept", "content": consent(fields) })))
         })
     }
 }
 
 /// Yes to what is asked for without a default; what has one is left to it.
-fn consent(fields: Value) -> Value {
-    let asked = fields.as_object().cloned().unwrap_or_default().into_iter();
-    let open = asked.filter(|(_, field)| field["default"].is_null() && field["type"] == "boolean");
+fn consent(fields: Map<String, Value>) -> Value {
+    let open = fields.into_iter().filter(|(_, field)| field["default"].is_null() && field["type"] == "boolean");
     open.map(|(name, _)| (name, json!(true))).collect()
 }

@@ -19,8 +19,8 @@ impl Lease {
         self.wire.send(message).expect("room on the wire");
     }
 
-    fn request(&self, id: i64, method: Method, params: Value) {
-        let params = Some(Raw::from_value(&params));
+    fn request(&self, id: i64, method: Method, params: &Value) {
+        let params = Some(Raw::from_value(params));
         self.send(Message::Request(Request { id: RequestId::Number(id), method, params }));
     }
 
@@ -72,16 +72,16 @@ async fn a_changed_list_is_told_to_every_lease_before_the_call_ends() {
     let changed = (None, json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
     let answer = (None, json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [] } }));
     for names in [vec!["swap", "ask", "extra"], vec!["swap", "ask"]] {
-        one.request(1, Method::ToolsCall, json!({ "name": "swap" }));
+        one.request(1, Method::ToolsCall, &json!({ "name": "swap" }));
         assert_eq!([one.next().await, one.next().await], [changed.clone(), answer.clone()]);
         assert_eq!(other.next().await, changed);
-        other.request(2, Method::ToolsList, json!({}));
+        other.request(2, Method::ToolsList, &json!({}));
         let listed = other.next().await.1;
         let listed: Vec<_> =
             listed["result"]["tools"].as_array().into_iter().flatten().map(|tool| &tool["name"]).collect();
         assert_eq!(listed, names);
     }
-    one.request(3, Method::ToolsCall, json!({ "name": "extra" }));
+    one.request(3, Method::ToolsCall, &json!({ "name": "extra" }));
     let error = json!({ "code": -32602, "message": "unknown tool: extra" });
     assert_eq!(one.next().await.1, json!({ "jsonrpc": "2.0", "id": 3, "error": error }));
 }
@@ -90,15 +90,15 @@ async fn a_changed_list_is_told_to_every_lease_before_the_call_ends() {
 async fn a_question_says_its_key_and_during_which_call_it_is_asked() {
     let (running, tasks) = (Running::new(server()), TaskTracker::new());
     let mut lease = lease(&running, &tasks);
-    let hello = |capabilities: Value| json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities });
-    lease.request(1, Method::Initialize, hello(json!({})));
+    let hello = |capabilities: &Value| json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities });
+    lease.request(1, Method::Initialize, &hello(&json!({})));
     lease.next().await;
-    lease.request(2, Method::ToolsCall, json!({ "name": "ask" }));
+    lease.request(2, Method::ToolsCall, &json!({ "name": "ask" }));
     assert_eq!(lease.next().await.1, json!({ "jsonrpc": "2.0", "id": 2, "result": { "content": [] } }));
 
-    lease.request(3, Method::Initialize, hello(json!({ "roots": {} })));
+    lease.request(3, Method::Initialize, &hello(&json!({ "roots": {} })));
     lease.next().await;
-    lease.request(4, Method::ToolsCall, json!({ "name": "ask" }));
+    lease.request(4, Method::ToolsCall, &json!({ "name": "ask" }));
     let params = json!({ "_meta": { "mcp-host/inputKey": "client_roots" } });
     let question = json!({ "jsonrpc": "2.0", "id": 1, "method": "roots/list", "params": params });
     assert_eq!(lease.next().await, (Some(4), question));

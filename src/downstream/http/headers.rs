@@ -144,7 +144,8 @@ mod tests {
             header: header.to_owned(),
         };
         let wanted = [header(&["region"], "Region"), header(&["deep", "n"], "N")];
-        let cases: [(&str, &[(&str, &str)], bool); 12] = [
+        type Given = &'static [(&'static str, &'static str)];
+        let cases: [(&str, Given, bool); 12] = [
             (r#"{}"#, &[], true),
             (r#"{"region":null,"deep":{}}"#, &[], true),
             (r#"{"region":"a b"}"#, &[("mcp-param-region", " a b ")], true),
