@@ -27,10 +27,12 @@ async fn serve(State(calls): State<Arc<AtomicUsize>>, body: Bytes) -> HttpRespon
             json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private" })
         }
         "tools/list" => {
-            let tools: Vec<Value> = ["form", "sample", "both", "fails", "paced", "endless", "visit", "level", "odd"]
-                .iter()
-                .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
-                .collect();
+            let tools: Vec<Value> = [
+                "form", "sample", "both", "fails", "paced", "endless", "visit", "level", "rich", "meta", "links", "odd",
+            ]
+            .iter()
+            .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
+            .collect();
             json!({ "tools": tools, "ttlMs": 0, "cacheScope": "private" })
         }
         _ => {
@@ -86,6 +88,19 @@ fn tool(params: &Value) -> Value {
             json!({ "mode": "url", "url": "https://example.com/", "message": "visit" }),
             &(round + 1).to_string(),
         ),
+        "rich" => json!({ "structuredContent": [1, 2], "content": [
+            { "type": "resource_link", "uri": "file:///a", "name": "A" },
+            { "type": "audio", "data": "QUJD", "mimeType": "audio/wav" },
+        ], "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "behind" } } }),
+        "meta" => done(params["_meta"].to_string()),
+        "links" if answers.is_null() => ask(
+            "c",
+            "elicitation/create",
+            json!({ "message": "?", "requestedSchema": { "type": "object",
+            "properties": { "colors": { "type": "array", "items": { "enum": ["red", "green"] } } } } }),
+            "s",
+        ),
+        "links" => done(answers["c"]["content"].to_string()),
         "level" => done(params["_meta"]["io.modelcontextprotocol/logLevel"].to_string()),
         "odd" => json!({ "resultType": "surprise" }),
         _ => done(format!("after {state}")),
@@ -270,4 +285,65 @@ async fn log_lines_are_wanted_as_by_default() {
     assert_eq!(text(&scene.call(&client, &call("level")).answer().await), r#""info""#);
     let modern = scene.router.modern(crate::manager::Principal::local(), &Raw::empty_object()).unwrap();
     assert_eq!(text(&scene.call(&modern, &call("level")).answer().await), "null", "a request says what it wants");
+}
+
+#[tokio::test]
+async fn results_come_as_each_revision_knows_them() {
+    let scene = scene().await;
+    let admit = |revision| scene.router.admit(crate::manager::Principal::local(), revision, Profile::EMPTY, None);
+    let kinds = async |revision| {
+        let result = scene.call(&admit(revision), &call("rich")).answer().await;
+        assert!(result.get("structuredContent").is_none() && result.get("resultType").is_none(), "{result}");
+        assert_eq!(result["_meta"]["mcp-host/serverInfo"]["name"], "behind");
+        let blocks = result["content"].as_array().unwrap().clone();
+        blocks.iter().map(|block| block["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(kinds(ProtocolVersion::V2025_11_25).await, "resource_link audio text");
+    assert_eq!(kinds(ProtocolVersion::V2025_06_18).await, "resource_link audio text");
+    assert_eq!(kinds(ProtocolVersion::V2025_03_26).await, "text audio text");
+    assert_eq!(kinds(ProtocolVersion::V2024_11_05).await, "text resource text");
+    let modern = scene.router.modern(crate::manager::Principal::local(), &Raw::empty_object()).unwrap();
+    let result = scene.call(&modern, &call("rich")).answer().await;
+    assert_eq!((&result["structuredContent"], &result["resultType"]), (&json!([1, 2]), &json!("complete")));
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test");
+}
+
+#[tokio::test]
+async fn a_choice_of_several_is_asked_as_switches_and_answered_as_one_field() {
+    let scene = scene().await;
+    let client = scene.router.admit(
+        crate::manager::Principal::local(),
+        ProtocolVersion::V2025_06_18,
+        Profile::ELICITATION_FORM,
+        None,
+    );
+    let running = scene.call(&client, &call("links"));
+    let question = running.question().await;
+    let form: Value = question.params.unwrap().read().unwrap();
+    assert_eq!(form["requestedSchema"]["properties"]["colors__1"]["type"], "boolean", "{form}");
+    let answer = json!({ "action": "accept", "content": { "colors__0": false, "colors__1": true } });
+    scene.answer(&client, question.id, Ok(Raw::from_value(&answer)));
+    assert_eq!(text(&running.answer().await), r#"{"colors":["green"]}"#);
+}
+
+#[tokio::test]
+async fn the_clients_own_meta_goes_on_and_the_hops_does_not() {
+    let scene = scene().await;
+    let client = scene.legacy(Profile::EMPTY);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let mut params = call("meta");
+    params["_meta"] = json!({
+        "progressToken": "mine", "com.example/a": 1, "baggage": "k=v", "tracestate": "s=1",
+        "traceparent": format!("00-{trace}-b7ad6b7169203331-01"),
+        "io.modelcontextprotocol/protocolVersion": "1999-01-01",
+    });
+    let seen: Value = serde_json::from_str(text(&scene.call(&client, &params).answer().await)).unwrap();
+    assert_eq!(seen["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    assert_eq!(
+        (&seen["com.example/a"], &seen["baggage"], &seen["tracestate"]),
+        (&json!(1), &Value::Null, &json!("s=1"))
+    );
+    assert!(seen["progressToken"].is_u64(), "ours: {seen}");
+    let parent = seen["traceparent"].as_str().unwrap();
+    assert!(parent.starts_with(&format!("00-{trace}-")) && !parent.contains("b7ad6b7169203331"), "{parent}");
 }
