@@ -21,6 +21,7 @@ pub enum Eras {
 }
 
 /// What the header `MCP-Protocol-Version` says.
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header<'a> {
     /// There are no headers: a pipe.
@@ -51,7 +52,14 @@ pub(super) struct Envelope {
     pub(super) capabilities: Raw,
     /// From which level on it wants log lines.
     pub(super) level: Option<String>,
+    /// A word by which a client sets itself apart from others of the same person.
+    pub(super) affinity: Option<String>,
 }
+
+/// The member of `_meta` that holds such a word; ours, for clients that know of us.
+const AFFINITY: &str = "mcp-host/affinity";
+/// Longer ones are no words.
+const LONGEST: usize = 128;
 
 /// Finds the way of one message.
 ///
@@ -179,8 +187,8 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
         }
         Header::Is(_) => {}
     }
-    let [capabilities, info, level] = meta.map_or([None, None, None], |meta| {
-        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL])
+    let [capabilities, info, level, affinity] = meta.map_or([const { None }; 4], |meta| {
+        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL, AFFINITY])
     });
     let Some(capabilities) = capabilities else { return Err(missing(meta)) };
     if !capabilities.is_object() {
@@ -190,7 +198,8 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
         return Err(malformed(meta::CLIENT_INFO, "object"));
     }
     let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
-    let envelope = Envelope { capabilities, level: level.transpose()? };
+    let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(|word| word.len() <= LONGEST);
+    let envelope = Envelope { capabilities, level: level.transpose()?, affinity };
     if !ProtocolVersion::MODERN.iter().any(|known| known.as_str() == version) {
         return Err(unsupported_version(&version));
     }

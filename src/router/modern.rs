@@ -34,6 +34,7 @@ struct Key {
     principal: Principal,
     profile: Profile,
     extensions: Option<Raw>,
+    affinity: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -43,16 +44,29 @@ struct Pooled {
 }
 
 impl Router {
-    /// The client that sends a request with these `clientCapabilities`.
+    /// The client that sends a request with these `clientCapabilities` and says nothing more of itself.
+    #[cfg(test)]
+    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
+        self.modern_apart(principal, capabilities, None)
+    }
+
+    /// The client that sends a request with these `clientCapabilities`. `affinity` is a word of its own choice: requests with
+    /// another one are another client's, though of the same person.
     ///
     /// # Errors
     /// When there are as many clients as there may be, all of them busy.
-    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
+    pub(crate) fn modern_apart(
+        &self,
+        principal: Principal,
+        capabilities: &Raw,
+        affinity: Option<&str>,
+    ) -> Result<Arc<Client>, ErrorObject> {
         let profile = Profile::from_capabilities(capabilities.as_value());
         let key = Key {
             principal,
             profile,
             extensions: self.carried_extensions(capabilities, ProtocolVersion::LATEST_MODERN),
+            affinity: affinity.map(Box::from),
         };
         let mut pool = self.pool();
         if let Some(pooled) = pool.get_mut(&key) {
@@ -70,7 +84,7 @@ impl Router {
                 self.close(&pooled.client);
             }
         }
-        let Key { principal, profile, extensions } = key.clone();
+        let Key { principal, profile, extensions, affinity: _ } = key.clone();
         let client = self.admit(principal, ProtocolVersion::LATEST_MODERN, profile, extensions);
         pool.insert(key, Pooled { client: client.clone(), used: Instant::now() });
         Ok(client)

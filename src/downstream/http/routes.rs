@@ -17,6 +17,7 @@ use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::answer::Refusal;
 use super::{Door, get, post, sse};
+use crate::downstream::classify::Eras;
 use crate::downstream::guard::Guard;
 use crate::upstream::StateName;
 
@@ -68,6 +69,7 @@ async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response {
         Method::POST => post::post(&door, request).await,
         Method::GET => get::get(&door, request.headers()),
         Method::DELETE => get::delete(&door, request.headers()),
+        _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
     };
     answer.unwrap_or_else(Refusal::into_response)

@@ -36,7 +36,7 @@ pub(super) async fn serve(
     }
     let client = door
         .router
-        .modern(door.principal(), &envelope.capabilities)
+        .modern_apart(door.principal(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
         .map_err(|error| about(Refusal::judged(error)))?;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::support::*;
+use crate::downstream::Eras;
 
 #[tokio::test]
 async fn requests_speak_for_themselves() {
@@ -27,6 +28,51 @@ async fn requests_speak_for_themselves() {
     assert!(!head.headers.contains_key("mcp-session-id"));
     peer.body(&head).await;
     assert_eq!(house.stage.sessions(), 1, "one client, whatever it asks");
+}
+
+#[tokio::test]
+async fn a_client_may_set_itself_apart() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    for (word, clients) in
+        [(json!("a"), 1), (json!("a"), 1), (json!("b"), 2), (json!(1), 3), (json!("x".repeat(129)), 3)]
+    {
+        let list = modern(1, "tools/list", json!({"_meta": {"mcp-host/affinity": word}}));
+        assert_eq!(peer.ask_modern(&list).await.0, 200);
+        assert_eq!(house.stage.sessions(), clients, "{word}");
+    }
+}
+
+/// A door of one era alone.
+#[tokio::test]
+async fn one_era_alone() {
+    let house = house_with(stage().await, Settings { eras: Eras::Modern, ..Settings::default() }).await;
+    let mut peer = house.connect().await;
+    for method in ["GET", "DELETE", "PUT"] {
+        let request = peer.request(method, "", "");
+        let head = peer.send(&request).await;
+        assert_eq!((head.status, head.headers["allow"].as_str()), (405, "POST"), "{method}");
+        peer.body(&head).await;
+    }
+    let head = peer.post(&initialize("2025-11-25")).await;
+    let refused: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
+    assert_eq!((head.status, &refused["error"]["code"]), (400, &json!(-32022)));
+    assert_eq!(refused["error"]["data"]["supported"], json!(["2026-07-28"]));
+    for (body, status) in [(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, 202), ("[]", 400)] {
+        let head = peer.post(body).await;
+        assert_eq!(head.status, status, "{body}");
+        peer.body(&head).await;
+    }
+    assert_eq!(peer.ask_modern(&modern_call(1, "echo")).await.0, 200);
+    let head = peer.send("GET /sse HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
+    assert_eq!(head.status, 404, "sessions of any kind");
+
+    let house = house_with(stage().await, Settings { eras: Eras::Legacy, ..Settings::default() }).await;
+    let mut peer = house.client("2025-11-25").await;
+    let head = peer.post_modern(&modern("d", "server/discover", json!({}))).await;
+    let refused: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
+    assert_eq!((head.status, &refused["error"]["code"]), (400, &json!(-32602)));
+    assert_eq!(peer.ask(&call(1, "echo")).await["id"], 1);
 }
 
 #[tokio::test]
