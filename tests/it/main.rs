@@ -3,6 +3,7 @@
 mod asked;
 mod cli;
 mod config;
+mod hazards;
 mod processes;
 mod readme;
 mod resume;
