@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -34,7 +34,7 @@ pub(super) struct Jobs {
     jobs: Mutex<BTreeMap<String, Job>>,
     pub(super) seen: Mutex<Vec<(String, Value)>>,
     /// Each session ends when its own is cancelled.
-    sessions: Mutex<Vec<CancellationToken>>,
+    sessions: Mutex<Vec<(CancellationToken, Weak<Session>)>>,
     changed: watch::Sender<u64>,
     said: Notify,
 }
@@ -94,7 +94,18 @@ impl Jobs {
 
     /// Its sessions end; new ones may begin.
     pub(super) fn crash(&self) {
-        self.sessions.lock().unwrap().iter().for_each(CancellationToken::cancel);
+        self.sessions.lock().unwrap().iter().for_each(|(end, _)| end.cancel());
+    }
+
+    /// The task asks something at once, by the sessions that there are.
+    pub(super) async fn ask_early(&self, id: &str, key: &str) {
+        let params = json!({ "message": key, "requestedSchema": {} });
+        self.change(id, |job| drop(job.questions.insert(key.to_owned(), json!({ "params": params }))));
+        let sessions: Vec<_> =
+            self.sessions.lock().unwrap().iter().filter_map(|(_, session)| session.upgrade()).collect();
+        for session in sessions {
+            session.put(id, key, &json!({ "params": params })).await;
+        }
     }
 
     fn answer(&self, id: &str, key: &str, answer: Value) {
@@ -181,9 +192,9 @@ struct Session {
 pub(super) fn starter(jobs: Arc<Jobs>) -> Starter {
     Arc::new(move |Wire { out, mut input }, tasks| {
         let end = CancellationToken::new();
-        jobs.sessions.lock().unwrap().push(end.clone());
         let (asked, next) = (Mutex::default(), AtomicUsize::new(1));
         let session = Arc::new(Session { jobs: jobs.clone(), out, asked, next });
+        jobs.sessions.lock().unwrap().push((end.clone(), Arc::downgrade(&session)));
         let calls = tasks.clone();
         tasks.spawn(end.run_until_cancelled_owned(async move {
             while let Some(message) = input.recv().await {
@@ -270,21 +281,21 @@ impl Session {
             for (key, question) in &job.questions {
                 if !sent.contains(key) {
                     sent.push(key.clone());
-                    let number = i64::try_from(self.next.fetch_add(1, Ordering::SeqCst)).unwrap();
-                    self.asked.lock().unwrap().insert(number, (id.clone(), key.clone()));
-                    let mut params = question["params"].clone();
-                    params["_meta"] = related.clone();
-                    let id = RequestId::Number(number);
-                    self.say(Message::Request(Request {
-                        id,
-                        method: Method::Elicit,
-                        params: Some(Raw::from_value(&params)),
-                    }))
-                    .await;
+                    self.put(&id, key, question).await;
                 }
             }
             changed.changed().await.unwrap();
         }
+    }
+
+    /// Asks the client, naming the task.
+    async fn put(&self, id: &str, key: &str, question: &Value) {
+        let number = i64::try_from(self.next.fetch_add(1, Ordering::SeqCst)).unwrap();
+        self.asked.lock().unwrap().insert(number, (id.to_owned(), key.to_owned()));
+        let mut params = question["params"].clone();
+        params["_meta"] = json!({ RELATED: { "taskId": id } });
+        let (id, params) = (RequestId::Number(number), Some(Raw::from_value(&params)));
+        self.say(Message::Request(Request { id, method: Method::Elicit, params })).await;
     }
 
     fn answered(&self, response: Response) {

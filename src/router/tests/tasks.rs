@@ -238,6 +238,53 @@ async fn a_hidden_task_asks_the_client_of_its_call_and_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hidden_task_asks_a_client_without_a_session_by_a_result() {
+    let shop = Shop::legacy();
+    let capabilities = Raw::from_value(&json!({ "elicitation": {} }));
+    let client = shop.router.modern(Principal::local(), &capabilities).unwrap();
+    let running = shop.begin(&client, ToolsCall, &call("job"));
+    shop.jobs.until("tasks/get").await;
+    shop.jobs.ask("up-1", "who?");
+    let asked = running.answer().await;
+    assert_eq!(
+        (&asked["resultType"], &asked["inputRequests"]["i1"]["params"]["message"]),
+        (&json!("input_required"), &json!("who?"))
+    );
+    let next = super::support::retry(&call("job"), &asked, &json!({ "i1": accept() }));
+    let running = shop.begin(&client, ToolsCall, &next);
+    while shop.jobs.answers("up-1").as_object().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    shop.jobs.finish("up-1", answer("done"));
+    let result = running.answer().await;
+    assert_eq!((&result["resultType"], &result["content"]), (&json!("complete"), &answer("done")["content"]));
+    assert_eq!(shop.jobs.calls("tools/call").len(), 1);
+}
+
+/// A server that asks before anybody waits for the result: the question is the task's, and of no call under way.
+#[tokio::test(start_paused = true)]
+async fn what_a_task_asks_early_waits_for_its_client() {
+    let shop = Shop::legacy();
+    let client = shop.extended();
+    let created = shop.answer(&client, ToolsCall, &call("job")).await;
+    let other = shop.answer(&client, ToolsCall, &call("job")).await;
+    let held = shop.begin(&client, TasksGet, &about(&other["taskId"]));
+    held.answer().await;
+    shop.jobs.ask_early("up-1", "early").await;
+    while shop.answer(&client, TasksGet, &about(&created["taskId"])).await["status"] != "input_required" {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(shop.answer(&client, TasksGet, &about(&other["taskId"])).await["status"], "working");
+    let told = shop.answer(&client, TasksGet, &about(&created["taskId"])).await;
+    assert_eq!(told["inputRequests"]["i1"]["params"]["message"], "early");
+    let update = json!({ "taskId": created["taskId"], "inputResponses": { "i1": accept() } });
+    shop.answer(&client, TasksUpdate, &update).await;
+    while shop.jobs.answers("up-1") != json!({ "early": accept() }) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_revision_has_its_own_requests_about_tasks() {
     let shop = Shop::legacy();
     let (core, extended) = (shop.core(), shop.extended());
