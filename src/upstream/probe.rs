@@ -18,6 +18,8 @@ use crate::transport::Error;
 
 /// The probe over a pipe may take half of `startTimeout`, and no more than this.
 const PROBE: Duration = Duration::from_secs(60);
+/// The probe over HTTP may take a third of `startTimeout`, and no more than this.
+const PROBE_HTTP: Duration = Duration::from_secs(10);
 /// After a server has refused `initialize`, an answer to the probe before it is waited for that long.
 const LATE: Duration = Duration::from_secs(2);
 
@@ -65,10 +67,14 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
 
 async fn discover_over_http(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let mut again = true;
+    // Some servers let wait whoever has no session: the next attempt must not have to wait for that as long.
+    let patience = (upstream.settings.start_timeout / 3).min(PROBE_HTTP);
     // Until it has an answer, whether by time or by fault, the probe has told nothing.
     upstream.attempts.unclear.store(true, Ordering::Relaxed);
     loop {
-        let answer = ask(connection).outcome().await;
+        let Ok(answer) = timeout(patience, ask(connection).outcome()).await else {
+            return Err(Error::Malformed(format!("no answer to `server/discover` within {patience:?}")));
+        };
         let unclear = matches!(answer, Err(Error::Status { status: 500.., .. } | Error::Broken));
         upstream.attempts.unclear.store(unclear, Ordering::Relaxed);
         match era::verdict(answer) {

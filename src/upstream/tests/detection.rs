@@ -165,6 +165,17 @@ async fn http_a_server_that_cannot_bear_the_probe_is_used_all_the_same() {
 }
 
 #[tokio::test]
+async fn http_a_server_that_does_not_answer_the_probe_is_used_all_the_same() {
+    let script = |seen: &Seen| if seen.what() == DISCOVER { Reply::Silence } else { legacy(seen) };
+    let server = Server::start(script).await;
+    let lease = Lease::within(server.target(), Auto, None, Duration::from_secs(1));
+    assert!(lease.lost().await.contains("server/discover"));
+    lease.state(StateName::Connected).await;
+    assert_eq!((lease.revision().await, lease.noted()), ("2025-11-25", vec![]));
+    lease.end().await;
+}
+
+#[tokio::test]
 async fn http_a_legacy_verdict_is_believed_until_it_proves_wrong() {
     let server = Server::start(legacy).await;
     let lease = Lease::remembering(server.target(), Auto, Some(Era::Legacy));

@@ -36,6 +36,11 @@ impl Lease {
 
     /// A lease of a server that was seen before.
     pub(super) fn remembering(target: Target, era: config::Era, known: Option<Era>) -> Self {
+        Self::within(target, era, known, Duration::from_secs(20))
+    }
+
+    /// A lease that starts in that time.
+    pub(super) fn within(target: Target, era: config::Era, known: Option<Era>, start_timeout: Duration) -> Self {
         let (relay, news) = mpsc::channel(64);
         let (changes, changed) = mpsc::channel(64);
         let kill = CancellationToken::new();
@@ -57,7 +62,7 @@ impl Lease {
             profile: Profile::EMPTY,
             opened_for: Owner::HOST,
             client_info: Raw::from_value(&json!({"name": "host", "version": "0"})),
-            start_timeout: Duration::from_secs(20),
+            start_timeout,
             restart,
             limits: Arc::default(),
             caps: Caps::default(),
