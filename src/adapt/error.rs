@@ -29,6 +29,8 @@ pub(crate) fn error(
         // Whoever can be asked to visit something is asked before it comes to this.
         code::URL_ELICITATION_REQUIRED => visit_first(&error, method, server),
         code::MISSING_CAPABILITY if to.is_modern() && is_declarable(&error) => Err(error),
+        // Among revisions that do not know it, it is the server's own code; the next hop may know it again.
+        code::MISSING_CAPABILITY if !from.is_modern() && !to.is_modern() => Err(error),
         code::MISSING_CAPABILITY => {
             let wanted = required(&error).join(", ");
             told(&error, method, format!("server {server:?} needs a client that can be asked for: {wanted}"))

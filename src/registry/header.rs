@@ -58,11 +58,6 @@ pub(super) fn take(
     }
 }
 
-/// The definition without annotations; `None` if there are none.
-pub(super) fn strip(definition: &Raw) -> Option<Raw> {
-    is_in(definition).then(|| read(definition).edits.apply())
-}
-
 /// What the annotations say that were left in a definition.
 pub(super) fn shown(definition: &Raw) -> Vec<ParamHeader> {
     if is_in(definition) { read(definition).headers } else { Vec::new() }

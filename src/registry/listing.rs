@@ -106,11 +106,7 @@ impl Listing {
     }
 
     fn adapted(&self, revision: ProtocolVersion) -> Option<Box<[Raw]>> {
-        let adapt = |entry: &Entry| {
-            let bare = if revision.is_modern() { None } else { header::strip(&entry.definition) };
-            let adapted = adapt::tool(bare.as_ref().unwrap_or(&entry.definition), revision);
-            Some((entry.definition.clone(), adapted.or(bare)?))
-        };
+        let adapt = |entry: &Entry| Some((entry.definition.clone(), adapt::tool(&entry.definition, revision)?));
         let changed: Vec<(Raw, Raw)> = self.entries.iter().filter_map(adapt).collect();
         if changed.is_empty() {
             return None;

@@ -105,7 +105,7 @@ pub enum Annotations {
     /// They are between us and the server.
     #[default]
     Strip,
-    /// Clients without a session see them too, and send such headers to us.
+    /// Clients see them too, and those without a session send such headers to us.
     Keep,
 }
 

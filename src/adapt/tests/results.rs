@@ -171,6 +171,10 @@ fn a_capability_that_is_missing() {
     let text = value(&result)["content"][0]["text"].as_str().unwrap().to_owned();
     assert_eq!(text, r#"server "gh" needs a client that can be asked for: elicitation.url, roots"#);
     assert_eq!(coded(&told(can, &Method::ResourcesRead, V25C)), Some(-32603));
+    // Where neither side knows the code, it is the server's own.
+    for to in [V25C, V::V2024_11_05] {
+        assert_eq!(coded(&error(-32021, Some(&data(can)), &Method::ToolsCall, V25C, to)), Some(-32021));
+    }
 }
 
 #[test]

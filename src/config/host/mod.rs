@@ -50,8 +50,8 @@ pub struct HostSettings {
     pub sse: bool,
     /// How names are made.
     pub naming: Naming,
-    /// Whether clients without a session see which arguments servers want in HTTP headers, and must send those headers. Of a
-    /// server on `prefix: never` they always do.
+    /// Whether clients see which arguments servers want in HTTP headers, and those without a session must send these headers.
+    /// Of a server on `prefix: never` they always do.
     pub param_headers: bool,
     /// Whether clients may run tools as tasks.
     pub tasks: bool,

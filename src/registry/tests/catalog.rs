@@ -249,7 +249,7 @@ fn a_list_that_fits_all_is_kept_once() {
 }
 
 #[test]
-fn kept_annotations_are_for_clients_without_a_session() {
+fn kept_annotations_are_shown_where_they_are_good() {
     let tool = |name: &str, mark: &str| {
         format!(
             r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{{"type":"string"{mark}}}}}}}}}"#
@@ -266,7 +266,7 @@ fn kept_annotations_are_for_clients_without_a_session() {
         let with = |first: String| format!("[{}]", [&[first], &*others].concat().join(","));
         let shown = |revision| catalog.page(Kind::Tools, None, revision).unwrap().member("tools").unwrap().to_string();
         assert_eq!(shown(ProtocolVersion::V2026_07_28), with(good.clone()));
-        assert_eq!(shown(ProtocolVersion::V2025_11_25), with(tool("good", "")));
+        assert_eq!(shown(ProtocolVersion::V2025_11_25), with(good.clone()));
         let headers: Vec<_> = catalog.tools().iter().map(|tool| tool.param_headers().len()).collect();
         assert_eq!(headers, if others.is_empty() { vec![1] } else { vec![1, 0] });
     }
