@@ -114,7 +114,7 @@ impl Router {
     /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         if client.revision().is_modern() {
-            return self.hold_modern(server, upstream, ask);
+            return self.hold_modern(&server, upstream, ask);
         }
         if client.mailbox().has_reader() {
             return question::put(&client, &server, &upstream, ask, None, None);
@@ -134,12 +134,12 @@ impl Router {
 
     /// A question outside of any call to a client without a session: only roots have an answer that does not depend on whom
     /// the server works for at the moment (`bridging.md` 5.5, 5.6).
-    fn hold_modern(&self, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
+    fn hold_modern(&self, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         server.note_ask();
         if ask.method != Method::RootsList || !upstream.profile().has(Profile::ROOTS) {
             return refuse(ask);
         }
-        let Some(ask) = question::judge(&server, upstream.profile(), ask) else { return };
+        let Some(ask) = question::judge(server, upstream.profile(), ask) else { return };
         if let Some(roots) = upstream.roots() {
             return ask.answer(Ok(roots));
         }

@@ -140,7 +140,7 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
         match Listen::open(&connection, &filter).await {
             Ok((mut listen, _)) => {
                 // The lists are read after this, or what they missed is not known.
-                if !ready.take().is_some_and(|ready| ready.send(()).is_ok()) {
+                if ready.take().is_none_or(|ready| ready.send(()).is_err()) {
                     connection.mark(kinds);
                 }
                 listen.ended().await;

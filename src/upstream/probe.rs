@@ -48,7 +48,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
                 return Err(refused);
             }
             match ask(connection).outcome().await.map(|outcome| era::verdict(Ok(outcome))) {
-                Ok(Verdict::Modern(peer)) => Ok(modern(connection, upstream, *peer)),
+                Ok(Verdict::Modern(peer)) => modern(connection, upstream, *peer),
                 _ => Err(refused),
             }
         }
@@ -78,7 +78,7 @@ async fn discover_over_http(connection: &Arc<Connection>, upstream: &Upstream, d
         let unclear = matches!(answer, Err(Error::Status { status: 500.., .. } | Error::Broken));
         upstream.attempts.unclear.store(unclear, Ordering::Relaxed);
         match era::verdict(answer) {
-            Verdict::Modern(peer) => return Ok(modern(connection, upstream, *peer)),
+            Verdict::Modern(peer) => return modern(connection, upstream, *peer),
             Verdict::Again if again => again = false,
             Verdict::Again => return Err(contradicts_itself()),
             Verdict::Legacy => {
@@ -99,7 +99,7 @@ async fn discover_over_a_pipe(connection: &Arc<Connection>, upstream: &Upstream,
         let mut asked = ask(connection);
         let verdict = timeout(patience, answer(&mut asked)).await.map(era::verdict);
         match verdict {
-            Ok(Verdict::Modern(peer)) => return Ok(modern(connection, upstream, *peer)),
+            Ok(Verdict::Modern(peer)) => return modern(connection, upstream, *peer),
             Ok(Verdict::Again) if again => again = false,
             Ok(Verdict::Again) => return Err(contradicts_itself()),
             Ok(Verdict::Refused(error) | Verdict::Unclear(error) | Verdict::Ended(error)) => return Err(error),
@@ -135,14 +135,15 @@ async fn initialize_meanwhile(
         Err(error) => error,
     };
     match timeout(LATE, answer(&mut asked)).await.map(era::verdict) {
-        Ok(Verdict::Modern(peer)) => Ok(modern(connection, upstream, *peer)),
+        Ok(Verdict::Modern(peer)) => modern(connection, upstream, *peer),
         _ => Err(refused),
     }
 }
 
-fn modern(connection: &Connection, upstream: &Upstream, peer: Peer) {
+fn modern<E>(connection: &Connection, upstream: &Upstream, peer: Peer) -> Result<(), E> {
     (upstream.settings.memory.note)(Era::Modern);
     connection.shake_done(peer);
+    Ok(())
 }
 
 fn contradicts_itself() -> Error {

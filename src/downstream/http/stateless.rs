@@ -55,7 +55,7 @@ pub(super) async fn serve(
     match outcome {
         Some(Some(outcome)) if early.is_none() => {
             let status = status(&outcome, served_elsewhere);
-            Ok(json(Response { id: Some(id), outcome }, status))
+            Ok(json(&Response { id: Some(id), outcome }, status))
         }
         // Only the end of the host leaves a request without an answer while somebody waits for it.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
@@ -67,7 +67,7 @@ pub(super) async fn serve(
 }
 
 /// The answer as a whole.
-fn json(response: Response, status: StatusCode) -> HttpResponse {
+fn json(response: &Response, status: StatusCode) -> HttpResponse {
     let mut answer = answer::json(response.frame());
     *answer.status_mut() = status;
     answer
@@ -96,7 +96,7 @@ struct Flow {
 fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>) -> HttpResponse {
     let mut flow = Flow { step: Some(call.step()), leg, pieces: VecDeque::new(), alive: Instant::now() + KEEP_ALIVE };
     match early {
-        Some(message) => flow.put(message),
+        Some(message) => flow.put(&message),
         // The client sees its stream open before there is anything to send.
         None => flow.pieces.push_back(COMMENT),
     }
@@ -129,14 +129,14 @@ impl Flow {
                 _ if self.leg.overflowed() => return None,
                 Progress::Message(message, call) => {
                     self.step = Some(call.step());
-                    self.put(message);
+                    self.put(&message);
                 }
-                Progress::Done(ending) => self.put(Message::Response(ending.response?)),
+                Progress::Done(ending) => self.put(&Message::Response(ending.response?)),
             }
         }
     }
 
-    fn put(&mut self, message: Message) {
+    fn put(&mut self, message: &Message) {
         let [head, body, tail] = message.frame().on_one_line().pieces();
         let mut first = Vec::with_capacity(head.len() + 8);
         first.extend_from_slice(b"data: ");

@@ -213,12 +213,14 @@ pub(super) fn modern_call(id: impl Into<Value>, tool: &str) -> String {
 
 /// A listen.
 pub(super) fn listen(id: impl Into<Value>, filter: Value) -> String {
-    modern(id, "subscriptions/listen", json!({"notifications": filter}))
+    modern(id, "subscriptions/listen", Value::Object([("notifications".to_owned(), filter)].into_iter().collect()))
 }
 
 /// A call of a tool that changes something, with these arguments.
 pub(super) fn act(tool: &str, arguments: Value) -> String {
-    modern("act", "tools/call", json!({"name": tool, "arguments": arguments}))
+    let mut params = json!({"name": tool});
+    params["arguments"] = arguments;
+    modern("act", "tools/call", params)
 }
 
 /// The id of its listen that a message carries.
