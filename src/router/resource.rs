@@ -34,7 +34,8 @@ impl Router {
         };
         let server = self.server(&target)?;
         if !self.offers(client, &server, |offers| offers.completions).await {
-            return Ok(Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#)));
+            let none = Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#));
+            return Ok(if client.revision().is_modern() { self.completed(&none, None) } else { none });
         }
         let forward = Forward::new(server, Method::Complete, params, named, meta, target.name);
         self.forward(client, forward, leg).await

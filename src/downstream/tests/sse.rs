@@ -311,3 +311,17 @@ async fn it_can_be_turned_off() {
         assert_eq!(house.connect().await.send(&request).await.status, 404);
     }
 }
+
+#[tokio::test]
+async fn batches_are_taken_apart() {
+    let house = house().await;
+    let mut pair = client(&house, "2025-03-26").await;
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    assert_eq!(pair.post(&format!("[{ping},{}]", call(2, "echo"))).await, 202);
+    assert_eq!((&pair.next().await["id"], &pair.next().await["id"]), (&"p".into(), &2.into()));
+    for body in ["[]".to_owned(), "[1]".to_owned(), format!("[{ping},{}]", modern_call(3, "echo"))] {
+        assert_eq!(pair.post(&body).await, 400, "{body}");
+    }
+    let mut pair = client(&house, "2025-06-18").await;
+    assert_eq!(pair.post(&format!("[{ping}]")).await, 400);
+}

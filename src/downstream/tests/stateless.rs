@@ -30,6 +30,37 @@ async fn requests_speak_for_themselves() {
     assert_eq!(house.stage.sessions(), 1, "one client, whatever it asks");
 }
 
+/// Every result says what it is, whoever made it, and those that may be kept for how long.
+#[tokio::test]
+async fn results_of_every_method() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let reference = json!({"type": "ref/prompt", "name": "hello"});
+    let argument = json!({"name": "a", "value": ""});
+    let cases = [
+        ("server/discover", json!({}), true),
+        ("tools/list", json!({}), true),
+        ("prompts/list", json!({}), true),
+        ("resources/list", json!({}), true),
+        ("resources/templates/list", json!({}), true),
+        ("resources/read", json!({"uri": "test://watched"}), true),
+        ("prompts/get", json!({"name": "hello"}), false),
+        ("tools/call", json!({"name": "echo"}), false),
+        ("completion/complete", json!({"ref": reference, "argument": argument}), false),
+    ];
+    for (method, params, kept) in cases {
+        let (status, answer) = peer.ask_modern(&modern(1, method, params)).await;
+        let result = &answer["result"];
+        assert_eq!((status, &result["resultType"]), (200, &json!("complete")), "{method}: {answer}");
+        assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test", "{method}");
+        assert_eq!((result["ttlMs"].is_u64(), result["cacheScope"].is_string()), (kept, kept), "{method}: {answer}");
+    }
+    // What a client with a session sees says none of it.
+    let mut peer = house.client("2025-11-25").await;
+    let listed = peer.ask(r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#).await;
+    assert_eq!(listed["result"], json!({"prompts": [{"name": "hello"}]}));
+}
+
 #[tokio::test]
 async fn a_client_may_set_itself_apart() {
     let house = house().await;

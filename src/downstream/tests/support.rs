@@ -57,6 +57,9 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     let server = server
         .resource(resource, |_| async { Ok(Raw::from_value(&json!({"contents": []}))) }.boxed())
         .unlisted_tool("lacking", |_| async { Err(ErrorObject::method_not_found("something of its own")) }.boxed())
+        .prompt(Raw::from_value(&json!({"name": "hello"})), |_| {
+            async { Ok(Raw::from_value(&json!({"messages": []}))) }.boxed()
+        })
         .unlisted_tool("touch", |invocation| async move { touch(&invocation).await }.boxed())
         .unlisted_tool("change", |invocation| async move { change_tools(&invocation).await }.boxed());
     let server = (0..large).fold(server, |server, number| {
