@@ -15,7 +15,7 @@ from client.base import Client
 from features import FEATURES, Pair
 from official import Official, Packages
 from report import Report
-from words import SHORT, Peer, peers
+from words import R25B, R25C, R26, SHORT, Peer, peers
 from world import World, open_client, warm_up
 
 AT_ONCE = 8  # pairs
@@ -67,6 +67,32 @@ async def guarded(work: Awaitable, client: Client, what: str) -> None:
         client.wrong(f"{what}: {type(error).__name__}: {error}")
 
 
+async def crowd(world: World, report: Report, calls: int = 1000) -> None:
+    """Clients of different revisions use one server that asks, all at once: what each is asked and answers is its own."""
+    up = Peer(R25C, "stdio")
+    downs = [Peer(R25B, "http"), Peer(R26, "http")]
+    clients = [world.client(f"crowd-{SHORT[down.revision]}", down) for down in downs]
+    quiet = world.client("crowd-quiet", Peer(R25C, "http"), quiet=True)
+    await asyncio.gather(*(open_client(client) for client in [*clients, quiet]))
+
+    async def one(down: Peer, client: Client) -> None:
+        pair = Pair(down, up, client, quiet, world.control, False)
+        for number in range(calls // len(downs)):
+            began = time.monotonic()
+            try:
+                await asyncio.wait_for(FEATURES["form" if number % 2 else "sampling"](pair), 60)
+                fault = None
+            except Exception as error:
+                fault = f"{type(error).__name__}: {error}"
+            report.cell(pair, f"crowd {number}", fault, time.monotonic() - began)
+
+    await asyncio.gather(*(one(down, client) for down, client in zip(downs, clients, strict=True)))
+    for client in [*clients, quiet]:
+        await guarded(client.close(), client, "closing")
+    report.lines("violation", [line for client in clients for line in client.violations])
+    print(f"crowd: {calls} calls of {len(downs)} clients that were asked at once by one server", flush=True)
+
+
 async def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     downs = [peer for peer in peers() if re.fullmatch(options.down, str(peer))]
@@ -91,6 +117,8 @@ async def main(options: argparse.Namespace) -> int:
         if options.rmcp:
             packages = Packages(*(getattr(options, name) for name in Packages.__dataclass_fields__))
             await Official(world, packages, report).run()
+        if not options.direct and len(downs) == len(ups) == len(peers()):
+            await crowd(world, report)
     finally:
         faults = await world.close(options.keep or report.failed > 0)
     report.lines("violation", world.control.violations + faults)
