@@ -356,7 +356,8 @@ impl Router {
         if connection.tells_whose() || !server.has_asked() {
             return Ok(Reached { upstream, connection, lane: None });
         }
-        let lane = match tokio::time::timeout(LANE, upstream.lane().clone().acquire_owned()).await {
+        let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
+        let lane = match tokio::time::timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => lane.ok(),
             // Its client may be waiting for this very call before it answers the one that has the lane.
             Err(_) => {

@@ -6,6 +6,7 @@
 //! however often the client asks for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -65,6 +66,8 @@ struct Inner {
     early: Option<Raw>,
     /// When the first question came that the client has not been sent away with.
     since: Option<Instant>,
+    /// When the client was sent away last.
+    away: Option<Instant>,
     /// What became of the last rounds.
     results: VecDeque<(u32, Outcome)>,
     outcome: Option<Outcome>,
@@ -182,7 +185,7 @@ impl Router {
 
     fn result_of(&self, parked: &Arc<Parked>, round: u32) -> Look {
         // Before the call is locked: the others are locked to be counted.
-        let crowded = self.0.parked.waiting(&parked.principal, parked.number) >= self.limits().parked_per_principal;
+        self.0.parked.make_way(&parked.principal, parked.number, self.limits().parked_per_principal);
         let mut inner = parked.lock();
         if let Some((_, outcome)) = inner.results.iter().find(|(of, _)| *of == round) {
             return Look::Result(outcome.clone());
@@ -198,10 +201,11 @@ impl Router {
         if since + GATHER > Instant::now() {
             return Look::Gathering(since + GATHER);
         }
-        let outcome = if crowded { self.turn_away(parked) } else { self.input_required(parked, &inner) };
+        let outcome = self.input_required(parked, &inner);
         inner.round += 1;
         inner.since = None;
         inner.live = None;
+        inner.away = Some(Instant::now());
         inner.keep(round, outcome.clone());
         drop(inner);
         parked.news.notify_waiters();
@@ -229,14 +233,6 @@ impl Router {
         Ok(Raw::trusted(text.into()))
     }
 
-    /// Too many calls wait for the client's answers: this one ends.
-    fn turn_away(&self, parked: &Parked) -> Outcome {
-        parked.cancel.cancel();
-        let limit = self.limits().parked_per_principal;
-        let text = format!("{limit} calls wait for this client's answers already (host.limits.parkedPerPrincipal)");
-        Err(ErrorObject::internal(text))
-    }
-
     /// The call runs on this lease now.
     pub(super) fn runs_on(&self, parked: &Parked, upstream: &Arc<Upstream>) {
         parked.lock().upstream = Some(upstream.clone());
@@ -246,6 +242,12 @@ impl Router {
     /// Tells when another call has reached its server.
     pub(super) fn parked_begin(&self) -> watch::Receiver<u64> {
         self.0.parked.begun.subscribe()
+    }
+
+    /// Whether the lane of this lease is held by a call whose client is away: a person takes longer than a call should wait.
+    pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
+        let calls: Vec<Arc<Parked>> = self.0.parked.lock().values().cloned().collect();
+        calls.iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
     }
 
     /// A call of this lease that a question may be attached to which came outside of any: the only one there is.
@@ -266,7 +268,7 @@ enum Look {
 /// The task of one call.
 async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Arc<Parked>, guard: Guard) {
     let stop = router.0.stop.clone();
-    let work = async {
+    let work = pin!(async {
         let outcome = router.carry(&client, &forward, &mut Toward::Parked(parked.clone())).await;
         parked.end(outcome);
         // A client that was sent away may not get the last result, and ask for it again; whoever was not cannot.
@@ -279,14 +281,17 @@ async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Ar
             }
         };
         tokio::time::sleep(patience).await;
-    };
+    });
+    let mut work = work;
     tokio::select! {
-        () = work => {}
+        () = &mut work => {}
         () = parked.cancel.cancelled() => {}
         () = guard.cancelled() => {}
         () = stop.cancelled() => {}
     }
     router.0.parked.lock().remove(&parked.number);
+    // What the server still waits for is answered before its call is cancelled.
+    parked.expire();
     parked.end(Err(expired()));
 }
 
@@ -295,13 +300,24 @@ impl Table {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many other calls of the principal wait for its answers.
-    fn waiting(&self, principal: &Principal, but: u64) -> usize {
+    /// Lets one more call of the principal wait for its answers: over the limit the one ends that has waited longest, as
+    /// most likely its client has walked away from it.
+    fn make_way(&self, principal: &Principal, but: u64, limit: usize) {
         let calls: Vec<Arc<Parked>> =
             self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
-        // A call that is over stays for a while, and waits for nobody.
-        let waits = |inner: &Inner| inner.live.is_none() && !inner.open.is_empty();
-        calls.iter().filter(|call| waits(&call.lock())).count()
+        let waiting: Vec<(Instant, Arc<Parked>)> = calls
+            .into_iter()
+            .filter_map(|call| {
+                let away = call.lock().waits().then(|| call.lock().away)??;
+                Some((away, call))
+            })
+            .collect();
+        if waiting.len() >= limit
+            && let Some((_, oldest)) = waiting.iter().min_by_key(|(away, _)| *away)
+        {
+            tracing::warn!("more calls wait for answers than may (host.limits.parkedPerPrincipal): the oldest ends");
+            oldest.cancel.cancel();
+        }
     }
 }
 
@@ -462,6 +478,11 @@ fn wished_key(ask: &mut Ask) -> Option<String> {
 }
 
 impl Inner {
+    /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
+    fn waits(&self) -> bool {
+        self.live.is_none() && !self.open.is_empty()
+    }
+
     /// A key that this call has not used yet.
     fn key(&mut self, wish: Option<String>) -> String {
         let numbered = |count: usize| format!("i{count}");

@@ -109,14 +109,26 @@ async fn answers_that_are_no_objects_are_refused_by_name_and_the_call_waits_on()
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_calls_that_wait_are_turned_away() {
+async fn of_too_many_calls_that_wait_the_oldest_ends() {
     let stage = stage_with(|limits| limits.parked_per_principal = 2).await;
     let client = stage.modern(FORM);
-    for _ in 0..2 {
-        assert_eq!(stage.answer(&client, &call("ask")).await["resultType"], "input_required");
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        asked.push(stage.answer(&client, &call("ask")).await);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
-    let refused = stage.answer(&client, &call("ask")).await;
-    assert!(refused["message"].as_str().unwrap().contains("host.limits.parkedPerPrincipal"), "{refused}");
+    let answers = json!({ "i1": accept("x") });
+    let mut outcomes = Vec::new();
+    for asked in &asked {
+        outcomes.push(stage.answer(&client, &retry(&call("ask"), asked, &answers)).await);
+    }
+    assert_eq!(outcomes[0]["error"], -32602);
+    assert_eq!(outcomes[1..].iter().map(text).collect::<Vec<_>>(), [accept("x").to_string(), accept("x").to_string()]);
+    let told = stage.script.answers.lock().unwrap();
+    assert!(
+        told.contains(&Ok(crate::protocol::Raw::from_value(&json!({ "action": "cancel" })))),
+        "its server was told"
+    );
 }
 
 #[tokio::test(start_paused = true)]
