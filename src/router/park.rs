@@ -308,8 +308,11 @@ impl Table {
         let waiting: Vec<(Instant, Arc<Parked>)> = calls
             .into_iter()
             .filter_map(|call| {
-                let away = call.lock().waits().then(|| call.lock().away)??;
-                Some((away, call))
+                let away = {
+                    let inner = call.lock();
+                    inner.away.filter(|_| inner.waits())
+                };
+                away.map(|away| (away, call))
             })
             .collect();
         if waiting.len() >= limit
