@@ -79,7 +79,7 @@ impl Router {
     pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
-        let [named, arguments, meta, ..] = params.distinct(names).map_err(twice)?;
+        let [named, arguments, meta, task, ..] = params.distinct(names).map_err(twice)?;
         let missing = || ErrorObject::invalid_params("tools/call: `name` is missing");
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?;
@@ -90,7 +90,7 @@ impl Router {
         let server = self.server(&target)?;
         let name = name.into_owned();
         let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
-        self.plan_task(client, &mut forward, &name).await?;
+        self.plan_task(client, &mut forward, &name, task.as_ref()).await?;
         self.forward(client, forward, leg).await
     }
 

@@ -42,7 +42,7 @@ impl Plan {
 }
 
 impl Router {
-    /// Decides how a call of a tool runs; edits its params for that.
+    /// Decides how a call of a tool runs; edits its params for that. `asked`: the `task` among them.
     ///
     /// # Errors
     /// `-32601`: the client wants a task of a server that has none.
@@ -51,10 +51,10 @@ impl Router {
         client: &Arc<Client>,
         forward: &mut Forward,
         exposed: &str,
+        asked: Option<&Raw>,
     ) -> Result<(), ErrorObject> {
-        let asked = forward.params.member("task");
         let may = self.has_tasks() && client.revision() == ProtocolVersion::V2025_11_25;
-        if may && asked.as_ref().is_some_and(Raw::is_object) {
+        if may && asked.is_some_and(Raw::is_object) {
             // What cannot be reached is told by the call itself.
             let Ok(upstream) = self.lease(client, &forward.server) else { return Ok(()) };
             let Ok(connection) = upstream.ready().await else { return Ok(()) };
@@ -79,8 +79,11 @@ impl Router {
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
-        let mut is_only = is_task_only(&self.catalog(client), forward, exposed);
-        if is_only.is_none() && !self.is_settled(client) {
+        let catalog = self.catalog(client);
+        let mut is_only = is_task_only(&catalog, forward, exposed);
+        // One that its server does not list is none; but the server may not have listed anything yet.
+        let has_listed = || catalog.tools().iter().any(|tool| *tool.server() == forward.server.config.alias);
+        if is_only.is_none() && !self.is_settled(client) && !has_listed() {
             is_only = is_task_only(&*self.settled_catalog(client).await, forward, exposed);
         }
         if is_only == Some(true) {
