@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, Process};
 use crate::servers;
-use crate::soak::{Plan, Verdict};
+use crate::soak::{self, Plan, Verdict};
 
 const PROMISE: Duration = Duration::from_secs(2);
 /// Rounds at the same time, so that hosts and guards see each other's processes.
@@ -45,7 +45,10 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
             times[times.len() / 2].0,
             times[times.len() - 1].0
         )),
-        [first, ..] => Err(format!("{} of {rounds} rounds with survivors; {first}", failures.len())),
+        _ => {
+            failures.iter().for_each(|wrong| soak::say(&format!("       {wrong}")));
+            Err(format!("{} of {rounds} rounds with survivors", failures.len()))
+        }
     }
 }
 
@@ -85,8 +88,8 @@ fn round(plan: &Plan, round: usize) -> Result<(Duration, usize), String> {
     match gone {
         Ok(time) => Ok((time, known.len())),
         Err(left) => {
-            left.iter().for_each(Process::kill);
             let names: BTreeSet<String> = left.iter().map(Process::name).collect();
+            left.iter().for_each(Process::kill);
             Err(format!("killed after {life:?}: {names:?}"))
         }
     }

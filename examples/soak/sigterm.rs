@@ -90,8 +90,9 @@ fn round(plan: &Plan, round: usize) -> Result<End, String> {
     };
     let (_, end) = outcome?;
     gone.map_err(|left| {
+        let names: Vec<String> = left.iter().map(Process::name).collect();
         left.iter().for_each(Process::kill);
-        format!("left behind: {:?}", left.iter().map(Process::name).collect::<Vec<_>>())
+        format!("left behind: {names:?}")
     })?;
     Ok(end)
 }

@@ -20,6 +20,8 @@ pub(super) struct Which<'a> {
     pub(super) marks: &'a [String],
     /// Or they are in one of these.
     pub(super) groups: &'a [Group],
+    /// Nobody is older than the host; the others need not be looked at.
+    pub(super) since: u64,
 }
 
 impl Group {
@@ -55,7 +57,7 @@ pub(super) fn kill(which: &Which<'_>) -> usize {
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn kill(which: &Which<'_>) -> usize {
-    let _ = which.marks;
+    let _ = (which.marks, which.since);
     which.groups.iter().for_each(Group::kill);
     0
 }
@@ -66,13 +68,14 @@ pub(super) use linux::name_this_process;
 #[cfg(not(target_os = "linux"))]
 pub(super) fn name_this_process(_: &str) {}
 
+/// When a process was started, where that can be told.
 #[cfg(target_os = "linux")]
-fn started(pid: i32) -> Option<u64> {
+pub(super) fn started(pid: i32) -> Option<u64> {
     linux::Seen::of(pid).map(|seen| seen.started)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn started(_: i32) -> Option<u64> {
+pub(super) fn started(_: i32) -> Option<u64> {
     None
 }
 
@@ -148,7 +151,8 @@ mod linux {
             let own = getpid().as_raw_pid();
             let mut doomed: BTreeSet<i32> = BTreeSet::new();
             let meant = |process: &&Seen| groups.contains(&process.group) || process.has_mark(self.marks);
-            doomed.extend(seen.iter().filter(meant).map(|process| process.pid));
+            let young = seen.iter().filter(|process| process.started >= self.since);
+            doomed.extend(young.filter(meant).map(|process| process.pid));
             loop {
                 let before = doomed.len();
                 let children = seen.iter().filter(|process| doomed.contains(&process.parent));

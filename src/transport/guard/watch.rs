@@ -12,13 +12,15 @@ pub(super) fn run(host: &str) {
     // lives.
     let _ = rustix::process::setsid();
     sweep::name_this_process("mcp-host-guard");
-    let children = listen(host);
+    // If the host is gone already, this is the age of whoever took its place: the first process, which is the oldest.
+    let since = rustix::process::getppid().and_then(|host| sweep::started(host.as_raw_pid())).unwrap_or_default();
+    let children = listen(host, since);
     let unsure = children.values().any(Option::is_none);
     let groups: Vec<Group> = children.into_values().flatten().collect();
     for group in &groups {
         group.kill();
     }
-    let which = Which { marks: &[format!("{host}.")], groups: &groups };
+    let which = Which { marks: &[format!("{host}.")], groups: &groups, since };
     if unsure || !groups.is_empty() {
         clear(&which, &SETTLING);
     } else {
@@ -27,7 +29,7 @@ pub(super) fn run(host: &str) {
 }
 
 /// Follows what the host tells until it is gone: the children that are there then.
-fn listen(host: &str) -> BTreeMap<u64, Option<Group>> {
+fn listen(host: &str, since: u64) -> BTreeMap<u64, Option<Group>> {
     let mut children = BTreeMap::new();
     let (mut buffer, mut rest) = ([0u8; 16 * 1024], Vec::new());
     let mut input = std::io::stdin().lock();
@@ -60,7 +62,7 @@ fn listen(host: &str) -> BTreeMap<u64, Option<Group>> {
         // The host has ended the group; what left it is ended here.
         if !ended.is_empty() {
             let marks: Vec<_> = ended.iter().map(|number| format!("{host}.{number} ")).collect();
-            clear(&Which { marks: &marks, groups: &[] }, &[Duration::ZERO]);
+            clear(&Which { marks: &marks, groups: &[], since }, &[Duration::ZERO]);
         }
     }
 }
@@ -79,13 +81,8 @@ fn clear(which: &Which<'_>, pauses: &[Duration]) {
 }
 
 /// A child between `fork` and the end of `exec` does not show its mark yet; on a busy machine that may take a while.
-const SETTLING: [Duration; 5] = [
-    Duration::ZERO,
-    Duration::from_millis(5),
-    Duration::from_millis(15),
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-];
+const SETTLING: [Duration; 4] =
+    [Duration::ZERO, Duration::from_millis(10), Duration::from_millis(40), Duration::from_millis(100)];
 /// How long a killed process may take to be gone, before it is looked at again.
 const DYING: Duration = Duration::from_millis(2);
 /// What is not dead by then cannot be killed.
