@@ -118,3 +118,21 @@ fn h18_a_flood_of_questions_is_answered_at_a_rate() {
     // It is heard again later, and others never noticed.
     assert!(program.ask(3, "ping", &json!({})).get("result").is_some());
 }
+
+#[test]
+fn h3_a_line_without_end_costs_three_times_the_cap_at_most() {
+    let home = tempfile::tempdir().unwrap();
+    let script = server("", r"tr '\0' a </dev/zero");
+    let mut program = Program::start(&json!({ "s": entry(&script, &home.path().join("none")) }));
+    program.ask(1, "tools/list", &json!({}));
+    let (most, host) = ("VmHWM:", program.child.id());
+    let megabytes = || {
+        let status = std::fs::read_to_string(format!("/proc/{host}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(most)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    };
+    let before = megabytes();
+    let answer = program.ask(2, "tools/call", &json!({ "name": "s__act", "arguments": {} }));
+    assert_eq!(answer["result"]["_meta"]["mcp-host/error"]["kind"], json!("too_large"), "{answer}");
+    assert!(megabytes() <= before + 3 * 16, "{before} MiB, then {} MiB", megabytes());
+}
