@@ -64,7 +64,8 @@ impl Manager {
                 let fit = lease::fit(candidate, sharing, profile, who)?;
                 (!alone || entry.is_free_for(who.owner)).then_some((fit, entry))
             })
-            .max_by_key(|(fit, _)| *fit)
+            // The one that it has been on rather than one that others have left: its lists are what the client was shown.
+            .max_by_key(|(fit, entry)| (*fit, entry.users.contains(&who.owner)))
             .map(|(_, entry)| entry);
         if let Some(entry) = best {
             if alone {
@@ -129,13 +130,15 @@ impl Manager {
     /// The lease that this client has already, if any.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
         let entries = lock(&server.leases);
-        let entry = entries.iter().find(|entry| {
+        let of_client = entries.iter().filter(|entry| {
             entry.users.contains(&who.owner)
                 && entry
                     .upstream
                     .bound_to()
                     .is_none_or(|owner| owner == who.owner || server.config.sharing == Sharing::Host)
-        })?;
+        });
+        // Its calls go to its own.
+        let entry = of_client.max_by_key(|entry| entry.upstream.bound_to() == Some(who.owner))?;
         Some(entry.upstream.clone())
     }
 
