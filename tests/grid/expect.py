@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from serving.tools import TOOLS, offered
-from words import R25B, R25C, Peer
+from words import R25A, R25B, R25C, Peer
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ def question(down: Peer, up: Peer, kind: str, declared: bool = True) -> Expected
     """A tool that asks one thing; `declared`: the client declares whatever its revision knows, or nothing."""
     if not offered(kind, up.revision):
         return ABSENT
+    kind = "form" if kind == "withdraw" else kind
     if declared and down.has(kind):
         return ANSWERED
     if not up.modern:
@@ -74,6 +75,34 @@ def error(down: Peer, up: Peer, code: int) -> Expected:
 def missing(down: Peer, up: Peer) -> Expected:
     """A resource that is not there: each era has its own code."""
     return Expected("error", -32602 if down.modern else -32002)
+
+
+def asks_elsewhere(down: Peer, up: Peer, declared: bool) -> Expected:
+    """A prompt or a resource that has the client sample."""
+    if declared:
+        return ANSWERED
+    if not up.modern:
+        return Expected("refused", -32601)
+    return Expected("error", -32021 if down.modern else -32603)
+
+
+def form_error(down: Peer, up: Peer) -> Expected:
+    """The client answers a form with an error; `cancel`: the server is told that the user went away."""
+    wanted = question(down, up, "form")
+    if wanted != ANSWERED:
+        return wanted
+    if down.modern:
+        return Expected("abandoned")
+    return Expected("cancel") if up.modern else Expected("refused", -32603)
+
+
+def content(down: Peer, block: dict[str, Any]) -> dict[str, Any]:
+    """A block of content as a client's revision can take it; what is made up on the way is left out."""
+    if block["type"] == "resource_link" and down.revision < R25B:
+        return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
+    if block["type"] == "audio" and down.revision < R25A:
+        return {"type": "resource", "resource": {"mimeType": block["mimeType"], "blob": block["data"]}}
+    return block
 
 
 def structured(down: Peer, up: Peer) -> bool:

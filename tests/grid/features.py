@@ -21,6 +21,9 @@ UPDATED = "notifications/resources/updated"
 COMPLETE = "notifications/elicitation/complete"
 
 
+Features = dict[str, Callable[["Pair"], Awaitable[None]]]
+
+
 @dataclass
 class Pair:
     """A downstream and an upstream side, and who is between them: the host, or with `direct` nobody."""
@@ -31,6 +34,7 @@ class Pair:
     quiet: Client  # declares nothing, wants errors only
     control: Control
     direct: bool
+    fresh: Callable[[Peer], Client]  # another client of the downstream kind
 
     def name(self, raw: str) -> str:
         return raw if self.direct else f"{self.up.alias}__{raw}"
@@ -89,6 +93,8 @@ def said(client: Client, answer: dict, mark: str) -> None:
         case "sampling":
             same(result.get("content"), {"type": "text", "text": own})
             same(result.get("model"), "grid")
+        case "many":
+            same(result, {"action": "accept", "content": {"name": own, "many": ["b"]}})
         case "roots":
             same(result.get("roots"), [{"uri": f"file:///{client.name}", "name": client.name}])
 
@@ -173,7 +179,7 @@ async def asked(pair: Pair, kind: str, client: Client, declared: bool) -> None:
     else:
         ended(outcome, wanted)
         if wanted.how == "tool error":
-            lacking = "elicitation" if kind in ("form", "rich", "url") else kind
+            lacking = "elicitation" if plain_kind(kind) in ("form", "url") else kind
             same(lacking in json.dumps(outcome["result"]["content"]), True)
 
 
@@ -374,7 +380,7 @@ def failing(code: int) -> Callable[[Pair], Awaitable[None]]:
     return error
 
 
-FEATURES: dict[str, Callable[[Pair], Awaitable[None]]] = {
+BASICS: Features = {
     "plain": plain, "burst": burst, "list": listed, "read": read, "prompt": prompt, "completion": completion,
     "form": asking("form"), "rich form": asking("rich"), "url": asking("url"), "sampling": asking("sampling"),
     "roots": asking("roots"), "rounds": rounds, "decline": decline, "refuse": refuse, "sign": sign,

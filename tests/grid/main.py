@@ -12,7 +12,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from client.base import Client
-from features import FEATURES, Pair
+from corners import FEATURES, HOSTED
+from features import Pair
 from official import Official, Packages
 from report import Report
 from words import R25B, R25C, R26, SHORT, Peer, peers
@@ -37,6 +38,13 @@ async def downstream(
 ) -> None:
     """All cells of one kind of client: one client that answers, one that is quiet, many servers."""
     names = f"c{SHORT[down.revision]}-{down.transport}"
+    fresh = itertools.count(1)
+
+    def another(up: Peer) -> Client:
+        # A host of its own needs no more than the one server.
+        config = None if options.direct else world.configure(f"only-{up.alias}", world.entries([up]))
+        return world.client(f"{names}-{next(fresh)}", down, direct=options.direct, config=config)
+
     clients = [
         world.client(names, down, quiet=False, direct=options.direct),
         world.client(f"{names}-quiet", down, quiet=True, direct=options.direct),
@@ -52,7 +60,7 @@ async def downstream(
 
     async def run(up: Peer) -> None:
         async with slots:
-            await one_pair(Pair(down, up, *clients, world.control, options.direct), options.features, report)
+            await one_pair(Pair(down, up, *clients, world.control, options.direct, another), options.features, report)
 
     await asyncio.gather(*(run(up) for up in ups))
     for client in clients:
@@ -97,6 +105,8 @@ async def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     downs = [peer for peer in peers() if re.fullmatch(options.down, str(peer))]
     ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
+    if options.direct:
+        options.features = [feature for feature in options.features if feature not in HOSTED]
     report, world, slots = Report(), World(options.binary), asyncio.Semaphore(AT_ONCE)
     try:
         await world.open()

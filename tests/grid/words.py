@@ -16,7 +16,7 @@ TRANSPORTS = ["stdio", "sse", "http"]
 SINCE = {"form": R25B, "url": R25C, "sampling": R24, "roots": R24}
 KINDS = list(SINCE)
 # Forms that differ in their fields only.
-FORMS = ("form", "rich", "who")
+FORMS = ("form", "rich", "many", "who")
 
 META = "io.modelcontextprotocol/"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]

@@ -113,10 +113,12 @@ class World:
                 await asyncio.sleep(0.1)
         raise RuntimeError(f"{command} does not listen; see {self.errors(f'port-{port}')}")
 
-    def client(self, name: str, down: Peer, quiet: bool = False, direct: bool = False) -> Client:
+    def client(
+        self, name: str, down: Peer, quiet: bool = False, direct: bool = False, config: Path | None = None
+    ) -> Client:
         """A client of the host, or with `direct` of the scripted server of the same kind."""
         kinds = [] if quiet else KINDS
-        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(self.config)]
+        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(config or self.config)]
         path = {"http": "/mcp", "sse": "/sse"}.get(down.transport, "")
         url = self.urls.get(down, "") if direct else self.host + path
         pipe = Pipe(command, self.environment(), self.errors(name)) if down.transport == "stdio" else None

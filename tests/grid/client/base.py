@@ -54,10 +54,14 @@ class Client:
         self.capabilities = capabilities(revision, kinds)
         self.direct = False  # no host in between
         self.foreign = False  # some servers are not ours: they may ask without a call, and without a mark
+        self.offered: dict = {}  # the server's capabilities
         self.violations: list[str] = []
         self.own: set[str] = set()
         self.calls: dict[str, Call] = {}  # by mark
         self.policies: dict[str, Policy] = {}
+        self.delays: dict[str, float] = {}  # before a retry, by mark
+        self.asked_ids: dict[str, object] = {}  # of questions, by mark
+        self.withdrawn: set = set()
         self.changes: list[tuple[str, dict]] = []
         self.lines: list[dict] = []  # log lines outside calls
         self.news = asyncio.Condition()
@@ -118,8 +122,16 @@ class Client:
             return {"role": "assistant", "content": text, "model": "grid", "stopReason": "endTurn"}
         if kind == "url":
             return {"action": "accept"}
-        rich = "colour" in params.get("requestedSchema", {}).get("properties", {})
-        return {"action": "accept", "content": {"name": told} | ({"colour": "g", "on": False} if rich else {})}
+        content: dict[str, Any] = {"name": told}
+        fields = params.get("requestedSchema", {}).get("properties", {})
+        if "colour" in fields:
+            content |= {"colour": "g", "on": False}
+        if "many" in fields:
+            content["many"] = ["b"]
+        for field in fields:
+            if field.startswith("many__"):  # a switch a choice
+                content[field] = fields[field].get("title", "").endswith("Second")
+        return {"action": "accept", "content": content}
 
     async def noted(self) -> None:
         async with self.news:

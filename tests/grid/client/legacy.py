@@ -39,7 +39,8 @@ class Legacy(Client):
         result = outcome.get("result", {})
         if result.get("protocolVersion") != self.revision:
             raise AssertionError(f"initialize: {outcome}")
-        self.check(rules.capabilities(self.revision, result.get("capabilities", {})))
+        self.offered = result.get("capabilities", {})
+        self.check(rules.capabilities(self.revision, self.offered))
         self.stage = "ready"
         await self.wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"}, None)
         await self.wire.ready()
@@ -82,6 +83,12 @@ class Legacy(Client):
         if "method" not in message:
             self.answered(message, place, call)
         elif "id" in message:
+            again = message["id"] in self.questions
+            self.questions.add(message["id"])
+            for mark in marks(str(message.get("params"))):
+                self.asked_ids[mark] = message["id"]
+            if again:
+                self.wrong(f"asked under the id {message['id']!r} again")
             self.spawn(self.asked(message, place, call))
         else:
             self.told(message, place, call)
@@ -104,9 +111,6 @@ class Legacy(Client):
     async def asked(self, message: dict, place: str, call: Call | None) -> None:
         if self.stage != "ready":
             self.wrong(f"asked before initialized: {message}")
-        if message["id"] in self.questions:
-            self.wrong(f"asked under the id {message['id']!r} again")
-        self.questions.add(message["id"])
         params = message.get("params", {})
         if place == "get" and not self.foreign:
             self.wrong(f"a question of a call on the GET stream: {message}")
@@ -129,6 +133,10 @@ class Legacy(Client):
             self.lines.append(params)
             if call is not None:
                 call.lines.append(params)
+        elif method == "notifications/cancelled":
+            if params.get("requestId") not in self.questions:
+                self.wrong(f"withdraws what was not asked: {params}")
+            self.withdrawn.add(params.get("requestId"))
         elif method in rules.CHANGES:
             if place == "post":
                 self.wrong(f"a change on the stream of a call: {message}")

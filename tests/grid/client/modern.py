@@ -45,7 +45,8 @@ class Modern(Client):
         result = outcome.get("result", {})
         if R26 not in result.get("supportedVersions", []):
             raise AssertionError(f"server/discover: {outcome}")
-        self.check(rules.capabilities(R26, result.get("capabilities", {})))
+        self.offered = result.get("capabilities", {})
+        self.check(rules.capabilities(R26, self.offered))
         try:
             await self.listen({"toolsListChanged": True})
         except AssertionError as error:  # the cells that need it fail, the others tell more
@@ -96,8 +97,8 @@ class Modern(Client):
                     return call.end({"abandoned": result})
                 responses[key] = said["result"]
             more |= {"inputResponses": responses} if responses else {}
-            if not responses:
-                await asyncio.sleep(0.25)
+            if call.mark in self.delays or not responses:
+                await asyncio.sleep(self.delays.get(call.mark, 0.25))
             if call.token is not None:
                 call.token = self.token()
                 call.progress.clear()

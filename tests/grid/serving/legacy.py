@@ -135,7 +135,8 @@ class Session:
                 if not tools.offered(name, self.revision):
                     raise tools.RpcError(-32602, f"no such tool: {name}")
                 return await tools.TOOLS[name][0](call, arguments)
-        found = tools.fixed(method, params, self.revision, self.extra)
+        found = await tools.asked(call, method, params)
+        found = found or tools.fixed(method, params, self.revision, self.extra)
         if found is None:
             raise tools.RpcError(-32601, f"no such method: {method}")
         return found
@@ -159,6 +160,7 @@ class LegacyCall:
         self.state = session.side.state
         self.mark = tools.mark(params)
         self.token = params.get("_meta", {}).get("progressToken")
+        self.ids: dict[str, str] = {}  # of what it asks: the kind
         self.after: list[Callable[[], Awaitable[None]]] = []
 
     async def progress(self, value: float, total: float, message: str) -> None:
@@ -176,10 +178,20 @@ class LegacyCall:
         """Asks all at once, whether or not the client said that it can be asked."""
         return await asyncio.gather(*(self.one(kind) for kind in kinds))
 
+    async def ask_and_withdraw(self, kind: str, seconds: float) -> None:
+        task = asyncio.create_task(self.one(kind))
+        await asyncio.sleep(seconds)
+        for id, (_, waits) in self.session.asked.items():
+            if self.ids.get(id) == kind and not waits.done():
+                self.session.notify("notifications/cancelled", {"requestId": id, "reason": "withdrawn"}, self.id)
+                waits.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
     async def one(self, kind: str) -> dict:
         session = self.session
         id, waits = f"s{next(session.ids)}", asyncio.get_running_loop().create_future()
         session.asked[id] = (kind, waits)
+        self.ids[id] = kind
         params = tools.question(kind, self.revision, self.mark)
         message = {"jsonrpc": "2.0", "id": id, "method": tools.method(kind)} | ({"params": params} if params else {})
         session.send(message, self.id)

@@ -92,7 +92,8 @@ class Engine:
                 if not tools.offered(name, R26):
                     raise tools.RpcError(-32602, f"no such tool: {name}")
                 return await tools.TOOLS[name][0](call, arguments)
-        found = tools.fixed(method, params, R26, self.extra)
+        found = await tools.asked(call, method, params)
+        found = found or tools.fixed(method, params, R26, self.extra)
         if found is None:
             raise tools.RpcError(-32601, f"no such method: {method}")
         return found
@@ -203,6 +204,9 @@ class ModernCall:
                 needed = NEEDS.get(kind, {"elicitation": {"form": {}}})
                 raise tools.RpcError(-32021, f"needs {kind}", {"requiredCapabilities": needed})
         raise Wanted(kinds)
+
+    async def ask_and_withdraw(self, kind: str, seconds: float) -> None:
+        raise NotImplementedError("what was asked by a result cannot be withdrawn")
 
     def say(self, event: str, **more: object) -> None:
         self.engine.side.say(event, self.mark, **more)

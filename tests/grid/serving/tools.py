@@ -17,6 +17,7 @@ from words import FORMS, R24, R25A, R25B, R25C, R26, plain_kind
 
 MISSING = "grid://missing/"
 ITEM = "grid://item/"
+ASK = "grid://ask/"
 METHODS = {"form": "elicitation/create", "url": "elicitation/create", "sampling": "sampling/createMessage"}
 
 
@@ -39,6 +40,7 @@ class Call(Protocol):
     async def progress(self, value: float, total: float, message: str) -> None: ...
     async def log(self, level: str, data: object) -> None: ...
     async def ask(self, *kinds: str) -> list[dict]: ...
+    async def ask_and_withdraw(self, kind: str, seconds: float) -> None: ...
     def say(self, event: str, **more: object) -> None: ...
     def grow(self, name: str) -> None: ...
     def touch(self, uri: str) -> bool: ...
@@ -50,6 +52,9 @@ def question(kind: str, revision: str, mark: str) -> dict:
     """The params of a question in the words of a revision."""
     if kind in FORMS:
         properties: dict[str, Any] = {"name": {"type": "string"}}
+        if kind == "many":
+            items = {"anyOf": [{"const": "a", "title": "First"}, {"const": "b", "title": "Second"}]}
+            properties["many"] = {"type": "array", "items": items}
         if kind == "who":
             properties["integer"] = {"type": "integer"}
         if kind == "rich":
@@ -74,7 +79,8 @@ def method(kind: str) -> str:
 def mark(params: dict) -> str:
     """What a call's answers are told by: its mark, or what stands for it in the tools of others."""
     arguments = params.get("arguments", {})
-    return next((arguments[name] for name in ("mark", "message", "prompt") if name in arguments), "")
+    found = next((arguments[name] for name in ("mark", "message", "prompt") if name in arguments), "")
+    return found or params.get("uri", "").removeprefix(ASK)
 
 
 def texts(*lines: str, **more: object) -> dict:
@@ -95,6 +101,22 @@ def asker(*rounds: tuple[str, ...]) -> Callable[[Call, dict], Awaitable[dict]]:
         return texts(json.dumps({"alias": call.alias, "mark": call.mark, "answers": answers}))
 
     return ask
+
+
+async def withdraw(call: Call, _arguments: dict) -> dict:
+    """Asks and thinks better of it before anybody has answered."""
+    await call.ask_and_withdraw("form", 0.4)
+    return texts(f"withdrawn {call.mark}")
+
+
+async def contents(call: Call, _arguments: dict) -> dict:
+    """Each kind of content that the revision has."""
+    found = texts(f"contents {call.mark}")
+    if call.revision >= R25A:
+        found["content"].append({"type": "audio", "data": SOUND, "mimeType": "audio/wav"})
+    if call.revision >= R25B:
+        found["content"].append({"type": "resource_link", "uri": ITEM + call.mark, "name": "linked"})
+    return found
 
 
 async def slow(call: Call, _arguments: dict) -> dict:
@@ -163,6 +185,7 @@ async def signed(call: Call, _arguments: dict) -> dict:
     return texts(f"told {call.mark}")
 
 
+SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA="
 STRING = {"type": "string"}
 Tool = tuple[Callable[[Call, dict], Awaitable[dict]], dict, str, str]
 # Each with its further arguments, and the first and last revision that have it.
@@ -170,6 +193,9 @@ TOOLS: dict[str, Tool] = {
     "plain": (plain, {"big": {"type": "integer"}}, R24, R26),
     "form": (asker(("form",)), {}, R25B, R26),
     "rich": (asker(("rich",)), {}, R25C, R26),
+    "many": (asker(("many",)), {}, R25C, R26),
+    "withdraw": (withdraw, {}, R25B, R25C),
+    "contents": (contents, {}, R24, R26),
     "url": (asker(("url",)), {}, R25C, R26),
     "sampling": (asker(("sampling",)), {}, R24, R26),
     "roots": (asker(("roots",)), {}, R24, R26),
@@ -236,6 +262,18 @@ def complete(params: dict) -> dict:
     return {"completion": {"values": [f"{params['argument']['value']} completed"], "total": 1, "hasMore": False}}
 
 
+async def asked(call: Call, method: str, params: dict) -> dict | None:
+    """What else may ask: one prompt, and the resources under one URI."""
+    uri = params.get("uri", "")
+    if method == "resources/read" and uri.startswith(ASK):
+        told = json.dumps(await call.ask("sampling"))
+        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": told}]}
+    if method == "prompts/get" and params.get("name") == "ask":
+        text = {"type": "text", "text": json.dumps(await call.ask("sampling"))}
+        return {"messages": [{"role": "user", "content": text}]}
+    return None
+
+
 def fixed(method: str, params: dict, revision: str, extra: list[str]) -> dict | None:
     """The answer to what is no tool call and needs no call to be answered."""
     match method:
@@ -243,7 +281,8 @@ def fixed(method: str, params: dict, revision: str, extra: list[str]) -> dict | 
             return {"tools": definitions(revision, extra)}
         case "prompts/list":
             arguments = [{"name": "mark", "required": True}]
-            return {"prompts": [{"name": "greet", "description": "greets", "arguments": arguments}]}
+            names = ("greet", "ask")
+            return {"prompts": [{"name": name, "description": name, "arguments": arguments} for name in names]}
         case "resources/list":
             return {"resources": [{"uri": f"{ITEM}one", "name": "one", "mimeType": "text/plain"}]}
         case "resources/templates/list":
