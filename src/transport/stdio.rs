@@ -248,6 +248,10 @@ impl PipeReader {
                     return Ok(heard);
                 }
             }
+            if self.leaving.is_none() && self.queue.deaf.is_cancelled() {
+                // If it is about to end, that is the better reason; and what it still says counts.
+                self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Deaf));
+            }
             let until = self.leaving.as_ref().map(|(until, _)| *until);
             let over = async {
                 match until {
@@ -258,20 +262,17 @@ impl PipeReader {
             let (stays, space) = (until.is_none(), self.lines.space());
             tokio::select! {
                 biased;
-                // First, because a grandchild may hold the pipe open for ever, and fill it too.
+                // These first, because a grandchild may hold the pipe open for ever, and fill it too.
                 () = over => return Err(self.left().await),
+                status = self.process.wait(), if stays => {
+                    self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Ended(status)));
+                }
                 read = self.stdout.read_buf(space) => {
                     if !matches!(read, Ok(1..)) {
                         return Err(self.ended().await);
                     }
                 }
-                status = self.process.wait(), if stays => {
-                    self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Ended(status)));
-                }
-                // If it is about to end, that is the better reason; and what it still says counts.
-                () = self.queue.deaf.cancelled(), if stays => {
-                    self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Deaf));
-                }
+                () = self.queue.deaf.cancelled(), if stays => {}
             }
         }
     }

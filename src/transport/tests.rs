@@ -339,10 +339,10 @@ async fn h15_no_zombie_is_left() {
 async fn h16_nothing_leaks_into_a_child() {
     let home = tempfile::tempdir().unwrap();
     let out = home.path().join("out");
-    // A secret of ours, a descriptor of ours.
+    // A descriptor of ours. The masks are those of `grep`, as inherited: a shell blocks signals while it forks.
     let _open = std::fs::File::create(home.path().join("descriptor")).unwrap();
     let script = r#"exec 4>"$0"; env | sed 's/=.*//' >&4; echo -- >&4; ls -l /proc/$$/fd >&4; echo -- >&4
-        grep -E '^Sig(Blk|Ign)' /proc/$$/status >&4; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 60"#;
+        grep -E '^Sig(Blk|Ign)' /proc/self/status >&4; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 60"#;
     let stdio = Stdio {
         command: "sh".to_owned(),
         args: vec!["-c".to_owned(), script.to_owned(), out.to_str().unwrap().to_owned()],
