@@ -84,7 +84,7 @@ async def crowd(world: World, report: Report, calls: int = 1000) -> None:
     await asyncio.gather(*(open_client(client) for client in [*clients, quiet]))
 
     async def one(down: Peer, client: Client) -> None:
-        pair = Pair(down, up, client, quiet, world.control, False)
+        pair = Pair(down, up, client, quiet, world.control, False, lambda _: world.client("crowd-more", down))
         for number in range(calls // len(downs)):
             began = time.monotonic()
             try:
@@ -92,7 +92,7 @@ async def crowd(world: World, report: Report, calls: int = 1000) -> None:
                 fault = None
             except Exception as error:
                 fault = f"{type(error).__name__}: {error}"
-            report.cell(pair, f"crowd {number}", fault, time.monotonic() - began)
+            report.cell(down, up, f"crowd {number}", fault, time.monotonic() - began)
 
     await asyncio.gather(*(one(down, client) for down, client in zip(downs, clients, strict=True)))
     for client in [*clients, quiet]:
