@@ -115,7 +115,7 @@ async fn of_too_many_calls_that_wait_the_oldest_ends() {
     let mut asked = Vec::new();
     for _ in 0..3 {
         asked.push(stage.answer(&client, &call("ask")).await);
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let answers = json!({ "i1": accept("x") });
     let mut outcomes = Vec::new();
