@@ -49,7 +49,12 @@ pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: P
     let known = to >= ProtocolVersion::V2025_06_18;
     let gap = Gap { blocks: Blocks::of(to), structured: !known };
     match method {
-        Method::ToolsCall if !known || from.is_modern() => tool(result, gap),
+        // The official suite wants sound of a tool to arrive as such even after a handshake of 2024-11-05, which has no word
+        // for it: in results of tools it passes, in prompts it is turned into a resource.
+        Method::ToolsCall if !known || from.is_modern() => {
+            let blocks = if gap.blocks == Blocks::Plain { Blocks::Audio } else { gap.blocks };
+            tool(result, Gap { blocks, ..gap })
+        }
         Method::PromptsGet if gap.blocks != Blocks::All => prompt(&result, gap.blocks),
         _ => result,
     }

@@ -84,7 +84,7 @@ fn content_by_revision() {
     let link = r#"{"type":"resource_link","uri":"gh+file:///a","name":"A","annotations":{"priority":1.0},"size":5}"#;
     let as_text = r#"{"text":"A: gh+file:///a","type":"text","annotations":{"priority":1.0}}"#;
     let sound = r#"{"type":"audio","data":"QUJD","mimeType":"audio/wav"}"#;
-    let embedded = r#"{"resource":{"blob":"QUJD","mimeType":"audio/wav","uri":"mcp-host:audio/2"},"type":"resource"}"#;
+    let embedded = r#"{"resource":{"blob":"QUJD","mimeType":"audio/wav","uri":"mcp-host:audio/0"},"type":"resource"}"#;
     let text = r#"{"type":"text","text":"x","z":1}"#;
     let odd = r#"{"type":"smell","z":1}"#;
     let odd_as_text = r#"{"text":"{\"type\":\"smell\",\"z\":1}","type":"text"}"#;
@@ -92,10 +92,11 @@ fn content_by_revision() {
     let all = of([text, link, sound, odd]);
     assert_eq!(result(&all, &Method::ToolsCall, V26, V25B), all);
     assert_eq!(result(&all, &Method::ToolsCall, V25B, V25A), of([text, as_text, sound, odd_as_text]));
-    assert_eq!(result(&all, &Method::ToolsCall, V25C, V24), of([text, as_text, embedded, odd_as_text]));
+    assert_eq!(result(&all, &Method::ToolsCall, V25C, V24), of([text, as_text, sound, odd_as_text]));
     assert_eq!(result(&all, &Method::ToolsCall, V24, V25C), all);
     let message = |block: &str| format!(r#"{{"messages":[{{"role":"user","content":{block}}}]}}"#);
     assert_eq!(result(&message(link), &Method::PromptsGet, V25C, V24), message(as_text));
+    assert_eq!(result(&message(sound), &Method::PromptsGet, V25C, V24), message(embedded));
     assert_eq!(result(&message(link), &Method::PromptsGet, V25C, V25B), message(link));
     let bare = message(r#"{"type":"resource_link","uri":"x:y"}"#);
     assert_eq!(result(&bare, &Method::PromptsGet, V25B, V24), message(r#"{"text":"x:y","type":"text"}"#));
