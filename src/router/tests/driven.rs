@@ -301,7 +301,7 @@ async fn results_come_as_each_revision_knows_them() {
     assert_eq!(kinds(ProtocolVersion::V2025_11_25).await, "resource_link audio text");
     assert_eq!(kinds(ProtocolVersion::V2025_06_18).await, "resource_link audio text");
     assert_eq!(kinds(ProtocolVersion::V2025_03_26).await, "text audio text");
-    assert_eq!(kinds(ProtocolVersion::V2024_11_05).await, "text resource text");
+    assert_eq!(kinds(ProtocolVersion::V2024_11_05).await, "text audio text");
     let modern = scene.router.modern(crate::manager::Principal::local(), &Raw::empty_object()).unwrap();
     let result = scene.call(&modern, &call("rich")).answer().await;
     assert_eq!((&result["structuredContent"], &result["resultType"]), (&json!([1, 2]), &json!("complete")));
