@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from pathlib import Path
 
 from client.base import Client
@@ -16,6 +17,7 @@ from corners import FEATURES, HOSTED
 from features import Pair
 from official import Official, Packages
 from report import Report
+from turns import Turns
 from words import R25B, R25C, R26, SHORT, Peer, peers
 from world import World, open_client, warm_up
 
@@ -23,14 +25,16 @@ AT_ONCE = 8  # pairs
 PACE = 0.025  # seconds between the calls of one client of the crowd
 
 
-async def one_pair(pair: Pair, features: list[str], report: Report) -> None:
+async def one_pair(pair: Pair, features: list[str], turns: Turns, report: Report) -> None:
+    silent = pair.up.modern and pair.up.transport == "stdio"
     for feature in features:
-        began = time.monotonic()
-        try:
-            await asyncio.wait_for(FEATURES[feature](pair), 60)
-            fault = None
-        except Exception as error:  # a fault is a line, the other cells still run
-            fault = f"{type(error).__name__}: {error}"
+        async with turns.take(silent and feature in ("log", "quiet log")) if silent else nullcontext():
+            began = time.monotonic()
+            try:
+                await asyncio.wait_for(FEATURES[feature](pair), 60)
+                fault = None
+            except Exception as error:  # a fault is a line, the other cells still run
+                fault = f"{type(error).__name__}: {error}"
         report.cell(pair.down, pair.up, feature, fault, time.monotonic() - began)
 
 
@@ -61,7 +65,7 @@ async def downstream(
 
     async def run(up: Peer) -> None:
         async with slots:
-            await one_pair(Pair(down, up, *clients, world.control, options.direct, another), options.features, report)
+            await one_pair(Pair(down, up, *clients, world.control, options.direct, another), options.features, world.turns, report)
 
     await asyncio.gather(*(run(up) for up in ups))
     for client in clients:
@@ -127,11 +131,11 @@ async def main(options: argparse.Namespace) -> int:
         cells = f"{count} pairs x {len(options.features)} features = {count * len(options.features)} cells"
         print(f"{len(downs)} kinds of clients, {len(ups)} kinds of servers: {cells}", flush=True)
         await asyncio.gather(*(downstream(world, down, others, options, slots, report) for down, others in pairs))
+        if not options.direct and len(downs) == len(ups) == len(peers()):
+            await crowd(world, report)
         if options.rmcp:
             packages = Packages(*(getattr(options, name) for name in Packages.__dataclass_fields__))
             await Official(world, packages, report).run()
-        if not options.direct and len(downs) == len(ups) == len(peers()):
-            await crowd(world, report)
     finally:
         faults = await world.close(options.keep or report.failed > 0)
     report.lines("violation", world.control.violations + faults)

@@ -17,6 +17,7 @@ from client.legacy import Legacy
 from client.modern import Modern
 from client.wires import Http, Pipe, Sse
 from control import Control
+from turns import Turns
 from words import KINDS, R25C, Peer, peers
 
 HERE = Path(__file__).resolve().parent
@@ -34,6 +35,7 @@ class World:
     def __init__(self, binary: str) -> None:
         self.binary = binary
         self.control = Control()
+        self.turns = Turns()
         self.children: list[asyncio.subprocess.Process] = []
         self.urls: dict[Peer, str] = {}
         self.host = ""
