@@ -92,8 +92,7 @@ impl Router {
         digest: &str,
         life: Duration,
     ) -> Result<String, ErrorObject> {
-        let envelope =
-            Envelope { state, digest: digest.to_owned(), expires: seconds(SystemTime::now() + life + SLACK) };
+        let envelope = Envelope { state, digest: digest.to_owned(), expires: expires_at(SystemTime::now(), life) };
         let sealed = self.seal()?.seal(Purpose::RequestState, principal.as_str(), &envelope);
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
@@ -106,7 +105,7 @@ impl Router {
         let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
         opened
             .ok()
-            .filter(|envelope| envelope.digest == digest && envelope.expires >= seconds(SystemTime::now()))
+            .filter(|envelope| envelope.digest == digest && is_good(envelope.expires, SystemTime::now()))
             .map(|envelope| envelope.state)
             .ok_or_else(expired)
     }
@@ -118,6 +117,16 @@ pub(super) fn expired() -> ErrorObject {
         "`requestState` has expired, was altered, or is of another request; send the request anew without it \
          (whether a tool that was running has done its work is unknown)",
     )
+}
+
+/// Until when a state is good that is made now.
+pub(super) fn expires_at(now: SystemTime, life: Duration) -> u64 {
+    seconds(now + life + SLACK)
+}
+
+/// Whether a state is good still.
+pub(super) fn is_good(expires: u64, now: SystemTime) -> bool {
+    expires >= seconds(now)
 }
 
 fn seconds(time: SystemTime) -> u64 {

@@ -204,6 +204,20 @@ async fn h6_a_child_that_reads_nothing_fills_its_own_queue_alone() {
     child.reader.stop(ladder(0, 0)).await;
 }
 
+/// Neither waits for the other: what the child says is read while it reads nothing.
+#[tokio::test]
+async fn h6_race_10_both_pipes_are_full() {
+    let mut child = sh(r#"seq -f '{"jsonrpc":"2.0","id":%g,"result":{}}' 1 20000; exec sleep 60"#);
+    let mut id = 0;
+    while child.pipe.request(id, request(id, 1024)).is_ok() {
+        id += 1;
+    }
+    for expected in 1..=20_000 {
+        assert_eq!(child.number().await, expected);
+    }
+    child.reader.stop(ladder(0, 0)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn h6_a_write_that_is_stuck_is_a_loss() {
     let child = sh("exec sleep 600");
@@ -241,7 +255,7 @@ async fn h9_what_was_not_written_is_told_apart() {
 }
 
 #[tokio::test]
-async fn h10_the_last_line_without_end_is_no_message() {
+async fn h10_race_9_the_last_line_without_end_is_no_message() {
     let mut child = sh(r#"printf '{"jsonrpc":"2.0","id":1,"result":{}}'"#);
     let error = child.reader.next().await.unwrap_err();
     assert_eq!(error, Error::Exited { status: "exit code 0".to_owned(), stderr: None });

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::support::*;
+use crate::manager::Principal;
 use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw, RequestId, Response};
 
 fn accept() -> serde_json::Value {
@@ -146,4 +147,63 @@ async fn an_answer_to_nothing_is_dropped() {
     let response = Response { id: Some(RequestId::Number(7)), outcome: Ok(Raw::empty_object()) };
     stage.router.answer(&client, response);
     assert_eq!(text(&stage.answer(&client, &json!({ "name": "echo", "arguments": {} })).await), "{}");
+}
+
+/// Progress that comes when the answer is out goes nowhere: the token is good until the answer.
+#[tokio::test(start_paused = true)]
+async fn race_13_progress_after_the_answer() {
+    let stage = stage().await;
+    let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
+    let params = json!({ "name": "straggler", "arguments": {}, "_meta": { "progressToken": "mine" } });
+    let running = stage.call(&client, &params);
+    let leg = running.leg.clone();
+    assert_eq!(text(&running.answer().await), "answered");
+    stage.script.release.notify_one();
+    stage.until(|script| script.cancelled.load(Ordering::SeqCst) == 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(leg.try_next().is_none() && client.mailbox().try_next().is_none());
+    assert_eq!(text(&stage.answer(&client, &json!({ "name": "echo", "arguments": {} })).await), "{}");
+}
+
+/// The tool goes between the list and the call: the call is told so by name, and the list has changed.
+#[tokio::test(start_paused = true)]
+async fn race_15_a_tool_goes_between_list_and_call() {
+    let stage = stage().await;
+    let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
+    let listed = stage.router.settled_catalog(&client).await;
+    assert!(listed.tools().iter().any(|tool| tool.name() == "echo"));
+    stage.answer(&client, &call("drop")).await;
+    let gone = |stage: &Stage| !stage.router.catalog_now(&client).tools().iter().any(|tool| tool.name() == "echo");
+    while !gone(&stage) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let answer = stage.answer(&client, &json!({ "name": "echo", "arguments": {} })).await;
+    assert!(answer["message"].as_str().unwrap_or_default().contains("echo"), "{answer}");
+}
+
+/// A state lives by the clock on the wall and the call by one that only goes forward: a jump of an hour ends the state, with
+/// the documented answer, and the call by its own time.
+#[test]
+fn race_19_a_jump_of_the_clock_ends_a_state_and_nothing_else() {
+    use crate::router::state::{expires_at, is_good};
+    let now = std::time::SystemTime::now();
+    let life = Duration::from_secs(600);
+    let expires = expires_at(now, life);
+    assert!(is_good(expires, now) && is_good(expires, now + life), "the slack of two clocks");
+    assert!(is_good(expires, now - Duration::from_secs(3600)), "backwards it only lives longer");
+    assert!(!is_good(expires, now + Duration::from_secs(3600)));
+}
+
+/// The same person with another token goes on with a call; somebody else does not, and cannot tell why.
+#[tokio::test(start_paused = true)]
+async fn race_20_the_token_of_a_client_changes_between_two_requests() {
+    let stage = stage().await;
+    let (before, after) = (Principal::named("ann"), Principal::named("ann"));
+    let client = stage.modern_of(before, FORM);
+    let asked = stage.answer(&client, &call("ask")).await;
+    let again = retry(&call("ask"), &asked, &json!({ "i1": accept() }));
+    let other = stage.modern_of(Principal::named("bob"), FORM);
+    assert_eq!(stage.answer(&other, &again).await["error"], -32602);
+    let renewed = stage.modern_of(after, FORM);
+    assert_eq!(text(&stage.answer(&renewed, &again).await), accept().to_string());
 }

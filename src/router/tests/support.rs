@@ -40,7 +40,7 @@ pub(super) async fn stage() -> Stage {
 
 pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     let script = Arc::<Script>::default();
-    let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page", "visit"];
+    let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page", "visit", "straggler", "drop"];
     let server = tools.into_iter().fold(InProcess::new("script", "1"), |server, name| {
         let definition = Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
         let script = script.clone();
@@ -61,6 +61,14 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
 impl Script {
     async fn run(self: Arc<Self>, name: &'static str, invocation: Invocation) -> Outcome {
         self.begun.fetch_add(1, Ordering::SeqCst);
+        if name == "straggler" {
+            tokio::spawn(async move {
+                self.release.notified().await;
+                invocation.progress(1.0, None, "too late").await;
+                self.cancelled.fetch_add(1, Ordering::SeqCst);
+            });
+            return Ok(Raw::from_value(&json!({ "content": [{ "type": "text", "text": "answered" }] })));
+        }
         tokio::select! {
             biased;
             outcome = self.answer(name, &invocation) => outcome,
@@ -80,6 +88,10 @@ impl Script {
             outcome.map(|answer| answer.to_string()).unwrap_or_else(|error| format!("error {}", error.code))
         };
         let text = match name {
+            "drop" => {
+                invocation.withdraw(crate::registry::Kind::Tools, "echo").await;
+                "dropped".to_owned()
+            }
             "keyed" => {
                 let params =
                     json!({ "message": "?", "requestedSchema": {}, "_meta": { "mcp-host/inputKey": "user_name" } });
