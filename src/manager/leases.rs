@@ -78,20 +78,10 @@ impl Manager {
                 return Ok(entry.upstream.clone());
             }
         }
-        let limit = self.0.settings.limits.leases_per_server;
-        if entries.len() >= limit && !evict(&mut entries) {
-            return Err(NoLease::Limit(limit));
-        }
-        let upstream = self.spawn(server, profile, who.owner, true);
+        let upstream = self.add(server, &mut entries, profile, who)?;
         if sharing == Sharing::Session {
             upstream.bind(who.owner);
         }
-        entries.push(Entry {
-            upstream: upstream.clone(),
-            principal: who.principal.clone(),
-            users: HashSet::from([who.owner]),
-            used: Instant::now(),
-        });
         drop(entries);
         self.touch();
         Ok(upstream)
@@ -112,12 +102,24 @@ impl Manager {
             entry.used = Instant::now();
             return Ok(entry.upstream.clone());
         }
+        let upstream = self.add(server, &mut entries, profile, who)?;
+        upstream.bind(who.owner);
+        Ok(upstream)
+    }
+
+    /// Opens a lease for this client; at the limit the one idle longest goes.
+    fn add(
+        &self,
+        server: &Arc<Server>,
+        entries: &mut Vec<Entry>,
+        profile: Profile,
+        who: &Who,
+    ) -> Result<Arc<Upstream>, NoLease> {
         let limit = self.0.settings.limits.leases_per_server;
-        if entries.len() >= limit && !evict(&mut entries) {
+        if entries.len() >= limit && !evict(entries) {
             return Err(NoLease::Limit(limit));
         }
         let upstream = self.spawn(server, profile, who.owner, true);
-        upstream.bind(who.owner);
         entries.push(Entry {
             upstream: upstream.clone(),
             principal: who.principal.clone(),
