@@ -20,7 +20,7 @@ use super::client::{Client, Guard};
 use super::question::{self, log};
 use super::running::{Rising, Toward};
 use super::state::{State, expired};
-use super::{Mailbox, Router};
+use super::{Mailbox, Router, relay};
 use crate::manager::{Principal, Server};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -217,20 +217,8 @@ impl Router {
         let limits = self.limits();
         let state = State::Parked { call: parked.number, round: inner.round + 1 };
         let sealed = self.seal_state(&parked.principal, state, &parked.digest, limits.answer)?;
-        let entries: Vec<String> = inner
-            .open
-            .iter()
-            .map(|(key, ask)| {
-                let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
-                format!(r#"{}:{{"method":"{}","params":{params}}}"#, Raw::from_value(&**key), ask.method)
-            })
-            .collect();
-        let text = format!(
-            r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}}}"#,
-            entries.join(","),
-            Raw::from_value(&sealed)
-        );
-        Ok(Raw::trusted(text.into()))
+        let open = inner.open.iter();
+        Ok(relay::input_required(open.map(|(key, ask)| (&**key, &ask.method, ask.params.as_ref())), &sealed))
     }
 
     /// The call runs on this lease now.

@@ -64,17 +64,8 @@ impl Router {
         let keys: Vec<String> = (1..=pages.len()).map(|number| format!("u{number}")).collect();
         let state = State::Afresh { keys: keys.clone() };
         let sealed = self.seal_state(client.principal(), state, forward.digest(), self.limits().answer)?;
-        let entries: Vec<String> = keys
-            .iter()
-            .zip(pages)
-            .map(|(key, page)| format!(r#""{key}":{{"method":"elicitation/create","params":{page}}}"#))
-            .collect();
-        let text = format!(
-            r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}}}"#,
-            entries.join(","),
-            Raw::from_value(&sealed)
-        );
-        Ok(Raw::trusted(text.into()))
+        let questions = keys.iter().zip(pages).map(|(key, page)| (&**key, &Method::Elicit, Some(page)));
+        Ok(input_required(questions, &sealed))
     }
 
     /// Serves a request of a client without a session that may ask it something: a new one, or one that brings answers.
@@ -114,6 +105,25 @@ impl Router {
         }
         self.begin_modern(client, forward, leg).await
     }
+}
+
+/// A result that asks: each question under its key, and the state to come back with.
+pub(super) fn input_required<'a>(
+    questions: impl Iterator<Item = (&'a str, &'a Method, Option<&'a Raw>)>,
+    state: &str,
+) -> Raw {
+    let entries: Vec<String> = questions
+        .map(|(key, method, params)| {
+            let params = params.map_or("{}", Raw::as_str);
+            format!(r#"{}:{{"method":"{method}","params":{params}}}"#, Raw::from_value(key))
+        })
+        .collect();
+    let text = format!(
+        r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}}}"#,
+        entries.join(","),
+        Raw::from_value(state)
+    );
+    Raw::trusted(text.into())
 }
 
 impl Forward {
