@@ -12,7 +12,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 
 use super::{Error, excerpt};
 use crate::config;
-use crate::dial::Dialer;
+use crate::dial::{self, Dialer};
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
 
@@ -227,11 +227,7 @@ impl Http {
 
     pub(super) fn failed(&self, error: &reqwest::Error) -> Error {
         if error.is_connect() {
-            let mut cause: &dyn std::error::Error = error;
-            while let Some(source) = cause.source() {
-                cause = source;
-            }
-            return Error::Unreachable { origin: self.origin.clone(), reason: cause.to_string() };
+            return Error::Unreachable { origin: self.origin.clone(), reason: dial::explain(error) };
         }
         Error::Broken
     }
