@@ -18,6 +18,7 @@
 //! ```
 
 mod adapt;
+pub mod auth;
 pub mod config;
 pub mod demo;
 mod dial;
