@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use url::Url;
 
-pub use self::host::{HostSettings, Limits};
+pub use self::host::{BearerClient, HostAuth, HostSettings, Limits};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::report::{Error, Note, Problem};
 pub use self::secret::Secret;

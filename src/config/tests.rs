@@ -141,6 +141,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
     let expected = HostSettings {
         listen: "127.0.0.1:2".parse().unwrap(),
         startup_wait: Duration::from_secs(2),
+        auth: HostAuth::None,
         allowed_hosts: vec!["c".to_owned()],
         allowed_origins: vec!["https://a.example".to_owned()],
         sse: false,
@@ -168,7 +169,7 @@ fn a_bad_setting_is_found_in_its_layer() {
     let error = parse_str("{ \"host\": {\n \"startupWait\": 1 } }", Syntax::Json, "f.json", &vars).unwrap_err();
     insta::assert_snapshot!(error, @r#"
     f.json:2: host.startupWait: 1 has no unit
-    environment variable MCP_HOST_AUTH__TYPE: host.auth: this build knows the type "none" only
+    environment variable MCP_HOST_AUTH__TYPE: host.auth.type: "oauth" is not one of none, bearer
     environment variable MCP_HOST_LISTEN: host.listen: "[::]:80" can be reached from other machines, and this build cannot tell who calls
     environment variable MCP_HOST_NAMING__MAX_LENGTH: host.naming.maxLength: 7 is not between 40 and 128
     "#);

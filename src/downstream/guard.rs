@@ -16,10 +16,12 @@ pub(super) struct Guard {
 }
 
 /// Why a request goes no further.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
     pub(super) reason: &'static str,
+    /// What `WWW-Authenticate` says.
+    pub(super) challenge: Option<&'static str>,
 }
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -106,9 +108,9 @@ fn authority(text: &str) -> Option<Authority> {
 }
 
 fn bad(reason: &'static str) -> Refused {
-    Refused { status: StatusCode::BAD_REQUEST, reason }
+    Refused { status: StatusCode::BAD_REQUEST, reason, challenge: None }
 }
 
 fn forbidden(reason: &'static str) -> Refused {
-    Refused { status: StatusCode::FORBIDDEN, reason }
+    Refused { status: StatusCode::FORBIDDEN, reason, challenge: None }
 }

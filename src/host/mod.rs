@@ -173,6 +173,7 @@ impl Host {
         let settings = downstream::http::Settings {
             allowed_hosts: self.0.manager.settings().allowed_hosts.clone(),
             allowed_origins: self.0.manager.settings().allowed_origins.clone(),
+            authentication: downstream::authentication::Authentication::new(&self.0.manager.settings().auth),
             sse: self.0.manager.settings().sse,
             eras: self.0.eras,
         };

@@ -6,7 +6,7 @@ use crate::config::{Roots, Sharing};
 use crate::protocol::Profile;
 use crate::upstream::Owner;
 
-/// The identity of a client, proven by its credential; without authorization everybody is the local user.
+/// The identity of a client, proven by its credential; without authentication everybody is the local user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Principal(Arc<str>);
 
@@ -15,6 +15,13 @@ impl Principal {
     #[must_use]
     pub(crate) fn local() -> Self {
         Self("local".into())
+    }
+
+    /// The client of that name, proven by its token.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn bearer(name: &str) -> Self {
+        Self(format!("bearer:{name}").into())
     }
 
     /// Somebody else.

@@ -58,6 +58,7 @@ fn no_arguments_show_the_next_steps() {
       read       Read a resource
       prompt     Get a prompt
       status     Ask a running `serve` how its servers are
+      token      Make a token for a client of the endpoint
 
     Options:
       -c, --config <FILE>  A config file; any MCP client's will do. Given more than once, a later file wins by server name
@@ -71,6 +72,36 @@ fn no_arguments_show_the_next_steps() {
       mcp-host serve --demo             two bundled servers at one endpoint, nothing to install
       mcp-host check --config FILE      what the config of your MCP client says, nothing started
       mcp-host serve --config FILE      its servers at one endpoint
+    ");
+}
+
+#[test]
+fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
+    let config = r#"{ "mcpServers": { "a": { "command": "a" } }, "host": { LINE } }"#;
+    let minted = |config: &str| {
+        let shown = run_with(config, &["token", "laptop", "--json", "--config", "mcp.json"]);
+        let line = shown.strip_prefix("exit 0\n--- stdout\n").unwrap_or_else(|| panic!("{shown}"));
+        serde_json::from_str::<serde_json::Value>(line).unwrap()
+    };
+    let first = minted(&config.replace("LINE", ""));
+    let token = first["token"].as_str().unwrap();
+    assert_eq!((token.len(), &token[..5]), (48, "mcph_"), "256 bits");
+    let client = mcp_host::config::BearerClient::of_token("laptop", token).unwrap();
+    assert_eq!(first["hash"], client.to_string());
+    assert_eq!(first["into"], "host");
+    assert_ne!(minted(config)["token"], token, "each is another");
+    // What it prints is what the config takes, and the next one goes beside it.
+    let filled = config.replace("LINE", first["line"].as_str().unwrap());
+    assert!(run_with(&filled, &["check", "--config", "mcp.json"]).starts_with("exit 0"));
+    let second = minted(&filled);
+    assert_eq!(second["into"], "host.auth.clients");
+    assert!(second["line"].as_str().unwrap().starts_with(r#""laptop": "sha256:"#));
+    let shown = run(&["token", "a b"]);
+    assert_snapshot!(shown, @r"
+    exit 2
+    --- stderr
+    error: a client cannot be called that
+    help: take up to 64 of letters, digits, - _ and .
     ");
 }
 

@@ -297,6 +297,14 @@ fn refused() {
       give one of them another name
     duplicate-server.json:4: server "files": given twice, first at duplicate-server.json:3
     empty.json: the file is empty
+    host-auth-nobody.toml:5: host.auth.clients: no client has a token
+      run `mcp-host token NAME`, and put the line that it prints here
+    host-auth.toml:8: host.auth.clients.laptop: this is the token of "desktop" too: it would not tell who calls
+      run `mcp-host token NAME`, and put the line that it prints here
+    host-auth.toml:10: host.auth.clients.phone: expected "sha256:" and 64 hex digits
+      run `mcp-host token NAME`, and put the line that it prints here
+    host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
+      take up to 64 of letters, digits, - _ and .
     host-values.toml:5: host.listen: "0.0.0.0:8808" can be reached from other machines, and this build cannot tell who calls
       listen on 127.0.0.1 or [::1]
     host-values.toml:6: host.startupWait: 3 has no unit
@@ -318,9 +326,7 @@ fn refused() {
       write "definitions", or take the key out
     lacking-host-features.toml:9: host.approval: this build knows "off" only
       write "off", or take the key out
-    lacking-host-features.toml:10: host.auth: this build knows the type "none" only
-      take the key out, and listen on loopback
-    lacking-host-features.toml:13: host.limits.login: this build does not have this feature
+    lacking-host-features.toml:12: host.limits.login: this build does not have this feature
       take the key out
     lacking-server-features.toml:3: server "login": auth.type: "oauth" is not possible, this build does not have this feature
       use "bearer" with token, "api-key" with apiKey, or "basic" with username and password

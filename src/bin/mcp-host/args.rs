@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Prompt(Prompt),
     /// Ask a running `serve` how its servers are
     Status(Status),
+    /// Make a token for a client of the endpoint
+    Token(Token),
     /// The child process of `serve --demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(Stdio),
@@ -153,6 +155,15 @@ pub(crate) struct Status {
     pub(crate) common: Common,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Token {
+    /// What the client is called in the config
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// Use the bundled demo servers instead of a config.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Demo {
@@ -194,6 +205,7 @@ impl Command {
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
             Self::Status(args) => &args.common,
+            Self::Token(args) => &args.common,
         }
     }
 }

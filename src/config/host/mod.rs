@@ -1,5 +1,6 @@
 //! The settings of the host itself: `host` of our files, `MCP_HOST_*`, and what was given at the command line.
 
+mod access;
 mod layers;
 mod limits;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use url::Url;
 
+pub use self::access::{BearerClient, HostAuth};
 use self::layers::Layers;
 pub use self::limits::Limits;
 use super::fields::{Field, Fields};
@@ -42,6 +44,8 @@ pub struct HostSettings {
     pub listen: SocketAddr,
     /// How long a first list waits for servers that are still starting.
     pub startup_wait: Duration,
+    /// How clients prove who they are.
+    pub auth: HostAuth,
     /// Values of `Host` that are answered beside our own on loopback.
     pub allowed_hosts: Vec<String>,
     /// Values of `Origin` that are answered beside our own on loopback.
@@ -64,6 +68,7 @@ impl Default for HostSettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
             startup_wait: Duration::from_secs(3),
+            auth: HostAuth::None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             sse: true,
@@ -97,6 +102,9 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     }
     if let Some(wait) = fields.take(&["startupWait"], report).and_then(|field| field.time(report)) {
         settings.startup_wait = wait;
+    }
+    if let Some(auth) = fields.take(&["auth"], report).and_then(|field| access::auth(&field, report)) {
+        settings.auth = auth;
     }
     if let Some(field) = fields.take(&["allowedHosts"], report) {
         settings.allowed_hosts = field.texts(report);
@@ -197,15 +205,5 @@ fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
         && field.flag(report) == Some(true)
     {
         field.lacking(report);
-    }
-    if let Some(field) = fields.take(&["auth"], report) {
-        let Some(mut auth) = field.fields(report) else { return };
-        match auth.take(&["type"], report).and_then(|kind| kind.text(report)) {
-            Some("none") => auth.finish(&["type"], report),
-            _ => {
-                let problem = report.problem(field.at, &field.path, "this build knows the type \"none\" only");
-                problem.help("take the key out, and listen on loopback");
-            }
-        }
     }
 }

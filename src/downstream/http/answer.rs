@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Frame as Part, SizeHint};
 
+use crate::downstream::guard::Refused;
 use crate::protocol::{self, ErrorObject, Frame, Malformed, RequestId, code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -79,6 +80,14 @@ impl Refusal {
     pub(super) fn about(mut self, id: Option<RequestId>) -> Self {
         self.id = id;
         self
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let mut refusal = Self::new(refused.status, refused.reason);
+        refusal.more = refused.challenge.map(|challenge| (WWW_AUTHENTICATE, HeaderValue::from_static(challenge)));
+        refusal
     }
 }
 

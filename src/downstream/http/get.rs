@@ -14,14 +14,15 @@ use super::stream::{Events, Source, Work};
 use super::{Door, body, headers};
 use crate::downstream::classify::{self, Eras};
 use crate::protocol::ProtocolVersion;
+use crate::router::Principal;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Serves a GET.
-pub(super) fn get(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Refusal> {
+pub(super) fn get(door: &Arc<Door>, principal: &Principal, headers: &HeaderMap) -> Result<Response, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(door, headers)?;
-    let in_use = door.session(headers)?;
+    let in_use = door.session(principal, headers)?;
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
@@ -39,9 +40,9 @@ pub(super) fn get(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Ref
 }
 
 /// Serves a DELETE.
-pub(super) fn delete(door: &Arc<Door>, headers: &HeaderMap) -> Result<Response, Refusal> {
+pub(super) fn delete(door: &Arc<Door>, principal: &Principal, headers: &HeaderMap) -> Result<Response, Refusal> {
     check_version(door, headers)?;
-    let in_use = door.session(headers)?;
+    let in_use = door.session(principal, headers)?;
     door.end(in_use.session());
     Ok(StatusCode::NO_CONTENT.into_response())
 }

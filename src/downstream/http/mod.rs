@@ -34,6 +34,7 @@ use self::answer::Refusal;
 use self::replay::Budget;
 use self::routes::Service;
 use self::session::{Key, Session, Sessions, Use};
+use super::authentication::Authentication;
 use super::classify::Eras;
 use super::guard::Guard;
 use crate::router::{Principal, Router};
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) allowed_hosts: Vec<String>,
     /// Origins beside our own on loopback.
     pub(crate) allowed_origins: Vec<String>,
+    /// How clients prove who they are.
+    pub(crate) authentication: Authentication,
     /// The eras that are spoken.
     pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
@@ -61,7 +64,13 @@ pub(crate) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { allowed_hosts: Vec::new(), allowed_origins: Vec::new(), eras: Eras::Both, sse: true }
+        Self {
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            authentication: Authentication::None,
+            eras: Eras::Both,
+            sse: true,
+        }
     }
 }
 
@@ -70,7 +79,8 @@ impl Default for Settings {
 struct Door {
     router: Router,
     eras: Eras,
-    local: Principal,
+    guard: Guard,
+    authentication: Authentication,
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
     sse: Option<sse::Table>,
@@ -97,7 +107,8 @@ pub(crate) async fn serve(
     }
     let limits = router.limits().clone();
     let door = Arc::new(Door {
-        local: Principal::local(),
+        guard: Guard::new(address.port(), &settings.allowed_hosts, &settings.allowed_origins),
+        authentication: settings.authentication,
         sessions: Sessions::new(limits.sessions, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         budget: Budget::new(limits.client_queues),
@@ -106,11 +117,9 @@ pub(crate) async fn serve(
         eras: settings.eras,
         router,
     });
-    let guard = Arc::new(Guard::new(address.port(), &settings.allowed_hosts, &settings.allowed_origins));
-    let service = Service::new(guard, &door);
     let connections = TaskTracker::new();
     let kill = CancellationToken::new();
-    accept(&door, listener, &service, &connections, &kill).await;
+    accept(&door, listener, &connections, &kill).await;
     door.drain(&connections, limits.drain).await;
     kill.cancel();
     connections.wait().await;
@@ -118,13 +127,7 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections until the door stops; the listener is closed then.
-async fn accept(
-    door: &Arc<Door>,
-    listener: TcpListener,
-    service: &Service,
-    connections: &TaskTracker,
-    kill: &CancellationToken,
-) {
+async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTracker, kill: &CancellationToken) {
     let most = door.router.limits().connections;
     let mut sweep = interval(door.sessions.sweep_period());
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,7 +146,7 @@ async fn accept(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if connections.len() >= most => turn_away(&stream),
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, service.clone(), door.stopping.clone(), kill.clone()));
+                    connections.spawn(connection(Arc::clone(door), stream, kill.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -161,15 +164,16 @@ fn turn_away(stream: &TcpStream) {
     let _ = stream.try_write(FULL);
 }
 
-async fn connection(stream: TcpStream, service: Service, stop: CancellationToken, kill: CancellationToken) {
+async fn connection(door: Arc<Door>, stream: TcpStream, kill: CancellationToken) {
     // Small answers must not wait for the acknowledgement of the ones before.
     let _ = stream.set_nodelay(true);
+    let stop = door.stopping.clone();
     let used = Arc::new(AtomicBool::new(false));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_header_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service.marking(Arc::clone(&used)));
+        .serve_connection(TokioIo::new(stream), Service::new(door, Arc::clone(&used)));
     let mut connection = pin!(connection);
     // Errors are the client's: it went away, or what it sent is no HTTP.
     tokio::select! {
@@ -186,17 +190,13 @@ async fn connection(stream: TcpStream, service: Service, stop: CancellationToken
 }
 
 impl Door {
-    fn principal(&self) -> Principal {
-        self.local.clone()
-    }
-
-    /// The session that a request names.
-    fn session(&self, headers: &HeaderMap) -> Result<Use, Refusal> {
+    /// The session that a request names, if it is the asker's.
+    fn session(&self, principal: &Principal, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
             return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
         };
-        Key::parse(value.as_bytes()).and_then(|key| self.sessions.find(&key, &self.local)).ok_or_else(|| {
+        Key::parse(value.as_bytes()).and_then(|key| self.sessions.find(&key, principal)).ok_or_else(|| {
             Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): send `initialize` again")
         })
     }

@@ -22,7 +22,7 @@ use super::stream::{Events, Source};
 use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
-use crate::router::{Client, Mailbox};
+use crate::router::{Client, Mailbox, Principal};
 
 /// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
 pub(super) const DECIDE: Duration = Duration::from_millis(1500);
@@ -31,7 +31,11 @@ pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
-pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+pub(super) async fn post(
+    door: &Arc<Door>,
+    principal: &Principal,
+    request: HttpRequest,
+) -> Result<HttpResponse, Refusal> {
     let (head, body) = request.into_parts();
     let headers = head.headers;
     body::check_type(&headers)?;
@@ -42,7 +46,7 @@ pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpR
         Ok(message) => message,
         Err(malformed) => {
             return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
-                Some(items) => self::items(door, &headers, &items).await,
+                Some(items) => self::items(door, principal, &headers, &items).await,
                 None => Err(malformed.into()),
             };
         }
@@ -54,21 +58,28 @@ pub(super) async fn post(door: &Arc<Door>, request: HttpRequest) -> Result<HttpR
     let about = |refusal: Refusal| refusal.about(id.clone());
     let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
-        Route::Session(message) => session(door, &headers, message).await.map_err(about),
-        Route::Stateless(request, envelope) => stateless::serve(door, &headers, request, envelope).await,
+        Route::Session(message) => session(door, principal, &headers, message).await.map_err(about),
+        Route::Stateless(request, envelope) => stateless::serve(door, principal, &headers, request, envelope).await,
         // Over HTTP the end of the connection is what withdraws a request.
         Route::Notice(_) => Ok(answer::accepted()),
     }
 }
 
 /// A message of a session, or one that makes a session.
-async fn session(door: &Arc<Door>, headers: &HeaderMap, message: Message) -> Result<HttpResponse, Refusal> {
+async fn session(
+    door: &Arc<Door>,
+    principal: &Principal,
+    headers: &HeaderMap,
+    message: Message,
+) -> Result<HttpResponse, Refusal> {
     let message = match message {
         // Whatever session the client names: this makes a new one, and the id is ours.
-        Message::Request(request) if request.method == Method::Initialize => return initialize(door, &request),
+        Message::Request(request) if request.method == Method::Initialize => {
+            return initialize(door, principal, &request);
+        }
         message => message,
     };
-    let in_use = door.session(headers)?;
+    let in_use = door.session(principal, headers)?;
     let client = &in_use.session().client;
     match message {
         Message::Request(request) => return Ok(call(door, in_use, request).await),
@@ -78,7 +89,7 @@ async fn session(door: &Arc<Door>, headers: &HeaderMap, message: Message) -> Res
     Ok(answer::accepted())
 }
 
-fn initialize(door: &Arc<Door>, request: &Request) -> Result<HttpResponse, Refusal> {
+fn initialize(door: &Arc<Door>, principal: &Principal, request: &Request) -> Result<HttpResponse, Refusal> {
     let about = |refusal: Refusal| refusal.about(Some(request.id.clone()));
     if door.stopping.is_cancelled() {
         return Err(about(Refusal::busy("shutting down")));
@@ -93,7 +104,7 @@ fn initialize(door: &Arc<Door>, request: &Request) -> Result<HttpResponse, Refus
         about(Refusal::busy("no session id could be made"))
     })?;
     let id = Some(request.id.clone());
-    let (client, result) = match door.router.open(door.principal(), request.params.as_ref()) {
+    let (client, result) = match door.router.open(principal.clone(), request.params.as_ref()) {
         Ok(opened) => opened,
         Err(error) => return Ok(answer::json(Response { id, outcome: Err(error) }.frame())),
     };
@@ -101,7 +112,7 @@ fn initialize(door: &Arc<Door>, request: &Request) -> Result<HttpResponse, Refus
     if let Ok(value) = HeaderValue::try_from(key.to_string()) {
         response.headers_mut().insert(SESSION, value);
     }
-    door.sessions.add(key, door.principal(), client);
+    door.sessions.add(key, principal.clone(), client);
     Ok(response)
 }
 
@@ -127,9 +138,14 @@ impl Drop for Undecided {
 }
 
 /// A batch: its requests run side by side and are answered together (2025-03-26).
-async fn items(door: &Arc<Door>, headers: &HeaderMap, items: &[Bytes]) -> Result<HttpResponse, Refusal> {
+async fn items(
+    door: &Arc<Door>,
+    principal: &Principal,
+    headers: &HeaderMap,
+    items: &[Bytes],
+) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
-    let in_use = door.session(headers)?;
+    let in_use = door.session(principal, headers)?;
     let client = &in_use.session().client;
     if client.revision() != ProtocolVersion::V2025_03_26 {
         return Err(Refusal::judged(classify::no_batches()));

@@ -1,54 +1,74 @@
-//! The routes, and the guard before them.
+//! The routes, and what stands before them: the guard, then who asks.
+//!
+//! **Invariant:** nothing is served that is not in [`ROUTES`], and nothing there changes the host itself: what does has
+//! its place on the local socket (`hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::{Ready, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::Router as Routes;
-use axum::extract::{Request, State};
+use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
 use futures_util::future::Either;
 use hyper::body::Incoming;
-use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::answer::Refusal;
 use super::{Door, get, post, sse};
 use crate::downstream::classify::Eras;
-use crate::downstream::guard::Guard;
+use crate::downstream::guard::Refused;
+use crate::router::Principal;
 use crate::upstream::StateName;
 
-/// What a connection serves: nothing that the guard refuses.
+/// What is served at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Mcp,
+    Sse,
+    Messages,
+    Healthz,
+    Readyz,
+}
+
+/// All there is.
+const ROUTES: [(&str, Route); 5] = [
+    ("/mcp", Route::Mcp),
+    ("/sse", Route::Sse),
+    ("/messages", Route::Messages),
+    ("/healthz", Route::Healthz),
+    ("/readyz", Route::Readyz),
+];
+
+impl Route {
+    fn of(path: &str) -> Option<Self> {
+        ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
+    }
+
+    /// Whether a supervisor may ask it that has no token.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Healthz | Self::Readyz)
+    }
+}
+
+/// What a connection serves: nothing that the guard refuses, and nothing to who has not said who it is.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
-    guard: Arc<Guard>,
-    routes: TowerToHyperService<Routes>,
+    door: Arc<Door>,
     used: Arc<AtomicBool>,
 }
 
 impl Service {
-    pub(super) fn new(guard: Arc<Guard>, door: &Arc<Door>) -> Self {
-        let routes = Routes::new()
-            .route("/mcp", any(mcp))
-            .route("/sse", any(stream))
-            .route("/messages", any(messages))
-            .route("/healthz", get(healthz))
-            .route("/readyz", get(readyz))
-            .fallback(unknown)
-            .with_state(Arc::clone(door));
-        Self { guard, routes: TowerToHyperService::new(routes), used: Arc::default() }
-    }
-
-    /// The same service; it notes that it was used.
-    pub(super) fn marking(self, used: Arc<AtomicBool>) -> Self {
-        Self { used, ..self }
+    /// A service for one connection, which notes that it was used.
+    pub(super) fn new(door: Arc<Door>, used: Arc<AtomicBool>) -> Self {
+        Self { door, used }
     }
 }
 
-type Routed = TowerToHyperServiceFuture<Routes, hyper::Request<Incoming>>;
+type Routed = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
 impl hyper::service::Service<hyper::Request<Incoming>> for Service {
     type Response = Response;
@@ -57,59 +77,78 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
-        match self.guard.check(request.uri(), request.headers()) {
-            Ok(()) => Either::Right(self.routes.call(request)),
-            Err(refused) => Either::Left(ready(Ok(Refusal::new(refused.status, refused.reason).into_response()))),
+        let (uri, headers) = (request.uri(), request.headers());
+        if let Err(refused) = self.door.guard.check(uri, headers) {
+            return Either::Left(ready(Ok(Refusal::from(refused).into_response())));
         }
+        let route = Route::of(uri.path());
+        let asker = self.door.authentication.authenticate(headers);
+        if let Err(refused) = asker
+            && !route.is_some_and(Route::is_open)
+        {
+            return Either::Left(ready(Ok(Refusal::from(refused).into_response())));
+        }
+        let door = Arc::clone(&self.door);
+        Either::Right(Box::pin(async move { Ok(serve(&door, route, asker, request.map(Body::new)).await) }))
     }
 }
 
-async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response {
-    let answer = match *request.method() {
-        Method::POST => post::post(&door, request).await,
-        Method::GET => get::get(&door, request.headers()),
-        Method::DELETE => get::delete(&door, request.headers()),
+async fn serve(
+    door: &Arc<Door>,
+    route: Option<Route>,
+    asker: Result<Principal, Refused>,
+    request: Request,
+) -> Response {
+    let answer = match (route, &door.sse, asker) {
+        (Some(Route::Healthz), _, _) => only_read(&request, StatusCode::OK, "ok\n".to_owned()),
+        (Some(Route::Readyz), _, asker) => {
+            let (status, text) = readyz(door, asker.is_ok());
+            only_read(&request, status, text)
+        }
+        (_, _, Err(refused)) => Err(refused.into()),
+        (Some(Route::Mcp), _, Ok(principal)) => mcp(door, &principal, request).await,
+        (Some(Route::Sse), Some(table), Ok(principal)) => match *request.method() {
+            Method::GET => sse::get(door, table, &principal, request.headers()),
+            // Clients that try Streamable HTTP first learn from this that it is not here.
+            _ => Err(Refusal::only("GET")),
+        },
+        (Some(Route::Messages), Some(table), Ok(principal)) => match *request.method() {
+            Method::POST => sse::post(door, table, &principal, request).await,
+            _ => Err(Refusal::only("POST")),
+        },
+        _ => Err(Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp")),
+    };
+    answer.unwrap_or_else(Refusal::into_response)
+}
+
+async fn mcp(door: &Arc<Door>, principal: &Principal, request: Request) -> Result<Response, Refusal> {
+    match *request.method() {
+        Method::POST => post::post(door, principal, request).await,
+        Method::GET => get::get(door, principal, request.headers()),
+        Method::DELETE => get::delete(door, principal, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
-    };
-    answer.unwrap_or_else(Refusal::into_response)
+    }
 }
 
-async fn stream(State(door): State<Arc<Door>>, request: Request) -> Response {
-    let Some(table) = &door.sse else { return unknown().await };
-    let answer = match *request.method() {
-        Method::GET => sse::get(&door, table, request.headers()),
-        // Clients that try Streamable HTTP first learn from this that it is not here.
-        _ => Err(Refusal::only("GET")),
-    };
-    answer.unwrap_or_else(Refusal::into_response)
+/// A text for supervisors.
+fn only_read(request: &Request, status: StatusCode, text: String) -> Result<Response, Refusal> {
+    match *request.method() {
+        Method::GET => Ok((status, text).into_response()),
+        Method::HEAD => Ok(status.into_response()),
+        _ => Err(Refusal::only("GET, HEAD")),
+    }
 }
 
-async fn messages(State(door): State<Arc<Door>>, request: Request) -> Response {
-    let Some(table) = &door.sse else { return unknown().await };
-    let answer = match *request.method() {
-        Method::POST => sse::post(&door, table, request).await,
-        _ => Err(Refusal::only("POST")),
-    };
-    answer.unwrap_or_else(Refusal::into_response)
-}
-
-async fn unknown() -> Response {
-    Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp").into_response()
-}
-
-/// The process lives.
-async fn healthz() -> &'static str {
-    "ok\n"
-}
-
-/// Every required server is ready, or will never be.
-async fn readyz(State(door): State<Arc<Door>>) -> (StatusCode, String) {
+/// Whether every required server is ready, or will never be. Only to who may call them it is told which they are.
+fn readyz(door: &Door, known: bool) -> (StatusCode, String) {
     let servers = door.router.status();
-    readiness(servers.iter().filter(|server| server.required).map(|server| {
+    let (status, text) = readiness(servers.iter().filter(|server| server.required).map(|server| {
         let why = server.last_error.as_deref().or(server.waiting_for.as_deref());
         (server.name.as_str(), server.state, why.unwrap_or_default())
-    }))
+    }));
+    let first = |text: &str| text.split_inclusive('\n').next().unwrap_or_default().to_owned();
+    (status, if known { text } else { first(&text) })
 }
 
 /// What `/readyz` says about the required servers: name, state and why.

@@ -66,7 +66,12 @@ struct Session {
 }
 
 /// Serves GET `/sse`.
-pub(super) fn get(door: &Arc<Door>, table: &Table, headers: &HeaderMap) -> Result<HttpResponse, Refusal> {
+pub(super) fn get(
+    door: &Arc<Door>,
+    table: &Table,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<HttpResponse, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(headers)?;
     if door.stopping.is_cancelled() {
@@ -83,7 +88,7 @@ pub(super) fn get(door: &Arc<Door>, table: &Table, headers: &HeaderMap) -> Resul
     })?;
     let (sender, said) = mpsc::channel(WAITING);
     let entry = Arc::new(Entry {
-        principal: door.principal(),
+        principal: principal.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
         client: OnceLock::new(),
@@ -113,11 +118,16 @@ pub(super) fn get(door: &Arc<Door>, table: &Table, headers: &HeaderMap) -> Resul
 }
 
 /// Serves POST `/messages`.
-pub(super) async fn post(door: &Arc<Door>, table: &Table, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+pub(super) async fn post(
+    door: &Arc<Door>,
+    table: &Table,
+    principal: &Principal,
+    request: HttpRequest,
+) -> Result<HttpResponse, Refusal> {
     let (head, body) = request.into_parts();
     body::check_type(&head.headers)?;
     check_version(&head.headers)?;
-    let entry = table.find(head.uri.query(), &door.principal())?;
+    let entry = table.find(head.uri.query(), principal)?;
     let bytes = body::read(body, door.router.limits().body).await?;
     let message = match Message::parse(&bytes) {
         Ok(message) => message,

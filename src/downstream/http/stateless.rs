@@ -19,11 +19,12 @@ use super::{Door, headers};
 use crate::downstream::call::{Call, Progress, Step};
 use crate::downstream::classify::Envelope;
 use crate::protocol::{Message, Method, Outcome, Request, Response, code};
-use crate::router::Mailbox;
+use crate::router::{Mailbox, Principal};
 
 /// Serves the request.
 pub(super) async fn serve(
     door: &Arc<Door>,
+    principal: &Principal,
     headers: &HeaderMap,
     request: Request,
     envelope: Envelope,
@@ -36,7 +37,7 @@ pub(super) async fn serve(
     }
     let client = door
         .router
-        .modern_apart(door.principal(), &envelope.capabilities, envelope.affinity.as_deref())
+        .modern_apart(principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
         .map_err(|error| about(Refusal::judged(error)))?;

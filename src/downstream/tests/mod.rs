@@ -12,6 +12,8 @@ mod http;
 #[cfg(feature = "server")]
 mod listen;
 #[cfg(feature = "server")]
+mod principals;
+#[cfg(feature = "server")]
 mod refusals;
 #[cfg(feature = "server")]
 mod sse;

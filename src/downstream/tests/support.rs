@@ -242,6 +242,8 @@ mod http {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::config::{BearerClient, HostAuth};
+    use crate::downstream::authentication::Authentication;
     pub(crate) use crate::downstream::http::Settings;
     use crate::downstream::http::serve;
 
@@ -261,6 +263,16 @@ mod http {
         house_with(stage, Settings::default()).await
     }
 
+    /// The tokens of two clients.
+    pub(crate) const ANN: &str = "the token of ann";
+    pub(crate) const BOB: &str = "the token of bob";
+
+    /// A door for [`ANN`] and [`BOB`] alone.
+    pub(crate) fn bearer() -> Settings {
+        let clients = [("ann", ANN), ("bob", BOB)].map(|(name, token)| BearerClient::of_token(name, token).unwrap());
+        Settings { authentication: Authentication::new(&HostAuth::Bearer(clients.into())), ..Settings::default() }
+    }
+
     pub(crate) async fn house_with(stage: Stage, settings: Settings) -> House {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -272,12 +284,18 @@ mod http {
     impl House {
         pub(crate) async fn connect(&self) -> Peer {
             let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-            Peer { stream: BufReader::new(stream), port: self.port, session: None }
+            Peer { stream: BufReader::new(stream), port: self.port, session: None, token: None }
         }
 
         /// A client with a session of that revision.
         pub(crate) async fn client(&self, revision: &str) -> Peer {
+            self.client_as(None, revision).await
+        }
+
+        /// The same, with a token.
+        pub(crate) async fn client_as(&self, token: Option<&'static str>, revision: &str) -> Peer {
             let mut peer = self.connect().await;
+            peer.token = token;
             let head = peer.post(&initialize(revision)).await;
             assert_eq!(head.status, 200);
             peer.body(&head).await;
@@ -290,6 +308,7 @@ mod http {
         pub(crate) async fn again(&self, peer: &Peer) -> Peer {
             let mut again = self.connect().await;
             again.session.clone_from(&peer.session);
+            again.token = peer.token;
             again
         }
     }
@@ -313,6 +332,8 @@ mod http {
         pub(crate) stream: BufReader<TcpStream>,
         port: u16,
         pub(crate) session: Option<String>,
+        /// What it proves with who it is.
+        pub(crate) token: Option<&'static str>,
     }
 
     #[derive(Debug)]
@@ -337,10 +358,11 @@ mod http {
 
         pub(crate) fn request(&self, method: &str, more: &str, body: &str) -> String {
             let session = self.session.as_ref().map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
+            let token = self.token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
             let length = body.len();
             format!(
                 "{method} /mcp HTTP/1.1\r\nHost: HOST\r\nAccept: application/json, text/event-stream\r\n\
-                 Content-Type: application/json\r\n{session}{more}Content-Length: {length}\r\n\r\n{body}"
+                 Content-Type: application/json\r\n{token}{session}{more}Content-Length: {length}\r\n\r\n{body}"
             )
         }
 

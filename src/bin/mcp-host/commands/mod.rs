@@ -10,6 +10,7 @@ mod serve;
 mod serving;
 mod status;
 mod stdio;
+mod token;
 mod watch;
 
 use mcp_host::demo;
@@ -45,6 +46,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Status(args) => status::run(&args, output).await,
+        Command::Token(args) => token::run(&args, common, output),
         Command::Serve(_) | Command::Stdio(_) | Command::DemoServer(_) => demo_server().await,
     }
 }

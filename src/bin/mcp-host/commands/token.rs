@@ -1,0 +1,65 @@
+//! `mcp-host token`: a token for a client of the endpoint. It is shown once; the config gets its hash, by the hand of the
+//! user, whose file stays as it is.
+
+use std::ffi::OsStr;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use mcp_host::config::{BearerClient, Config, HostAuth};
+use serde::Serialize;
+
+use crate::args::{Common, Token};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers::Plan;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Minted<'a> {
+    name: &'a str,
+    token: &'a str,
+    hash: &'a str,
+    /// What is to be put into the config, and where.
+    line: &'a str,
+    into: &'a str,
+}
+
+pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the system gives no randomness: {error}")))?;
+    let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
+    let client = BearerClient::of_token(&args.name, &token).ok_or_else(|| {
+        let failure = Failure::new(Exit::Usage, "a client cannot be called that");
+        failure.help("take up to 64 of letters, digits, - _ and .")
+    })?;
+    // A config that is not there yet, or wants exactly this token, is no reason not to mint one.
+    let config = Plan::load(common, false, None).map(|plan| plan.config).unwrap_or_default();
+    let file = config.files.last().or(common.config.last());
+    let syntax = file.and_then(|file| file.extension()).and_then(OsStr::to_str).unwrap_or_default();
+    let hash = client.to_string();
+    let (into, line) = line(&config, syntax, &client.name, &hash);
+    if output.json {
+        output.value(&Minted { name: &client.name, token: &token, hash: &hash, line: &line, into })?;
+        return Ok(Exit::Ok);
+    }
+    output.line(&token)?;
+    output.talk("this is shown once; the client sends it as `Authorization: Bearer TOKEN`");
+    output.talk(&format!("put this line into `{into}` of the config:"));
+    output.talk(&line);
+    Ok(Exit::Ok)
+}
+
+/// Where the client goes in the config, and how it is written there.
+fn line(config: &Config, syntax: &str, name: &str, hash: &str) -> (&'static str, String) {
+    let has_clients = matches!(config.host.auth, HostAuth::Bearer(_));
+    let toml_name = if name.contains('.') { format!("{name:?}") } else { name.to_owned() };
+    match (has_clients, syntax) {
+        (true, "toml") => ("host.auth.clients", format!("{toml_name} = {hash:?}")),
+        (true, "yaml" | "yml") => ("host.auth.clients", format!("{name:?}: {hash:?}")),
+        (true, _) => ("host.auth.clients", format!("{name:?}: {hash:?},")),
+        (false, "toml") => ("host", format!("auth = {{ type = \"bearer\", clients = {{ {toml_name} = {hash:?} }} }}")),
+        (false, "yaml" | "yml") => ("host", format!("auth: {{ type: bearer, clients: {{ {name:?}: {hash:?} }} }}")),
+        (false, _) => ("host", format!("\"auth\": {{ \"type\": \"bearer\", \"clients\": {{ {name:?}: {hash:?} }} }},")),
+    }
+}

@@ -1,0 +1,152 @@
+//! Who may call: `host.auth`.
+
+use std::fmt::{self, Write as _};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::config::fields::Field;
+use crate::config::report::Report;
+
+/// How clients of the endpoint prove who they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostAuth {
+    /// They do not: whoever reaches the endpoint is the local user. On loopback only.
+    #[default]
+    None,
+    /// By a token of their own.
+    Bearer(Vec<BearerClient>),
+}
+
+/// A client with a token of its own, of which only the hash is kept. Displays as the config has it: `sha256:` and the
+/// digits.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BearerClient {
+    /// What it is called here.
+    pub name: String,
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+}
+
+impl BearerClient {
+    /// The client with that token; `None` if it cannot be called that.
+    #[must_use]
+    pub fn of_token(name: &str, token: &str) -> Option<Self> {
+        is_name(name).then(|| Self { name: name.to_owned(), hash: Sha256::digest(token).into() })
+    }
+}
+
+impl fmt::Display for BearerClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::with_capacity(71);
+        text.push_str(SCHEME);
+        for byte in self.hash {
+            write!(text, "{byte:02x}")?;
+        }
+        f.write_str(&text)
+    }
+}
+
+impl fmt::Debug for BearerClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BearerClient").field(&self.name).finish()
+    }
+}
+
+const SCHEME: &str = "sha256:";
+const MINT: &str = "run `mcp-host token NAME`, and put the line that it prints here";
+
+/// Reads `host.auth`.
+pub(super) fn auth(field: &Field<'_>, report: &mut Report) -> Option<HostAuth> {
+    let mut fields = field.fields(report)?;
+    let Some(kind) = fields.take(&["type"], report) else {
+        report.problem(field.at, &field.path, "`type` is missing").help("write \"none\" or \"bearer\"");
+        return None;
+    };
+    match kind.text(report)? {
+        "none" => {
+            fields.finish(&["type"], report);
+            Some(HostAuth::None)
+        }
+        "bearer" => {
+            let clients = fields.take(&["clients"], report);
+            fields.finish(&["type", "clients"], report);
+            let Some(clients) = clients else {
+                report.problem(field.at, &field.path, "`clients` is missing: no client has a token").help(MINT);
+                return None;
+            };
+            self::clients(&clients, report).map(HostAuth::Bearer)
+        }
+        other => {
+            let text = format!("{} is not one of none, bearer", kind.quote(other));
+            report.problem(kind.at, &kind.path, text);
+            None
+        }
+    }
+}
+
+fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> {
+    let mut clients: Vec<BearerClient> = Vec::new();
+    let entries = field.entries(report);
+    if entries.is_empty() {
+        report.problem(field.at, &field.path, "no client has a token").help(MINT);
+        return None;
+    }
+    for (name, entry) in entries {
+        if !is_name(name) {
+            let problem = report.problem(entry.at, &entry.path, "a client cannot be called that");
+            problem.help("take up to 64 of letters, digits, - _ and .");
+        }
+        let Some(text) = entry.text(report) else { continue };
+        // The text is not shown: it may be the token itself.
+        let Some(hash) = text.strip_prefix(SCHEME).and_then(digits) else {
+            let problem = report.problem(entry.at, &entry.path, "expected \"sha256:\" and 64 hex digits");
+            problem.help(MINT);
+            continue;
+        };
+        if let Some(same) = clients.iter().find(|client| client.hash == hash) {
+            let text = format!("this is the token of {:?} too: it would not tell who calls", same.name);
+            report.problem(entry.at, &entry.path, text).help(MINT);
+        }
+        clients.push(BearerClient { name: name.to_owned(), hash });
+    }
+    Some(clients)
+}
+
+fn is_name(name: &str) -> bool {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=64).contains(&name.len()) && name.bytes().all(fine)
+}
+
+fn digits(text: &str) -> Option<[u8; 32]> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != 32 || !rest.is_empty() {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut hash = [0; 32];
+    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_reads_as_it_displays() {
+        let client = BearerClient::of_token("laptop", "token").unwrap();
+        let text = client.to_string();
+        assert_eq!(text, "sha256:3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0");
+        assert_eq!(text.strip_prefix(SCHEME).and_then(digits), Some(client.hash));
+        assert_eq!(text.to_uppercase().strip_prefix("SHA256:").and_then(digits), Some(client.hash));
+        for bad in ["", "3c", &"g".repeat(64), &"a".repeat(63), &"a".repeat(65), &"é".repeat(32)] {
+            assert_eq!(digits(bad), None, "{bad}");
+        }
+        assert_eq!(format!("{client:?}"), r#"BearerClient("laptop")"#);
+        assert!([0, 65].map(|length| BearerClient::of_token(&"a".repeat(length), "token")).iter().all(Option::is_none));
+    }
+}

@@ -1,0 +1,94 @@
+//! Who asks: the principal of a request, proven by what the request itself carries (`hazards.md` H60, H80). Asked for every
+//! request after the guard and before routing, before a byte of the body is read.
+//!
+//! A session, a cookie, an address or a header of a proxy proves nothing here.
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use sha2::{Digest as _, Sha256};
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
+
+use super::guard::Refused;
+use crate::config::{BearerClient, HostAuth};
+use crate::router::Principal;
+
+/// How clients prove who they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Authentication {
+    /// They do not: everybody who comes is the local user.
+    #[default]
+    None,
+    /// By a token of their own, of which the hash is known.
+    Bearer(Bearer),
+}
+
+/// The clients that have a token.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer(Vec<(Principal, [u8; 32])>);
+
+const CHALLENGE: &str = "Bearer";
+const INVALID: &str = r#"Bearer error="invalid_token""#;
+const MALFORMED: &str = r#"Bearer error="invalid_request""#;
+
+impl Authentication {
+    /// As the config says.
+    pub(crate) fn new(auth: &HostAuth) -> Self {
+        match auth {
+            HostAuth::None => Self::None,
+            HostAuth::Bearer(clients) => Self::Bearer(Bearer::new(clients)),
+        }
+    }
+
+    /// Tells whose request it is, or why it goes no further.
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Refused> {
+        match self {
+            Self::None => Ok(Principal::local()),
+            Self::Bearer(bearer) => bearer.authenticate(headers),
+        }
+    }
+}
+
+impl Bearer {
+    /// These clients and no others.
+    fn new(clients: &[BearerClient]) -> Self {
+        Self(clients.iter().map(|client| (Principal::bearer(&client.name), client.hash)).collect())
+    }
+
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Refused> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else {
+            let reason = "a token is missing: send `Authorization: Bearer TOKEN`; it is not taken from a URL";
+            return Err(unauthorized(reason, CHALLENGE));
+        };
+        if values.next().is_some() {
+            let status = StatusCode::BAD_REQUEST;
+            return Err(Refused { status, reason: "more than one `Authorization`", challenge: Some(MALFORMED) });
+        }
+        let Some(token) = token(value.as_bytes()) else {
+            return Err(unauthorized("`Authorization` is no `Bearer TOKEN`", CHALLENGE));
+        };
+        self.find(token).ok_or_else(|| unauthorized("no client has this token", INVALID))
+    }
+
+    /// The client with that token. Every hash is compared to its end, so that time tells nothing of any of them.
+    fn find(&self, token: &[u8]) -> Option<Principal> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let mut found = u64::MAX;
+        for (index, (_, known)) in (0_u64..).zip(&self.0) {
+            found.conditional_assign(&index, known.ct_eq(&hash));
+        }
+        let index = usize::try_from(found).ok()?;
+        self.0.get(index).map(|(principal, _)| principal.clone())
+    }
+}
+
+/// The token behind the scheme, whose case does not matter (RFC 9110, 11.1).
+fn token(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(CHALLENGE.len())?;
+    let token = rest.strip_prefix(b" ")?.trim_ascii();
+    (scheme.eq_ignore_ascii_case(CHALLENGE.as_bytes()) && !token.is_empty()).then_some(token)
+}
+
+fn unauthorized(reason: &'static str, challenge: &'static str) -> Refused {
+    Refused { status: StatusCode::UNAUTHORIZED, reason, challenge: Some(challenge) }
+}
