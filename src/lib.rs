@@ -43,7 +43,7 @@ pub use downstream::admin;
 pub use error::{Error, ErrorKind};
 pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
 pub use in_process::InProcess;
-pub use manager::{Event, ServerStatus};
+pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
 pub use registry::{Catalog, Entry};
 pub use transport::guard;
 pub use upstream::StateName;

@@ -4,10 +4,9 @@
 //! value, and a value is never looked at again for more variables.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
+use super::contents::Reads;
 use super::report::Report;
 use super::syntax::{Member, Node, Origin, Value};
 use super::vars::Vars;
@@ -40,6 +39,8 @@ pub(super) struct Scope<'a> {
     /// What the file's `inputs` say of each id.
     pub(super) inputs: &'a BTreeMap<String, String>,
     pub(super) dialect: Dialect,
+    /// What reads other files.
+    pub(super) reads: &'a Reads,
 }
 
 /// What came of an expansion beside the tree.
@@ -183,12 +184,8 @@ impl Scope<'_> {
 
     fn file(&self, path: &str) -> Resolved {
         let full = self.path(path);
-        let mut text = String::new();
-        match File::open(&full).and_then(|file| file.take(FILE + 1).read_to_string(&mut text)) {
-            Ok(length) if length as u64 > FILE => {
-                Resolved::Missing(format!("the file {} is larger than 64 KiB", full.display()))
-            }
-            Ok(_) => {
+        match self.reads.text(&full, FILE) {
+            Ok(text) => {
                 let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
                 Resolved::Value(line.unwrap_or(&text).to_owned())
             }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::contents::Reads;
 use super::expand::{Outcome, Scope};
 use super::report::{Error, Place, Report};
 use super::syntax::{self, Node, Syntax};
@@ -101,24 +102,18 @@ struct Loader<'a> {
     servers: Vec<Server>,
     hosts: Vec<Node>,
     files: Vec<PathBuf>,
+    reads: Reads,
     report: Report,
 }
 
 impl<'a> Loader<'a> {
     fn new(vars: &'a Vars, home: Option<&'a Path>) -> Self {
         let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
-        Self { vars, home, servers, hosts, files, report: Report::default() }
+        Self { vars, home, servers, hosts, files, reads: Reads::default(), report: Report::default() }
     }
 
     fn read_file(&mut self, file: &Path) -> Option<String> {
-        let read = || {
-            let metadata = std::fs::metadata(file)?;
-            if metadata.len() > FILE {
-                return Err(std::io::Error::other("it is larger than 16 MiB"));
-            }
-            std::fs::read_to_string(file)
-        };
-        let error = match read() {
+        let error = match self.reads.text(file, FILE) {
             Ok(text) => return Some(text),
             Err(error) => error,
         };
@@ -129,11 +124,17 @@ impl<'a> Loader<'a> {
 
     /// Reads one file into what is there.
     fn add(&mut self, text: &str, syntax: Syntax, file: &Path) {
+        let reads = std::mem::take(&mut self.reads);
+        self.add_reading(text, syntax, file, &reads);
+        self.reads = reads;
+    }
+
+    fn add_reading(&mut self, text: &str, syntax: Syntax, file: &Path, reads: &Reads) {
         let number = self.report.add_file(file);
         let Some(root) = syntax::parse(text, syntax, number, &mut self.report) else { return };
         let Some(shape) = shape::read(&root, file, &mut self.report) else { return };
         let dialect = super::expand::Dialect::Dollar;
-        let scope = Scope { vars: self.vars, home: self.home, file, inputs: &shape.inputs, dialect };
+        let scope = Scope { vars: self.vars, home: self.home, file, inputs: &shape.inputs, dialect, reads };
         if let Some(host) = shape.host {
             self.add_host(host, &scope);
         }
@@ -208,12 +209,12 @@ impl<'a> Loader<'a> {
     fn finish(mut self, flags: &[(String, String)]) -> Result<Config, Error> {
         self.unique_aliases();
         let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
-        let Self { servers, files, report, .. } = self;
+        let Self { servers, files, reads, report, .. } = self;
         let (problems, notes) = report.finish();
         if !problems.is_empty() {
             return Err(Error::Invalid { problems });
         }
-        Ok(Config { servers, host, notes, files })
+        Ok(Config { servers, host, notes, files, contents: reads.contents() })
     }
 }
 

@@ -8,6 +8,7 @@
 //! Start with [`load()`].
 
 mod auth;
+mod contents;
 mod expand;
 mod fields;
 mod host;
@@ -31,6 +32,8 @@ use std::time::Duration;
 
 use url::Url;
 
+pub use self::contents::Contents;
+pub(crate) use self::contents::Watcher;
 pub use self::host::{BearerClient, HostAuth, HostSettings, Limits};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::report::{Error, Note, Problem};
@@ -48,8 +51,10 @@ pub struct Config {
     pub host: HostSettings,
     /// What is worth telling the user once.
     pub notes: Vec<Note>,
-    /// The files that were read.
+    /// The config files.
     pub files: Vec<PathBuf>,
+    /// Everything that was read for it, with what stood there: the files, and those that they name.
+    pub contents: Contents,
 }
 
 /// One server.

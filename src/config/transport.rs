@@ -45,6 +45,9 @@ const REMOTE_KEYS: [&str; 14] = [
 
 const KINDS: &str = "use \"stdio\", \"http\" or \"sse\", or leave it out";
 
+/// The most that is read of an `envFile`.
+const ENV_FILE: u64 = 1024 * 1024;
+
 /// What a URL stands for while a variable in it has no value; nothing ever connects to it.
 const PLACEHOLDER: &str = "https://unresolved.invalid/";
 
@@ -191,7 +194,7 @@ impl Reader<'_> {
             && let Some(path) = file.text(self.report).filter(|_| file.node.origin != Origin::Missing)
         {
             let path = self.scope.path(path);
-            match std::fs::read_to_string(&path) {
+            match self.scope.reads.text(&path, ENV_FILE) {
                 Ok(text) => set_all(&mut stdio.env, vars::dotenv(&text)),
                 Err(error) => {
                     let path = file.quote(&path.display().to_string());

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::reload::Configured;
 use super::{ClientHandler, Host, Inner, answer_questions};
 use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
@@ -125,14 +126,14 @@ impl HostBuilder {
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let client = router.admit(Principal::local(), ProtocolVersion::LATEST_HANDSHAKE, profile, None);
         router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
+        let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         Ok(Host(Arc::new(Inner {
             manager,
             router,
             client,
             handler: self.handler,
-            memory,
+            configured,
             eras: self.eras,
-            config: Mutex::new(config),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         })))

@@ -6,8 +6,8 @@
 mod builder;
 mod call;
 mod defaults;
+mod reload;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +19,16 @@ use tokio_util::task::TaskTracker;
 pub use builder::HostBuilder;
 pub use call::{Call, Progress};
 
+use reload::Configured;
+
 use crate::config::{self, Config};
 use crate::downstream;
 use crate::error::{Error, ErrorKind};
-use crate::manager::{Event, Manager, ServerStatus};
+use crate::manager::{ConfigStatus, Event, Manager, Reload, ServerStatus};
 use crate::protocol::{Message, Method, Outcome, Profile, Raw, Response};
 use crate::registry::Catalog;
 use crate::router::{Client, Router};
-use crate::upstream::{Starter, StateName};
+use crate::upstream::StateName;
 
 /// Answers what servers ask while a call of the embedding program runs.
 pub trait ClientHandler: Send + Sync + 'static {
@@ -46,9 +48,8 @@ struct Inner {
     router: Router,
     client: Arc<Client>,
     handler: Option<Arc<dyn ClientHandler>>,
-    memory: HashMap<String, Starter>,
+    configured: Arc<Configured>,
     eras: downstream::Eras,
-    config: Mutex<Config>,
     stop: CancellationToken,
     doors: TaskTracker,
 }
@@ -167,7 +168,7 @@ impl Host {
         };
         let status = async {
             if let Some(socket) = &socket {
-                socket.serve(&self.0.router, &stop).await;
+                socket.serve(&self.0.router, || self.reload_now(), &stop).await;
             }
         };
         let settings = downstream::http::Settings {
@@ -182,32 +183,56 @@ impl Host {
         served.map_err(internal)
     }
 
-    /// Takes another config: servers that are the same go on undisturbed. What concerns the host itself (`host`) stays.
-    pub fn reload(&self, config: Config) {
-        self.0.manager.reload(config.clone(), &self.0.memory);
-        *lock(&self.0.config) = config;
+    /// Takes another config: servers that are the same go on undisturbed, those that are gone or changed have
+    /// `limits.drain` to finish their calls and take no new ones. What the result names as pending counts from the next
+    /// start on. Servers in this process stay.
+    pub fn reload(&self, config: Config) -> Reload {
+        self.0.configured.replace(config)
+    }
+
+    /// Follows the files that a config comes from: when they change, `load` is called, and what it gives is taken if it can
+    /// be used. Done once; a second call changes nothing.
+    pub fn follow_config(&self, load: impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static) {
+        if let Some(task) = self.0.configured.follow(Arc::new(load), self.0.stop.child_token()) {
+            self.0.router.spawn(task);
+        }
+    }
+
+    /// Reads the files that are followed again, now.
+    ///
+    /// # Errors
+    /// When they cannot be used, or none are followed; then nothing has changed.
+    pub async fn reload_files(&self) -> Result<Reload, Error> {
+        self.0.configured.reload().await.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+    }
+
+    /// How the config stands, now and with every reload from now on.
+    #[must_use]
+    pub fn config_status(&self) -> tokio::sync::watch::Receiver<ConfigStatus> {
+        self.0.configured.status()
+    }
+
+    /// For whoever asks over the status socket: what came of it, in words.
+    #[cfg(feature = "server")]
+    async fn reload_now(&self) -> Result<Reload, String> {
+        self.0.configured.reload().await.map_err(|error| error.to_string())
     }
 
     /// Adds a server, or takes another config for the one of that name.
     pub fn add_server(&self, server: config::Server) {
-        let mut config = lock(&self.0.config).clone();
-        match config.servers.iter_mut().find(|old| old.name == server.name) {
+        self.0.configured.change(|config| match config.servers.iter_mut().find(|old| old.name == server.name) {
             Some(old) => *old = server,
             None => config.servers.push(server),
-        }
-        self.reload(config);
+        });
     }
 
     /// Removes a server; false if there is none of that name.
     pub fn remove_server(&self, name: &str) -> bool {
-        let mut config = lock(&self.0.config).clone();
-        let before = config.servers.len();
-        config.servers.retain(|server| server.name != name);
-        let removed = config.servers.len() < before;
-        if removed {
-            self.reload(config);
-        }
-        removed
+        self.0.configured.change(|config| {
+            let before = config.servers.len();
+            config.servers.retain(|server| server.name != name);
+            config.servers.len() < before
+        })
     }
 
     /// Kills what is left of servers that are being stopped.

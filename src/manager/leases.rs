@@ -21,11 +21,19 @@ pub(super) struct Entry {
     used: Instant,
 }
 
+/// The leases of a server.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    /// The server is not in the config any more: there will be no other lease.
+    closed: bool,
+}
+
 /// A shared lease that nobody uses any more is kept that long: the next client of the same person finds it warm.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// How often to look whether the calls of others on a lease are over.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Why a server has no lease for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +42,10 @@ pub(crate) enum NoLease {
     Fixed(String),
     /// All leases that there may be are in use.
     Limit(usize),
+    /// The host ends.
+    Stopping,
+    /// The server was changed or taken out of the config.
+    Closed,
 }
 
 impl Manager {
@@ -45,7 +57,8 @@ impl Manager {
         let sharing = server.config.sharing;
         let profile = lease::profile(who.profile, sharing, &server.config.roots);
         let alone = sharing == Sharing::Session || server.is_each_clients_own(profile);
-        let mut entries = lock(&server.leases);
+        let mut table = lock(&server.leases);
+        let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
         if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
@@ -78,11 +91,11 @@ impl Manager {
                 return Ok(entry.upstream.clone());
             }
         }
-        let upstream = self.add(server, &mut entries, profile, who)?;
+        let upstream = self.add(server, &mut table, profile, who)?;
         if sharing == Sharing::Session {
             upstream.bind(who.owner);
         }
-        drop(entries);
+        drop(table);
         self.touch();
         Ok(upstream)
     }
@@ -91,7 +104,8 @@ impl Manager {
     /// free, or a new one.
     pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         let profile = lease::profile(who.profile, server.config.sharing, &server.config.roots);
-        let mut entries = lock(&server.leases);
+        let mut table = lock(&server.leases);
+        let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
         let free = entries.iter_mut().find(|entry| {
             entry.upstream.bound_to() == Some(who.owner)
@@ -102,7 +116,7 @@ impl Manager {
             entry.used = Instant::now();
             return Ok(entry.upstream.clone());
         }
-        let upstream = self.add(server, &mut entries, profile, who)?;
+        let upstream = self.add(server, &mut table, profile, who)?;
         upstream.bind(who.owner);
         Ok(upstream)
     }
@@ -111,11 +125,18 @@ impl Manager {
     fn add(
         &self,
         server: &Arc<Server>,
-        entries: &mut Vec<Entry>,
+        table: &mut Table,
         profile: Profile,
         who: &Who,
     ) -> Result<Arc<Upstream>, NoLease> {
-        let limit = self.0.settings.limits.leases_per_server;
+        if self.is_stopping() {
+            return Err(NoLease::Stopping);
+        }
+        if table.closed {
+            return Err(NoLease::Closed);
+        }
+        let entries = &mut table.entries;
+        let limit = self.limits().leases_per_server;
         if entries.len() >= limit && !evict(entries) {
             return Err(NoLease::Limit(limit));
         }
@@ -131,8 +152,8 @@ impl Manager {
 
     /// The lease that this client has already, if any.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
-        let entries = lock(&server.leases);
-        let of_client = entries.iter().filter(|entry| {
+        let table = lock(&server.leases);
+        let of_client = table.entries.iter().filter(|entry| {
             entry.users.contains(&who.owner)
                 && entry
                     .upstream
@@ -148,8 +169,7 @@ impl Manager {
     pub(crate) fn release(&self, owner: Owner) {
         let (mut lingering, mut shared) = (Vec::new(), Vec::new());
         for server in self.servers().iter() {
-            let mut entries = lock(&server.leases);
-            entries.retain_mut(|entry| {
+            lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 let left = entry.users.remove(&owner) && entry.users.is_empty();
                 if own && !entry.upstream.serves_only(owner) {
@@ -182,7 +202,7 @@ impl Manager {
                     break;
                 }
             }
-            lock(&server.leases).retain(|entry| entry.upstream.id != upstream.id);
+            lock(&server.leases).entries.retain(|entry| entry.upstream.id != upstream.id);
             upstream.stop();
         });
     }
@@ -197,16 +217,16 @@ impl Manager {
             if stop.run_until_cancelled(tokio::time::sleep(LINGER)).await.is_none() {
                 return;
             }
-            let mut entries = lock(&server.leases);
-            entries.retain(|entry| {
+            let mut table = lock(&server.leases);
+            table.entries.retain(|entry| {
                 let over = entry.upstream.id == upstream.id && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
                 if over {
                     entry.upstream.stop();
                 }
                 !over
             });
-            let none = entries.is_empty();
-            drop(entries);
+            let none = table.entries.is_empty();
+            drop(table);
             if none {
                 manager.start_eager(&server);
             }
@@ -220,8 +240,12 @@ impl Manager {
         }
         let eager = server.config.start == Start::Eager;
         let profile = lease::profile(Profile::EMPTY, server.config.sharing, &server.config.roots);
+        let mut table = lock(&server.leases);
+        if table.closed {
+            return;
+        }
         let upstream = self.spawn(server, profile, Owner::HOST, eager);
-        lock(&server.leases).push(Entry {
+        table.entries.push(Entry {
             upstream,
             principal: Principal::local(),
             users: HashSet::new(),
@@ -240,8 +264,8 @@ impl Manager {
             client_info: inner.client_info.clone(),
             start_timeout: config.start_timeout,
             restart: config.restart,
-            limits: Arc::new(inner.settings.limits.clone()),
-            caps: caps(&inner.settings, config.prefix),
+            limits: self.limits(),
+            caps: caps(&self.settings(), config.prefix),
             era: config.era,
             memory: server.era_memory(),
         };
@@ -283,23 +307,26 @@ impl Server {
 
     /// All leases.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
-        lock(&self.leases).iter().map(|entry| entry.upstream.clone()).collect()
+        lock(&self.leases).entries.iter().map(|entry| entry.upstream.clone()).collect()
     }
 
     pub(super) fn is_without_lease(&self) -> bool {
-        lock(&self.leases).is_empty()
+        lock(&self.leases).entries.is_empty()
     }
 
-    pub(super) fn stop_leases(&self) {
-        for entry in lock(&self.leases).drain(..) {
+    /// Ends every lease, and opens no other.
+    pub(super) fn close(&self) {
+        let mut table = lock(&self.leases);
+        table.closed = true;
+        for entry in table.entries.drain(..) {
             entry.upstream.stop();
         }
     }
 
     /// Who uses the lease, and whether it is one of ours.
     pub(crate) fn users(&self, lease: u64) -> Option<Vec<Owner>> {
-        let entries = lock(&self.leases);
-        let entry = entries.iter().find(|entry| entry.upstream.id == lease)?;
+        let table = lock(&self.leases);
+        let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
         Some(match entry.upstream.bound_to() {
             Some(owner) if self.config.sharing != Sharing::Host => vec![owner],
             _ => entry.users.iter().copied().collect(),
@@ -312,7 +339,7 @@ impl Server {
 
     /// Once a lease with a profile is up, the one that only listed is not needed.
     pub(super) fn close_catalog_lease(&self, up: u64) {
-        let mut entries = lock(&self.leases);
+        let entries = &mut lock(&self.leases).entries;
         let full = entries.iter().any(|entry| entry.upstream.id == up && !entry.users.is_empty());
         if full {
             entries.retain(|entry| {

@@ -8,6 +8,7 @@ mod fresh;
 mod known;
 mod lease;
 mod leases;
+mod reload;
 mod status;
 mod supervisor;
 mod view;
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::NoLease;
+pub use reload::{ConfigStatus, Reload};
 pub use status::ServerStatus;
 
 use known::Known;
@@ -66,7 +68,9 @@ pub(crate) struct Server {
     target: Option<Target>,
     /// Why it is never started: `disabled`, or `failed` by its config.
     fixed: Option<(StateName, String)>,
-    leases: Mutex<Vec<leases::Entry>>,
+    leases: Mutex<leases::Table>,
+    /// Calls that are under way.
+    calling: AtomicUsize,
     /// What it listed last, on any lease: a hint for clients that have no lease yet.
     last_offer: ArcSwapOption<Offer>,
     /// It has asked a client something: its leases are not shared from the start.
@@ -112,6 +116,7 @@ impl Server {
             shown: Mutex::default(),
             since: Instant::now(),
             calls: AtomicU64::new(0),
+            calling: AtomicUsize::new(0),
         }
     }
 
@@ -145,8 +150,16 @@ impl Server {
         }
     }
 
+    /// Until it has listed, clients see what the server of its name listed before.
+    fn inherit(&self, before: &Self) {
+        if self.target.is_some() {
+            let offers = before.upstreams().into_iter().filter_map(|upstream| upstream.offer());
+            self.last_offer.store(offers.last().or_else(|| before.last_offer.load_full()));
+        }
+    }
+
     /// Counts a call.
-    pub(crate) fn count_call(&self) {
+    fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -168,7 +181,11 @@ pub(crate) struct Manager(Arc<Inner>);
 struct Inner {
     /// In config order.
     servers: ArcSwap<Vec<Arc<Server>>>,
-    settings: config::HostSettings,
+    /// Servers of configs before this one that have calls to finish.
+    retired: Mutex<Vec<Arc<Server>>>,
+    settings: ArcSwap<config::HostSettings>,
+    limits: ArcSwap<config::Limits>,
+    config: watch::Sender<ConfigStatus>,
     naming: Naming,
     client_info: Raw,
     world: World,
@@ -207,8 +224,11 @@ impl Manager {
         let servers = servers(config.servers, memory, &config.host.naming, &known);
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
+            retired: Mutex::default(),
             naming: config.host.naming.clone(),
-            settings: config.host,
+            limits: ArcSwap::from_pointee(config.host.limits.clone()),
+            settings: ArcSwap::from_pointee(config.host),
+            config: watch::Sender::new(ConfigStatus { files: config.files, ..ConfigStatus::default() }),
             client_info,
             world,
             events: broadcast::Sender::new(EVENTS),
@@ -237,8 +257,17 @@ impl Manager {
         self.0.servers.load_full()
     }
 
-    pub(crate) fn settings(&self) -> &config::HostSettings {
-        &self.0.settings
+    pub(crate) fn settings(&self) -> Arc<config::HostSettings> {
+        self.0.settings.load_full()
+    }
+
+    pub(crate) fn limits(&self) -> Arc<config::Limits> {
+        self.0.limits.load_full()
+    }
+
+    fn set(&self, settings: config::HostSettings) {
+        self.0.limits.store(Arc::new(settings.limits.clone()));
+        self.0.settings.store(Arc::new(settings));
     }
 
     /// Counts up with every change of a server's state or lists.
@@ -248,29 +277,6 @@ impl Manager {
 
     pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
         self.0.events.subscribe()
-    }
-
-    /// Takes another set of servers: those that are the same go on undisturbed, the others are stopped or started.
-    pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) {
-        let old = self.servers();
-        let mut new = servers(config.servers, memory, &self.0.naming, &self.0.known);
-        for server in &mut new {
-            if let Some(same) = old.iter().find(|old| old.config.same_as(&server.config) && old.target.is_some()) {
-                *server = same.clone();
-            }
-        }
-        let gone: Vec<Arc<Server>> =
-            old.iter().filter(|old| !new.iter().any(|new| Arc::ptr_eq(old, new))).cloned().collect();
-        self.0.servers.store(Arc::new(new));
-        for server in &gone {
-            server.stop_leases();
-        }
-        for server in self.servers().iter() {
-            if server.is_without_lease() {
-                self.start_eager(server);
-            }
-        }
-        self.touch();
     }
 
     /// Stops every server; done when no process is left.
@@ -288,8 +294,8 @@ impl Manager {
     /// Lets every server go, without waiting.
     pub(crate) fn stop(&self) {
         self.0.stop.cancel();
-        for server in self.servers().iter() {
-            server.stop_leases();
+        for server in self.servers().iter().chain(lock(&self.0.retired).iter()) {
+            server.close();
         }
     }
 
@@ -308,7 +314,7 @@ impl Manager {
 
     /// How long the first list may wait for servers that are starting.
     pub(crate) fn startup_wait(&self) -> Duration {
-        self.0.settings.startup_wait
+        self.settings().startup_wait
     }
 }
 

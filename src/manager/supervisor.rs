@@ -27,7 +27,8 @@ pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
 impl Manager {
     /// The server that a lease is of.
     pub(crate) fn server_of(&self, lease: u64) -> Option<Arc<Server>> {
-        self.servers().iter().find(|server| server.users(lease).is_some()).cloned()
+        let (servers, retired) = (self.servers(), lock(&self.0.retired).clone());
+        servers.iter().chain(&retired).find(|server| server.users(lease).is_some()).cloned()
     }
 
     /// Why the server is in that state: the lease may be further than the change that is told of it.
@@ -57,7 +58,9 @@ impl Manager {
         let before = lock(&server.shown).replace(now);
         // A server has several leases and shows the best of them: not each change of a lease is one of the server.
         let from = before.unwrap_or(change.from);
-        if from != now {
+        // One that another of its name has followed is seen no more.
+        let followed = |other: &Arc<Server>| other.config.name == server.config.name && other.id != server.id;
+        if from != now && !self.servers().iter().any(followed) {
             let cause = change.cause.clone().or_else(|| self.cause_of(server, now));
             self.emit(server, from, now, cause, change.at);
         }

@@ -26,6 +26,7 @@ enum Kind {
     TooLarge,
     Malformed,
     AuthRequired,
+    ShuttingDown,
 }
 
 impl Failure {
@@ -38,11 +39,20 @@ impl Failure {
 
     /// It is never started, or may not be started once more.
     pub(super) fn lease(none: NoLease) -> Self {
+        let retryable = none == NoLease::Closed;
         let text = match none {
+            NoLease::Stopping => return Self::shutting_down(),
+            NoLease::Closed => "was changed in the config a moment ago; call again".to_owned(),
             NoLease::Fixed(why) => format!("is not to be had: {why}"),
             NoLease::Limit(limit) => format!("has {limit} connections in use already (host.limits.leasesPerServer)"),
         };
-        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+        Self { kind: Kind::Unavailable, text, sent: false, retryable }
+    }
+
+    /// The host ends and takes no more calls.
+    pub(super) fn shutting_down() -> Self {
+        let text = "takes no more calls: the host is shutting down".to_owned();
+        Self { kind: Kind::ShuttingDown, text, sent: false, retryable: true }
     }
 
     /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.

@@ -167,7 +167,7 @@ impl Router {
     /// Sends a request and brings its answer back; once more where that is safe (`hazards.md` H57).
     pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Outcome {
         let server = &forward.server;
-        server.count_call();
+        let _calling = server.calling();
         let _slot = match self.slot(server).await {
             Ok(slot) => slot,
             Err(failure) => return failure.answer(server, &forward.method),

@@ -240,8 +240,8 @@ impl Router {
 
     /// The limits of the config.
     #[must_use]
-    pub(crate) fn limits(&self) -> &config::Limits {
-        &self.0.manager.settings().limits
+    pub(crate) fn limits(&self) -> Arc<config::Limits> {
+        self.0.manager.limits()
     }
 
     /// All servers, in config order.

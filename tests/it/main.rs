@@ -6,6 +6,7 @@ mod config;
 mod hazards;
 mod processes;
 mod readme;
+mod reload;
 mod resume;
 mod sse;
 mod tidy;

@@ -43,8 +43,11 @@ fn main() -> ExitCode {
 fn start(cli: Cli) -> Exit {
     let common = cli.common();
     let output = Output::new(common.json, common.quiet);
-    // Nobody but the log tells how the servers of `stdio` are.
-    let told = if matches!(cli.command, Some(Command::Stdio(_))) { "" } else { ",mcp_host::upstream=error" };
+    // Nobody but the log tells how the servers of `stdio` are. How its config is, every command tells by itself.
+    let told = match cli.command {
+        Some(Command::Stdio(_)) => ",mcp_host::host=error",
+        _ => ",mcp_host::upstream=error,mcp_host::host=error",
+    };
     telemetry::install(&output, common.verbose, common.quiet, told);
     let Some(command) = cli.command else {
         return print_help(&output);

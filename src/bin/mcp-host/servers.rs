@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) config: Config,
     /// The demo server that runs in this process.
     clock: bool,
+    /// How the config came to be.
+    request: LoadRequest,
 }
 
 /// Where what is learned of servers is kept: `$XDG_STATE_HOME/mcp-host`.
@@ -45,10 +47,11 @@ impl Plan {
     /// The servers of the config, with the demo servers if they are asked for. A demo needs no config, so only one that
     /// was named is read for it.
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
+        let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: load(common, listen)?, clock: false });
+            return Ok(Self { config: config::load(&request)?, clock: false, request });
         }
-        let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(common, listen)? };
+        let mut config = if common.config.is_empty() { demo_only(listen)? } else { config::load(&request)? };
         let child = demo_child()?;
         let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
         if let Some(server) = config.servers.iter().find(clash) {
@@ -59,7 +62,13 @@ impl Plan {
             .help("leave out --config or --demo"));
         }
         config.servers.push(child);
-        Ok(Self { config, clock: true })
+        Ok(Self { config, clock: true, request })
+    }
+
+    /// What reads the config again: the files that were read, whatever else may be found by then.
+    pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
+        let request = LoadRequest { files: self.config.files.clone(), ..self.request.clone() };
+        move || config::load(&request)
     }
 
     /// Drops the servers that are not needed.
@@ -129,11 +138,11 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("'{}'", text::line(name).replace('\'', r"'\''"))
 }
 
-fn load(common: &Common, listen: Option<SocketAddr>) -> Result<Config, Failure> {
+fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     let mut request = LoadRequest::from_process();
     request.files.clone_from(&common.config);
     request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
-    Ok(config::load(&request)?)
+    request
 }
 
 fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
@@ -148,7 +157,7 @@ fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
         }
         host.listen = listen;
     }
-    Ok(Config { servers: Vec::new(), host, notes: Vec::new(), files: Vec::new() })
+    Ok(Config { host, ..Config::default() })
 }
 
 /// The demo server that is a real child process: this program in a hidden mode.
@@ -172,7 +181,7 @@ mod tests {
         for name in ["Files", "file", "git"] {
             config.servers.push(Server::new(name, Transport::Stdio(Stdio::default())).unwrap());
         }
-        Plan { config, clock: true }
+        Plan { config, clock: true, request: LoadRequest::default() }
     }
 
     fn kept(wanted: Wanted<'_>) -> Vec<String> {

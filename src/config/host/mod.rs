@@ -80,6 +80,36 @@ impl Default for HostSettings {
     }
 }
 
+impl HostSettings {
+    /// Another set of settings for a host that runs: those, with what counts at a start only kept as it is. Also the keys
+    /// of what is different there.
+    pub(crate) fn with(&self, new: Self) -> (Self, Vec<&'static str>) {
+        let mut pending = Vec::new();
+        let mut new = new;
+        macro_rules! keep {
+            ($($key:literal: $($field:ident).+,)+) => {
+                $(if new.$($field).+ != self.$($field).+ {
+                    pending.push($key);
+                    new.$($field).+ = self.$($field).+.clone();
+                })+
+            };
+        }
+        keep! {
+            "host.listen": listen,
+            "host.sse": sse,
+            "host.allowedHosts": allowed_hosts,
+            "host.allowedOrigins": allowed_origins,
+            "host.auth": auth,
+            "host.naming": naming,
+            "host.limits.sessions": limits.sessions,
+            "host.limits.sessionIdle": limits.session_idle,
+            "host.limits.clientQueues": limits.client_queues,
+            "host.limits.connections": limits.connections,
+        }
+        (new, pending)
+    }
+}
+
 /// Reads the settings: later files over earlier ones, the environment over files, flags over all.
 pub(super) fn read(files: Vec<Node>, vars: &Vars, flags: &[(String, String)], report: &mut Report) -> HostSettings {
     let mut layers = Layers::default();

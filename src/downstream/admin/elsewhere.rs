@@ -17,7 +17,10 @@ impl Socket {
         Err(Error::Unsupported)
     }
 
-    pub(super) async fn serve(&self, _: impl Fn() -> String, _: &CancellationToken) {
+    pub(super) async fn serve<F>(&self, _: impl Fn(Vec<u8>) -> F, _: &CancellationToken)
+    where
+        F: Future<Output = String>,
+    {
         match self.0 {}
     }
 }
@@ -26,6 +29,6 @@ pub(super) fn directories() -> Vec<PathBuf> {
     Vec::new()
 }
 
-pub(super) async fn ask(_: &[PathBuf], _: Option<u16>) -> Result<String, AskError> {
+pub(super) async fn ask(_: &[PathBuf], _: Option<u16>, _: &str) -> Result<String, AskError> {
     Err(AskError::Unsupported)
 }

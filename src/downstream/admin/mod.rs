@@ -1,8 +1,8 @@
 //! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
 //! two daemons from one address (`hazards.md` H83, H94).
 //!
-//! `status\n` comes in, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets an answer, and
-//! nothing can be changed here.
+//! A word comes in, `status` or `reload`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
+//! an answer, and nothing can be changed here but by files that are this user's.
 
 #[cfg(not(unix))]
 mod elsewhere;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::elsewhere as platform;
 #[cfg(unix)]
 use self::unix as platform;
-use crate::manager::ServerStatus;
+use crate::manager::{ConfigStatus, Reload, ServerStatus};
 use crate::router::Router;
 
 /// Why there is no status socket.
@@ -99,9 +99,20 @@ impl StatusSocket {
         Ok(Self { inner: platform::Socket::open(&platform::directories(), listen)?, listen, since: Instant::now() })
     }
 
-    /// Answers until `stop`.
-    pub(crate) async fn serve(&self, router: &Router, stop: &CancellationToken) {
-        self.inner.serve(|| self.line(router), stop).await;
+    /// Answers until `stop`; `reload` reads the config again.
+    pub(crate) async fn serve<F>(&self, router: &Router, reload: impl Fn() -> F, stop: &CancellationToken)
+    where
+        F: Future<Output = Result<Reload, String>>,
+    {
+        let (reload, router) = (&reload, &router);
+        let answer = |request: Vec<u8>| async move {
+            match request.trim_ascii() {
+                b"status" => self.line(router),
+                b"reload" => reloaded(&reload().await),
+                _ => r#"{"error":"unknown request; there are: status, reload"}"#.to_owned(),
+            }
+        };
+        self.inner.serve(answer, stop).await;
     }
 
     fn line(&self, router: &Router) -> String {
@@ -110,6 +121,7 @@ impl StatusSocket {
             listen: self.listen,
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION"),
+            config: router.manager().config_status().borrow().clone(),
             servers: router.status(),
         };
         // Nothing in it can fail to be written.
@@ -122,7 +134,25 @@ impl StatusSocket {
 /// # Errors
 /// When there is none, more than one, or it does not answer.
 pub async fn ask(port: Option<u16>) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port).await
+    platform::ask(&platform::directories(), port, "status").await
+}
+
+/// Has the daemon on that port, or the only one there is, read its config again; its answer is a line of JSON.
+///
+/// # Errors
+/// When there is none, more than one, or it does not answer.
+pub async fn reload(port: Option<u16>) -> Result<String, AskError> {
+    platform::ask(&platform::directories(), port, "reload").await
+}
+
+fn reloaded(done: &Result<Reload, String>) -> String {
+    let answer = match done {
+        Ok(Reload { added, removed, changed, pending, .. }) => serde_json::json!({
+            "reloaded": true, "added": added, "removed": removed, "changed": changed, "pending": pending,
+        }),
+        Err(error) => serde_json::json!({ "reloaded": false, "error": error }),
+    };
+    answer.to_string()
 }
 
 /// What is told.
@@ -133,6 +163,7 @@ struct Status {
     listen: SocketAddr,
     uptime_ms: u64,
     version: &'static str,
+    config: ConfigStatus,
     servers: Vec<ServerStatus>,
 }
 
@@ -152,6 +183,6 @@ mod tests_only {
 
     /// Asks in a directory of the test's own.
     pub(crate) async fn ask_in(directory: &std::path::Path, port: Option<u16>) -> Result<String, AskError> {
-        platform::ask(&[directory.to_owned()], port).await
+        platform::ask(&[directory.to_owned()], port, "status").await
     }
 }

@@ -36,7 +36,10 @@ pub(super) struct Socket {
 pub(super) fn directories() -> Vec<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    [variable("XDG_RUNTIME_DIR"), state].into_iter().flatten().map(|path| path.join("mcp-host")).collect()
+    let mut directories: Vec<PathBuf> =
+        [variable("XDG_RUNTIME_DIR"), state].into_iter().flatten().map(|path| path.join("mcp-host")).collect();
+    directories.dedup();
+    directories
 }
 
 impl Socket {
@@ -71,15 +74,18 @@ impl Socket {
         }
     }
 
-    /// Answers with the line of the moment until `stop`.
-    pub(super) async fn serve(&self, line: impl Fn() -> String, stop: &CancellationToken) {
+    /// Answers until `stop`.
+    pub(super) async fn serve<F>(&self, reply: impl Fn(Vec<u8>) -> F, stop: &CancellationToken)
+    where
+        F: Future<Output = String>,
+    {
         let mut askers = FuturesUnordered::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = self.listener.accept(), if askers.len() < ASKERS => match accepted {
                     // One who hangs up or dawdles gets no answer, and needs none.
-                    Ok((stream, _)) => askers.push(timeout(PATIENCE, answer(stream, &line))),
+                    Ok((stream, _)) => askers.push(timeout(PATIENCE, answer(stream, &reply))),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept on the status socket");
                         sleep(Duration::from_millis(100)).await;
@@ -142,24 +148,24 @@ fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
 }
 
-async fn answer(mut stream: UnixStream, line: &impl Fn() -> String) -> io::Result<()> {
+async fn answer<F>(mut stream: UnixStream, reply: &impl Fn(Vec<u8>) -> F) -> io::Result<()>
+where
+    F: Future<Output = String>,
+{
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         return Ok(());
     }
     let mut request = Vec::new();
     let mut reader = (&mut stream).take(REQUEST_BYTES);
     while !request.contains(&b'\n') && reader.read_buf(&mut request).await? > 0 {}
-    let answer = match request.trim_ascii() {
-        b"status" => line(),
-        _ => r#"{"error":"unknown request; there is: status"}"#.to_owned(),
-    };
+    let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
     stream.shutdown().await
 }
 
 /// Asks the daemon on that port, or the only one.
-pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>) -> Result<String, AskError> {
+pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) -> Result<String, AskError> {
     let mut living = Vec::new();
     for path in directories.iter().flat_map(|directory| sockets(directory, port)) {
         if let Ok(stream) = UnixStream::connect(&path).await {
@@ -172,7 +178,7 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>) -> Result<St
         listen.sort();
         return Err(AskError::Several { listen });
     }
-    let answer = timeout(PATIENCE, status(stream)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let answer = timeout(PATIENCE, said(stream, what)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     answer.map_err(|source| AskError::Silent { path, source })
 }
 
@@ -192,8 +198,8 @@ fn address(socket: &Path) -> String {
     noted.unwrap_or_else(|| socket.file_stem().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-async fn status(mut stream: UnixStream) -> io::Result<String> {
-    stream.write_all(b"status\n").await?;
+async fn said(mut stream: UnixStream, what: &str) -> io::Result<String> {
+    stream.write_all(format!("{what}\n").as_bytes()).await?;
     let mut line = String::new();
     stream.take(ANSWER_BYTES).read_to_string(&mut line).await?;
     if line.pop() != Some('\n') {

@@ -26,7 +26,10 @@ async fn h83_status_is_told() {
     let stop = CancellationToken::new();
     let served = tokio::spawn({
         let stop = stop.clone();
-        async move { socket.serve(&stage.router, &stop).await }
+        async move {
+            let reload = || async { Err("mcp.json:1: no".to_owned()) };
+            socket.serve(&stage.router, reload, &stop).await
+        }
     });
     for port in [Some(8808), None] {
         let line = ask_in(&directory, port).await.unwrap();

@@ -24,16 +24,14 @@ pub(crate) async fn run(
     // The address first: where it is taken, no server is started in vain.
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
+    let follow = plan.again();
     let host = plan.builder().start().await?;
     watch::listening(&url(address), output);
     let mut watch = Watch::new(&host, common.again(args.demo), output);
-    let load = || {
-        if args.demo {
-            return Err(Failure::new(Exit::Usage, "a demo does not read its config again"));
-        }
-        Plan::load(common, false, args.listen).map(|plan| plan.config)
-    };
-    let serving = serving::until_told(&host, serving::Kind::Daemon, host.serve_http(listener), signals, load, output);
+    if !args.demo {
+        host.follow_config(follow);
+    }
+    let serving = serving::until_told(&host, serving::Kind::Daemon, host.serve_http(listener), signals, output);
     let starting = async {
         watch.start().await;
         if args.demo {

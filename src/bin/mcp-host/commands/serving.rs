@@ -1,10 +1,9 @@
 //! The life of a host that serves: until its door closes or a signal comes, then the drain.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use mcp_host::config::Config;
-use mcp_host::{Error, Host};
+use mcp_host::{ConfigStatus, Error, Host};
 
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -17,10 +16,11 @@ pub(crate) async fn until_told(
     kind: Kind,
     door: impl Future<Output = Result<(), Error>>,
     signals: &mut Signals,
-    load: impl Fn() -> Result<Config, Failure>,
     output: &Output,
 ) -> Result<Exit, Failure> {
     let mut door = pin!(door);
+    let mut config = host.config_status();
+    let mut asked = pin!(None);
     loop {
         tokio::select! {
             // A signal that came early finds the door open, so that closing it is noticed.
@@ -30,9 +30,19 @@ pub(crate) async fn until_told(
                 return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals, Exit::Ok).await;
             }
             wish = signals.next() => match wish {
-                Wish::Reload => reload(host, load(), output),
+                Wish::Reload => asked.set(Some(host.reload_files())),
                 Wish::End => break,
             },
+            Some(done) = some(asked.as_mut()) => {
+                asked.set(None);
+                // What is wrong with the files is told below.
+                if let Err(error) = done
+                    && config.borrow().problems.is_empty()
+                {
+                    output.talk(&format!("warning: config not reloaded: {error}"));
+                }
+            }
+            Ok(()) = config.changed() => tell(&config.borrow_and_update(), output),
         }
     }
     let running: usize = host.status().iter().map(|server| server.calls_running).sum();
@@ -90,16 +100,32 @@ const LONG: Duration = Duration::from_secs(1);
 /// How long the end of killed processes may take.
 const KILLED: Duration = Duration::from_secs(1);
 
-/// A config that cannot be used changes nothing.
-fn reload(host: &Host, config: Result<Config, Failure>, output: &Output) {
-    match config {
-        Ok(config) => {
-            host.reload(config);
-            output.remark("config read again");
-        }
-        Err(failure) => {
-            failure.warn(output);
-            output.talk("help: nothing changed; send SIGHUP again when the config is right");
-        }
+/// The result of what is under way; never, while nothing is.
+async fn some<T>(mut future: Pin<&mut Option<impl Future<Output = T>>>) -> Option<T> {
+    match future.as_mut().as_pin_mut() {
+        Some(future) => Some(future.await),
+        None => std::future::pending().await,
     }
+}
+
+/// Says what came of the last look at the config. One that cannot be used changes nothing.
+fn tell(config: &ConfigStatus, output: &Output) {
+    if config.problems.is_empty() {
+        return output.remark(&format!("config reloaded: {}", changes(config)));
+    }
+    for problem in &config.problems {
+        output.talk(&format!("warning: config not reloaded: {problem}"));
+    }
+    output.talk("help: the config from before goes on; what is saved next is read by itself");
+}
+
+fn changes(config: &ConfigStatus) -> String {
+    let last = &config.last;
+    let named = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")));
+    let pending =
+        (!last.pending.is_empty()).then(|| format!("{} counts from the next start on", last.pending.join(", ")));
+    let parts =
+        [named("added", &last.added), named("changed", &last.changed), named("removed", &last.removed), pending];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "no server is another".to_owned() } else { parts.join("; ") }
 }

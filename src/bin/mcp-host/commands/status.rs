@@ -12,7 +12,16 @@ use crate::text;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
+    #[serde(default)]
+    config: Config,
     servers: Vec<Row>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Config {
+    problems: Vec<String>,
+    pending: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -37,7 +46,8 @@ pub(crate) async fn run(args: &Status, output: &Output) -> Result<Exit, Failure>
     let answer: Answer = serde_json::from_str(&line)
         .map_err(|error| Failure::new(Exit::Failed, format!("the daemon answered something else: {error}")))?;
     let head = ["SERVER", "STATE", "SINCE", "REVISION", "TRANSPORT", "LEASES", "CALLS", "LAST ERROR"];
-    output.lines(text::table(&head, &answer.servers.iter().map(cells).collect::<Vec<_>>()))?;
+    let table = text::table(&head, &answer.servers.iter().map(cells).collect::<Vec<_>>());
+    output.lines(config(&answer.config).into_iter().chain(table))?;
     Ok(Exit::Ok)
 }
 
@@ -48,6 +58,17 @@ fn failed(args: &Status, error: &AskError) -> Failure {
         _ => "mcp-host status --listen ADDR:PORT asks one of several".to_owned(),
     };
     Failure::new(Exit::Unreachable, error.to_string()).help(help)
+}
+
+/// Where the daemon does not go by what the files say now.
+fn config(config: &Config) -> Vec<String> {
+    let problems = config.problems.iter().map(|problem| format!("config: not reloaded: {problem}"));
+    let pending = config.pending.iter().map(|key| format!("config: {key} counts from the next start on"));
+    let mut lines: Vec<String> = problems.chain(pending).map(|line| text::line(&line).into_owned()).collect();
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines
 }
 
 fn cells(row: &Row) -> Vec<String> {

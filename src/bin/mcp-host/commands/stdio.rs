@@ -16,7 +16,8 @@ pub(crate) async fn run(common: &Common, signals: &mut Signals, output: &Output)
         output.remark("note: this speaks MCP over stdin and stdout; a client is to start it");
         output.remark("help: claude mcp add mcp-host -- mcp-host stdio");
     }
+    let follow = plan.again();
     let host = plan.builder().start().await?;
-    let load = || Plan::load(common, false, None).map(|plan| plan.config);
-    serving::until_told(&host, serving::Kind::Child, host.serve_stdio(), signals, load, output).await
+    host.follow_config(follow);
+    serving::until_told(&host, serving::Kind::Child, host.serve_stdio(), signals, output).await
 }

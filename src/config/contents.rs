@@ -1,0 +1,255 @@
+//! What a config was made of: its files and those that they name, each with a hash of what stood in it. And whether the
+//! same files say something else now: they are looked at, not listened to.
+//!
+//! A file may be written in place, replaced by a rename, reached by links of which any may be swapped, lie on a disk of
+//! another machine, or not be there yet. Only looking notices all of these.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest as _, Sha256};
+
+/// What stood in a file; nothing where it could not be read.
+type Hash = Option<[u8; 32]>;
+
+/// The files that a config was made of, with what stood in them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Contents(Vec<(PathBuf, Hash)>);
+
+impl Contents {
+    /// Adds a file whose content counts, too.
+    pub fn watch(&mut self, path: PathBuf) {
+        let hash = hash_now(&path);
+        self.add(path, hash);
+    }
+
+    /// The files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// Where a file was read twice, what was read last is what counts.
+    fn add(&mut self, path: PathBuf, hash: Hash) {
+        match self.0.iter_mut().find(|(known, _)| *known == path) {
+            Some(known) => known.1 = hash,
+            None => self.0.push((path, hash)),
+        }
+    }
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The hash of a short secret is as good as the secret.
+        f.debug_list().entries(self.paths()).finish()
+    }
+}
+
+/// Reads files for a config and remembers what stood in them.
+#[derive(Debug, Default)]
+pub(super) struct Reads(RefCell<Contents>);
+
+impl Reads {
+    /// The text of a file of at most `most` bytes.
+    pub(super) fn text(&self, path: &Path, most: u64) -> io::Result<String> {
+        let read = read(path, most);
+        // A pipe can be read once; there is nothing to look at later.
+        if std::fs::metadata(path).map_or(true, |metadata| metadata.is_file()) {
+            self.0.borrow_mut().add(path.to_owned(), read.as_ref().ok().map(|bytes| hash(bytes)));
+        }
+        let text =
+            String::from_utf8(read?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
+        Ok(text)
+    }
+
+    /// All that was read so far.
+    pub(super) fn contents(&self) -> Contents {
+        self.0.borrow().clone()
+    }
+}
+
+/// What a file says now. What is no file, a pipe perhaps, is not opened: that might wait for ever.
+fn hash_now(path: &Path) -> Hash {
+    let metadata = std::fs::metadata(path).ok()?;
+    if !metadata.is_file() {
+        return None;
+    }
+    Some(hash(&read(path, MOST).ok()?))
+}
+
+fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(match most >> 20 {
+            0 => format!("it is larger than {} KiB", most >> 10),
+            size => format!("it is larger than {size} MiB"),
+        }));
+    }
+    Ok(bytes)
+}
+
+fn hash(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// Tells whether files say something else than what was read of them.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher {
+    files: Vec<Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    /// What was judged last.
+    judged: Hash,
+    now: Hash,
+    stamp: Option<Stamp>,
+    /// Looks at which the stamp was the same.
+    same: u8,
+}
+
+/// What changes when a file does, nearly always: within one tick of its clock a file may change and keep its stamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    place: (u64, u64),
+    length: u64,
+    modified: Option<SystemTime>,
+    changed: (i64, i64),
+}
+
+/// The largest file that a config names.
+const MOST: u64 = 16 * 1024 * 1024;
+/// After so many looks a stamp that stays the same is believed.
+const BELIEVED: u8 = 4;
+
+impl Watcher {
+    /// Watches those files from what was read of them on.
+    pub(crate) fn new(contents: &Contents) -> Self {
+        let mut watcher = Self::default();
+        watcher.follow(contents);
+        watcher
+    }
+
+    /// Takes another set of files, judged as they were read.
+    pub(crate) fn follow(&mut self, contents: &Contents) {
+        let watched = |(path, hash): &(PathBuf, Hash)| Watched {
+            path: path.clone(),
+            judged: *hash,
+            now: *hash,
+            stamp: None,
+            same: 0,
+        };
+        self.files = contents.0.iter().map(watched).collect();
+    }
+
+    /// Looks at every file; whether one has changed since the last look.
+    pub(crate) fn look(&mut self) -> bool {
+        // All of them, also after one that has.
+        let changed = self.files.iter_mut().filter_map(|file| file.look().then_some(()));
+        changed.count() > 0
+    }
+
+    /// Whether a file says something else than what was judged last.
+    pub(crate) fn differs(&self) -> bool {
+        self.files.iter().any(|file| file.now != file.judged)
+    }
+
+    /// What the files say now is judged, for better or worse.
+    pub(crate) fn judge(&mut self) {
+        for file in &mut self.files {
+            file.judged = file.now;
+        }
+    }
+}
+
+impl Watched {
+    fn look(&mut self) -> bool {
+        let stamp = std::fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
+        self.same = if stamp == self.stamp { self.same.saturating_add(1) } else { 0 };
+        self.stamp = stamp;
+        if self.same > BELIEVED {
+            return false;
+        }
+        let now = hash_now(&self.path);
+        std::mem::replace(&mut self.now, now) != now
+    }
+}
+
+impl Stamp {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self {
+            place: (metadata.dev(), metadata.ino()),
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn of(metadata: &Metadata) -> Self {
+        Self { place: (0, 0), length: metadata.len(), modified: metadata.modified().ok(), changed: (0, 0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h91_a_change_is_seen_whatever_the_clock_of_the_disk_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        std::fs::write(&file, "one").unwrap();
+        let mut contents = Contents::default();
+        contents.watch(file.clone());
+        let mut watcher = Watcher::new(&contents);
+        assert!(!watcher.look() && !watcher.differs());
+        let before = std::fs::metadata(&file).unwrap().modified().unwrap();
+        // The same length, in place, and the time set back.
+        std::fs::write(&file, "two").unwrap();
+        File::options().write(true).open(&file).unwrap().set_modified(before).unwrap();
+        assert!(watcher.look() && watcher.differs());
+        watcher.judge();
+        assert!(!watcher.look() && !watcher.differs());
+        std::fs::write(&file, "six").unwrap();
+        assert!(watcher.look());
+        std::fs::write(&file, "two").unwrap();
+        assert!(watcher.look() && !watcher.differs(), "there and back is no change");
+        std::fs::remove_file(&file).unwrap();
+        assert!(watcher.look() && watcher.differs());
+    }
+
+    #[test]
+    fn h91_what_changed_before_the_first_look_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        let mut contents = Contents::default();
+        contents.watch(file.clone());
+        std::fs::write(&file, "now it is there").unwrap();
+        let mut watcher = Watcher::new(&contents);
+        assert!(watcher.look() && watcher.differs());
+    }
+
+    #[test]
+    fn a_quiet_file_is_not_read_again_and_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mcp.json");
+        std::fs::write(&file, "one").unwrap();
+        let mut contents = Contents::default();
+        contents.watch(file.clone());
+        let mut watcher = Watcher::new(&contents);
+        for _ in 0..=BELIEVED + 1 {
+            assert!(!watcher.look());
+        }
+        assert!(watcher.files[0].same > BELIEVED, "it is known by its stamp from here on");
+        std::fs::write(&file, "two").unwrap();
+        assert!(watcher.look());
+    }
+}

@@ -1,0 +1,145 @@
+//! Another config while the host runs: servers that are the same go on undisturbed, those that are gone or changed finish
+//! the calls they have and take no new ones (`hazards.md` H91).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::leases::LOOK_AGAIN;
+use super::{Manager, Server, lock, servers};
+use crate::config::{self, Config};
+use crate::upstream::Starter;
+
+/// What another config has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reload {
+    /// Servers that were not there before.
+    pub added: Vec<String>,
+    /// Servers that are not there any more.
+    pub removed: Vec<String>,
+    /// Servers whose entry is another one now.
+    pub changed: Vec<String>,
+    /// Settings of the host that are different and count from its next start on.
+    pub pending: Vec<&'static str>,
+}
+
+/// How the config of a running host stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ConfigStatus {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// How often it was taken anew.
+    pub reloads: u64,
+    /// Why what the files say now was not taken; the config from before goes on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Settings of the host that count from its next start on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<&'static str>,
+    /// What was changed last.
+    #[serde(skip)]
+    pub last: Reload,
+}
+
+/// A call that is under way at a server.
+#[derive(Debug)]
+pub(crate) struct Calling<'a>(&'a AtomicUsize);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Counts a call, which is under way until what this gives is dropped.
+    pub(crate) fn calling(&self) -> Calling<'_> {
+        self.count_call();
+        self.calling.fetch_add(1, Ordering::Relaxed);
+        Calling(&self.calling)
+    }
+}
+
+impl Manager {
+    /// Takes another config. It was checked as a whole before, so nothing of it fails here.
+    pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
+        let old = self.servers();
+        let (settings, pending) = self.settings().with(config.host);
+        let mut new = servers(config.servers, memory, &self.0.naming, &self.0.known);
+        let mut done = Reload { pending, ..Reload::default() };
+        for server in &mut new {
+            match old.iter().find(|old| old.config.name == server.config.name) {
+                Some(before) if before.config.same_as(&server.config) => *server = before.clone(),
+                Some(before) => {
+                    server.inherit(before);
+                    done.changed.push(server.config.name.clone());
+                }
+                None => done.added.push(server.config.name.clone()),
+            }
+        }
+        let kept = |old: &Arc<Server>| new.iter().any(|new| Arc::ptr_eq(old, new));
+        let gone: Vec<Arc<Server>> = old.iter().filter(|old| !kept(old)).cloned().collect();
+        let named = |name: &str| new.iter().any(|new| new.config.name == name);
+        done.removed =
+            gone.iter().map(|gone| &gone.config.name).filter(|name| !named(name.as_str())).cloned().collect();
+        // Before the others are there: a question of a server must always find it.
+        lock(&self.0.retired).extend(gone.iter().cloned());
+        self.set(settings);
+        self.0.servers.store(Arc::new(new));
+        for server in gone {
+            self.retire(server);
+        }
+        for server in self.servers().iter() {
+            if server.is_without_lease() {
+                self.start_eager(server);
+            }
+        }
+        self.0.config.send_modify(|status| {
+            status.files = config.files;
+            status.reloads += 1;
+            status.problems.clear();
+            status.pending.clone_from(&done.pending);
+            status.last = done.clone();
+        });
+        self.touch();
+        done
+    }
+
+    /// What the files say now cannot be used.
+    pub(crate) fn not_reloaded(&self, error: &config::Error) {
+        let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+        self.0.config.send_modify(|status| {
+            status.problems = if problems.is_empty() { vec![error.to_string()] } else { problems };
+        });
+    }
+
+    /// How the config stands, now and from now on.
+    pub(crate) fn config_status(&self) -> watch::Receiver<ConfigStatus> {
+        self.0.config.subscribe()
+    }
+
+    /// Lets the calls of a server end that is not in the config any more, then stops it.
+    fn retire(&self, server: Arc<Server>) {
+        let manager = self.clone();
+        let patience = self.settings().limits.drain;
+        self.0.tasks.spawn(async move {
+            let end = Instant::now() + patience;
+            let stop = manager.0.stop.clone();
+            while server.calling.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+                if stop.run_until_cancelled(tokio::time::sleep(LOOK_AGAIN)).await.is_none() {
+                    break;
+                }
+            }
+            server.close();
+            lock(&manager.0.retired).retain(|retired| !Arc::ptr_eq(retired, &server));
+        });
+    }
+}

@@ -1,0 +1,9 @@
+//! The config while a host runs: read again, followed, refused: H91. Who may be configured at all: H93, and what two
+//! daemons share: H94.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod follow;
+mod program;
+mod support;
+mod swap;

@@ -1,0 +1,110 @@
+//! The daemon, its signals, its status socket.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::support::{config, entry};
+
+/// The program with a home of its own and no other environment.
+pub(super) fn mcp_host(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
+    let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
+    command.env_clear().envs(places.map(|place| (place, home))).current_dir(home).args(args).stdin(Stdio::null());
+    command
+}
+
+/// A daemon; killed when dropped.
+pub(super) struct Daemon {
+    pub(super) child: Child,
+    pub(super) port: String,
+    pub(super) said: Receiver<String>,
+}
+
+impl Daemon {
+    /// Starts one with its output, and what it says on stderr, as lines.
+    pub(super) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, said) = channel();
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let streams: [Box<dyn std::io::Read + Send>; 2] = [Box::new(out), Box::new(err)];
+        for stream in streams {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+            });
+        }
+        let mut daemon = Self { child, port: String::new(), said };
+        let line = daemon.hears("listening on ");
+        daemon.port = line.trim_end_matches("/mcp").rsplit(':').next().unwrap().to_owned();
+        daemon
+    }
+
+    /// Waits for a line that holds this text.
+    pub(super) fn hears(&self, text: &str) -> String {
+        let mut before = Vec::new();
+        loop {
+            let line = self.said.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{before:#?}"));
+            if line.contains(text) {
+                return line;
+            }
+            before.push(line);
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One word over the status socket, and the answer.
+fn ask(home: &Path, port: &str, word: &str) -> Value {
+    let mut socket = UnixStream::connect(home.join(format!("mcp-host/{port}.sock"))).unwrap();
+    writeln!(socket, "{word}").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+#[test]
+fn h91_a_daemon_tells_what_it_goes_by() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("mcp.json");
+    std::fs::write(&file, config(&json!({ "a": entry("1") }))).unwrap();
+    let daemon = Daemon::start(mcp_host(home.path(), &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]));
+    daemon.hears("✓ a");
+    std::fs::write(&file, "{\n  \"mcpServers\": { \"a\": {} }\n}").unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.hears("warning: config not reloaded: mcp.json:2: server \"a\": neither `command` nor `url` is given");
+    let status = mcp_host(home.path(), &["status"]).output().unwrap();
+    let shown = String::from_utf8(status.stdout).unwrap();
+    assert!(shown.starts_with("config: not reloaded: mcp.json:2: server \"a\": neither"), "{shown}");
+    assert!(shown.contains("connected"), "{shown}");
+
+    let refused = ask(home.path(), &daemon.port, "reload");
+    assert_eq!(refused["reloaded"], false, "{refused}");
+    std::fs::write(&file, config(&json!({ "a": entry("1"), "b": entry("1") }))).unwrap();
+    // By the time it is asked it may have seen it by itself.
+    let done = ask(home.path(), &daemon.port, "reload");
+    assert_eq!(done["reloaded"], true, "{done}");
+    daemon.hears("config reloaded: ");
+    daemon.hears("✓ b");
+    let status = ask(home.path(), &daemon.port, "status");
+    assert_eq!(status["config"]["problems"], Value::Null, "{status}");
+    assert!(ask(home.path(), &daemon.port, "sing")["error"].is_string());
+    daemon.signal(Signal::TERM);
+    daemon.hears("stopped");
+}
