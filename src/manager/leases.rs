@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::lease::{self, Candidate};
 use super::{Manager, Principal, Server, Who, lock};

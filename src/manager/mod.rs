@@ -17,10 +17,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use lease::Principal;
@@ -36,7 +37,7 @@ use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
 pub(crate) use crate::upstream::StateName;
-use crate::upstream::{self, Connection, Inferred, Relayed, Starter, Target, World};
+use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
 
 /// One change of a server's state.
 #[derive(Clone, Debug)]
@@ -216,10 +217,20 @@ impl Manager {
         client_info: Raw,
         state: Option<&Path>,
     ) -> (Self, News) {
+        Self::start_in(Nature::real(), config, memory, client_info, state)
+    }
+
+    /// The same with chance and the outer clock given.
+    pub(crate) fn start_in(
+        nature: Nature,
+        config: Config,
+        memory: &HashMap<String, Starter>,
+        client_info: Raw,
+        state: Option<&Path>,
+    ) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
-        let kill = tokio_util::sync::CancellationToken::new();
-        let world = World { dialer: Arc::default(), relay, changes, kill, generation: watch::Sender::new(0) };
+        let world = World::new(relay, changes, nature);
         let known = Arc::new(Known::load(state));
         let servers = servers(config.servers, memory, &config.host.naming, &known);
         let manager = Self(Arc::new(Inner {
@@ -241,6 +252,7 @@ impl Manager {
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
+        manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
         for server in manager.servers().iter() {
             manager.start_eager(server);
         }
@@ -268,6 +280,11 @@ impl Manager {
     fn set(&self, settings: config::HostSettings) {
         self.0.limits.store(Arc::new(settings.limits.clone()));
         self.0.settings.store(Arc::new(settings));
+    }
+
+    /// What knows of sleeps of the machine.
+    pub(crate) fn vigil(&self) -> &Vigil {
+        &self.0.world.vigil
     }
 
     /// Counts up with every change of a server's state or lists.

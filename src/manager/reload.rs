@@ -90,6 +90,9 @@ impl Manager {
         let named = |name: &str| new.iter().any(|new| new.config.name == name);
         done.removed =
             gone.iter().map(|gone| &gone.config.name).filter(|name| !named(name.as_str())).cloned().collect();
+        // Whoever has the config read again wants what was given up to be tried again.
+        let stay = new.iter().filter(|new| old.iter().any(|old| Arc::ptr_eq(old, new)));
+        stay.flat_map(|server| server.upstreams()).for_each(|upstream| upstream.retry());
         // Before the others are there: a question of a server must always find it.
         lock(&self.0.retired).extend(gone.iter().cloned());
         self.set(settings);

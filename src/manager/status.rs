@@ -1,9 +1,8 @@
 //! What people read about a server: one record, made on demand.
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-
 use serde::Serialize;
+use std::sync::atomic::Ordering;
+use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::protocol::Raw;

@@ -1,6 +1,7 @@
 //! The catalog that one client sees: the offers of the leases it uses, hints for the others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Manager, Server, Who, lock};
 use crate::registry::{Catalog, Contribution, Offer};
@@ -30,9 +31,10 @@ impl Manager {
 
     /// What this client sees now.
     pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
+        let stale = self.limits().stale_max;
         let contributions = self.contributions(|server| match Self::lease_of(server, who) {
-            Some(upstream) => offered(&upstream, server),
-            None => server.last_offer.load_full(),
+            Some(upstream) => offered(&upstream, server, stale),
+            None => remembered(server, stale),
         });
         let key: Key =
             contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
@@ -69,12 +71,24 @@ impl Manager {
 }
 
 /// What a lease lists, or what the server listed before while this one is not up yet. A server that was given up offers
-/// nothing.
-fn offered(upstream: &Upstream, server: &Server) -> Option<Arc<Offer>> {
-    if upstream.status().state == StateName::Failed {
+/// nothing, and neither does one that is lost for too long (`host.limits.staleMax`).
+fn offered(upstream: &Upstream, server: &Server, stale: Duration) -> Option<Arc<Offer>> {
+    if is_over(upstream, stale) {
         return None;
     }
     upstream.offer().or_else(|| server.last_offer.load_full())
+}
+
+/// What is known of a server that the client has no lease of.
+fn remembered(server: &Server, stale: Duration) -> Option<Arc<Offer>> {
+    let upstreams = server.upstreams();
+    let over = !upstreams.is_empty() && upstreams.iter().all(|upstream| is_over(upstream, stale));
+    server.last_offer.load_full().filter(|_| !over)
+}
+
+fn is_over(upstream: &Upstream, stale: Duration) -> bool {
+    let status = upstream.status();
+    status.state == StateName::Failed || status.gone.is_some_and(|gone| gone.elapsed() >= stale)
 }
 
 fn has_listed(upstream: &Upstream) -> bool {
@@ -82,7 +96,7 @@ fn has_listed(upstream: &Upstream) -> bool {
 }
 
 /// Waits for the first list of a lease, no longer than `wait` after its first start.
-async fn listed(upstream: &Upstream, wait: std::time::Duration) {
+async fn listed(upstream: &Upstream, wait: Duration) {
     let mut status = upstream.watch();
     let over = async {
         let seen = status.wait_for(|status| {
@@ -91,6 +105,6 @@ async fn listed(upstream: &Upstream, wait: std::time::Duration) {
         });
         drop(seen.await);
     };
-    let start = upstream.status().first_start.unwrap_or_else(std::time::Instant::now);
-    let _ = tokio::time::timeout_at((start + wait).into(), over).await;
+    let start = upstream.status().first_start.unwrap_or_else(tokio::time::Instant::now);
+    let _ = tokio::time::timeout_at(start + wait, over).await;
 }

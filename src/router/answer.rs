@@ -107,6 +107,11 @@ impl Failure {
         Self { kind, text, sent: true, retryable: false }
     }
 
+    /// The same of a request that had left us before.
+    pub(super) fn after_a_loss(self) -> Self {
+        Self { sent: true, ..self }
+    }
+
     /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.
     pub(super) fn answer(&self, server: &Server, method: &Method) -> Outcome {
         #[derive(Serialize)]

@@ -17,7 +17,7 @@ use crate::adapt;
 use crate::manager::Server;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
 use crate::registry::{Resolution, Target, expose_content};
-use crate::transport;
+use crate::transport::{self, Fate};
 use crate::upstream::{Connection, Terms, Upstream};
 
 /// A request as it goes to a server.
@@ -172,14 +172,18 @@ impl Router {
             Ok(slot) => slot,
             Err(failure) => return failure.answer(server, &forward.method),
         };
-        let mut again = true;
+        let config = &server.config;
+        let begun = Instant::now();
+        let mut course = Course { driver: Driver::default(), answers: None, end: begun + config.max_call_time };
+        let mut repeats = Repeats { until: begun + config.call_timeout, refused: true, lost: true };
         loop {
-            let failure = match self.attempt(client, forward, toward).await {
+            let failure = match self.attempt(client, forward, toward, &mut course).await {
                 Ok(outcome) => return outcome,
-                Err(Attempt::Failed(failure)) => failure,
+                Err(Attempt::Failed(failure)) if repeats.lost => failure,
+                // It was sent, and its answer lost, before there was no connection any more.
+                Err(Attempt::Failed(failure)) => failure.after_a_loss(),
                 Err(Attempt::Lost(error)) => {
-                    if again && self.may_repeat(client, forward, &error) {
-                        again = false;
+                    if repeats.allow(&error, || self.is_safe_twice(client, forward)) {
                         continue;
                     }
                     Failure::lost(&error)
@@ -189,18 +193,8 @@ impl Router {
         }
     }
 
-    /// Whether the request may be sent once more: it was refused before any work, or doing it twice does no harm.
-    fn may_repeat(&self, client: &Arc<Client>, forward: &Forward, error: &transport::Error) -> bool {
-        use transport::Error as E;
-        if matches!(error, E::Overloaded(_) | E::Unauthorized { .. }) {
-            return false;
-        }
-        if error.not_sent() {
-            return true;
-        }
-        if !matches!(error, E::Broken | E::Exited { .. } | E::Closed) {
-            return false;
-        }
+    /// Whether doing it twice does no harm: reads do none, and tools where the user says so.
+    fn is_safe_twice(&self, client: &Arc<Client>, forward: &Forward) -> bool {
         let config = &forward.server.config;
         forward.method != Method::ToolsCall
             || config.repeatable.iter().any(|tool| **tool == *forward.target)
@@ -232,6 +226,7 @@ impl Router {
         client: &Arc<Client>,
         forward: &Forward,
         toward: &mut Toward<'_>,
+        course: &mut Course,
     ) -> Result<Outcome, Attempt> {
         let server = &forward.server;
         let Reached { upstream, connection, lane: _lane } = self.reach(client, server, toward).await?;
@@ -244,19 +239,26 @@ impl Router {
         upstream.level_told().await;
         let both_legacy = !version.is_modern() && !client.revision().is_modern();
         let patience = self.limits().answer;
-        let end = Instant::now() + server.config.max_call_time;
-        let mut driver = Driver::default();
+        if !version.is_modern() && course.driver.has_asked() {
+            // The answers that the client gave go nowhere now, and what came before them is not done twice.
+            return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)));
+        }
         // A client with a session has no business with either; the first request has none.
-        let mut answers = (version.is_modern() && !client.revision().is_modern()).then(Raw::empty_object);
+        if version.is_modern() && !client.revision().is_modern() {
+            course.answers.get_or_insert_with(Raw::empty_object);
+        }
         loop {
             let id = connection.next_id();
-            let (params, token) = outgoing(forward, answers.as_ref(), both_legacy, id);
+            let (params, token) = outgoing(forward, course.answers.as_ref(), both_legacy, id);
             toward.set_token(token);
             let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
             let (upstream, connection) = (&upstream, &connection);
-            let idle = server.config.call_timeout;
-            let mut running = Running { toward, server, upstream, connection, answered: None, idle, patience, end };
-            let outcome = running.wait(id, &mut exchange).await?;
+            let (idle, end, vigil) = (server.config.call_timeout, course.end, self.manager().vigil());
+            let mut running =
+                Running { toward, server, upstream, connection, answered: None, idle, patience, end, vigil };
+            let outcome = running.wait(id, &mut exchange).await;
+            course.end = running.end;
+            let outcome = outcome?;
             if !version.is_modern() {
                 if let (true, Ok(result)) = (forward.task != Plan::Theirs, &outcome)
                     && result.member("task").is_some()
@@ -292,8 +294,12 @@ impl Router {
                     let (leg, method) = (leg.mailbox().clone(), &forward.method);
                     let stage = Stage { client, leg: &leg, server, upstream, method, call: id, patience };
                     toward.tick();
-                    match driver.round(&stage, &result, &forward.params).await.map_err(Attempt::Failed)? {
-                        Next::Again(params) => answers = Some(params),
+                    let asked = Instant::now();
+                    let next = course.driver.round(&stage, &result, &forward.params).await.map_err(Attempt::Failed)?;
+                    // The clock stops while a person is asked.
+                    course.end += asked.elapsed();
+                    match next {
+                        Next::Again(params) => course.answers = Some(params),
                         Next::Over(outcome) => return Ok(outcome),
                     }
                 }
@@ -374,6 +380,37 @@ impl Router {
 /// What is read here must be what is read there (`hazards.md` H37).
 pub(super) fn twice(name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
+}
+
+/// What is kept of a call from one connection to the next.
+struct Course {
+    driver: Driver,
+    /// The params with the client's answers in.
+    answers: Option<Raw>,
+    /// Nothing of it may run longer.
+    end: Instant,
+}
+
+/// How a request may be sent again (`hazards.md` H57).
+struct Repeats {
+    /// Until then one that never left us.
+    until: Instant,
+    /// Once more after it was refused before any work.
+    refused: bool,
+    /// Once more after its answer was lost.
+    lost: bool,
+}
+
+impl Repeats {
+    /// Whether it may be after this; counts it.
+    fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
+        match error.fate() {
+            Fate::NeverLeft => Instant::now() < self.until,
+            Fate::Refused => std::mem::take(&mut self.refused),
+            Fate::Lost => self.lost && is_safe_twice() && std::mem::take(&mut self.lost),
+            Fate::Final => false,
+        }
+    }
 }
 
 /// A connection, and the right to use it alone where that is needed.

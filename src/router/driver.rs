@@ -73,6 +73,11 @@ pub(super) enum Next {
 }
 
 impl Driver {
+    /// Whether anything was asked so far: the server has worked on the call then.
+    pub(super) fn has_asked(&self) -> bool {
+        self.rounds > 0 || self.pause.is_some()
+    }
+
     /// Puts the questions of a result to the client and gathers the answers into the params of the next request.
     pub(super) async fn round(&mut self, stage: &Stage<'_>, result: &Raw, params: &Raw) -> Result<Next, Failure> {
         let [requests, state] = result.members(["inputRequests", "requestState"]);

@@ -16,7 +16,7 @@ use crate::adapt;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, Outcome, Raw, RequestId};
 use crate::transport;
-use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
+use crate::upstream::{Ask, Connection, Exchange, Item, Upstream, Vigil};
 
 /// Where what a call has to say before its answer goes.
 pub(super) enum Toward<'a> {
@@ -63,6 +63,7 @@ pub(super) struct Running<'a, 'b> {
     pub(super) patience: Duration,
     /// Nothing of it may run longer.
     pub(super) end: Instant,
+    pub(super) vigil: &'a Vigil,
 }
 
 impl Rising {
@@ -193,6 +194,7 @@ impl Running<'_, '_> {
     pub(super) async fn wait(&mut self, id: u64, exchange: &mut Exchange) -> Result<Outcome, Attempt> {
         let idle = self.idle;
         let mut asked_at: Option<Instant> = None;
+        let mut awake = self.vigil.mark();
         let clock = tokio::time::sleep_until((Instant::now() + idle).min(self.end));
         tokio::pin!(clock);
         let client = match self.toward {
@@ -213,6 +215,15 @@ impl Running<'_, '_> {
                     continue;
                 }
                 () = &mut clock => {
+                    // Time that was slept through is nobody's silence.
+                    let (slept, now) = self.vigil.slept_since(awake);
+                    if !slept.is_zero() {
+                        awake = now;
+                        self.end += slept;
+                        let due = clock.deadline() + slept;
+                        clock.as_mut().reset(due);
+                        continue;
+                    }
                     if !self.toward.is_asked(id) {
                         return Err(Attempt::Failed(self.too_late()));
                     }

@@ -37,7 +37,7 @@ impl Memory {
     pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
         self.0.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded(QUEUE),
-            mpsc::error::TrySendError::Closed(_) => Error::Closed,
+            mpsc::error::TrySendError::Closed(_) => Error::Unwritten,
         })
     }
 }

@@ -102,6 +102,9 @@ pub(crate) enum Error {
     /// The server has not read for a while, or has closed its standard input.
     #[error("the server does not read its standard input any more")]
     Deaf,
+    /// The server said nothing after the machine slept.
+    #[error("no answer within {0:?} after the machine slept")]
+    Silent(std::time::Duration),
     /// The server was gone before a byte of the message was written.
     #[error("the server was gone before the request was written")]
     Unwritten,
@@ -115,21 +118,40 @@ fn tail(text: &Option<String>) -> String {
 }
 
 impl Error {
-    /// Whether zero bytes of the request reached the server, or it refused it before any work: it may be sent again.
+    /// What became of the request that ended like this.
+    #[must_use]
+    pub(crate) fn fate(&self) -> Fate {
+        match self {
+            Self::Spawn { .. } | Self::Exhausted { .. } | Self::Unwritten | Self::Unreachable { .. } => Fate::NeverLeft,
+            Self::SessionEnded | Self::Renegotiated => Fate::Refused,
+            Self::Exited { .. } | Self::Broken | Self::Deaf | Self::Silent(_) | Self::Closed => Fate::Lost,
+            Self::Unauthorized { .. }
+            | Self::Overloaded(_)
+            | Self::Status { .. }
+            | Self::Malformed(_)
+            | Self::TooLarge(_) => Fate::Final,
+        }
+    }
+
+    /// Whether zero bytes of the request reached the server, or it refused it before any work.
     #[must_use]
     pub(crate) fn not_sent(&self) -> bool {
-        matches!(
-            self,
-            Self::Spawn { .. }
-                | Self::Exhausted { .. }
-                | Self::Unwritten
-                | Self::Unreachable { .. }
-                | Self::Unauthorized { .. }
-                | Self::SessionEnded
-                | Self::Renegotiated
-                | Self::Overloaded(_)
-        )
+        matches!(self.fate(), Fate::NeverLeft | Fate::Refused)
+            || matches!(self, Self::Unauthorized { .. } | Self::Overloaded(_))
     }
+}
+
+/// What became of a request that has no answer (`hazards.md` H57).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Not a byte of it was given to the system.
+    NeverLeft,
+    /// The server refused it before any work, and would not do so again.
+    Refused,
+    /// It left, and then the connection was lost: whether the work was done is unknown.
+    Lost,
+    /// Something else: sending it again would end in the same way.
+    Final,
 }
 
 /// What every transport needs to know of its server.

@@ -60,8 +60,13 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     pieces: Vec<Bytes>,
-    /// The requests among them.
-    requests: Vec<u64>,
+    /// The requests among them, and where each begins.
+    requests: Vec<(u64, usize)>,
+    /// The bytes of the pieces.
+    queued: usize,
+    /// Requests of which the system took nothing, when it took nothing more.
+    refused: Vec<u64>,
+    /// The bytes of the pieces, and of those that are being written.
     bytes: usize,
     closed: bool,
 }
@@ -123,16 +128,18 @@ impl Pipe {
     fn put(&self, frame: Frame, request: Option<u64>) -> Result<(), Error> {
         let mut waiting = self.queue.lock();
         if waiting.closed {
-            return Err(Error::Closed);
+            return Err(Error::Unwritten);
         }
         let frame = frame.on_one_line();
         if waiting.bytes > 0 && waiting.bytes + frame.len() > self.queue.cap {
             return Err(Error::Overloaded(self.queue.cap));
         }
-        waiting.bytes += frame.len() + 1;
+        let (start, length) = (waiting.queued, frame.len() + 1);
+        waiting.bytes += length;
+        waiting.queued += length;
         waiting.pieces.extend(frame.pieces().into_iter().filter(|piece| !piece.is_empty()));
         waiting.pieces.push(Bytes::from_static(b"\n"));
-        waiting.requests.extend(request);
+        waiting.requests.extend(request.map(|id| (id, start)));
         drop(waiting);
         self.queue.news.notify_one();
         Ok(())
@@ -148,7 +155,8 @@ impl Pipe {
         let mut waiting = self.queue.lock();
         waiting.closed = true;
         waiting.pieces.clear();
-        let unwritten = std::mem::take(&mut waiting.requests);
+        let mut unwritten = std::mem::take(&mut waiting.refused);
+        unwritten.extend(std::mem::take(&mut waiting.requests).into_iter().map(|(id, _)| id));
         drop(waiting);
         self.queue.news.notify_one();
         unwritten
@@ -170,15 +178,16 @@ impl Queue {
     }
 
     /// Everything that waits, or `None` once it is closed and empty.
-    async fn take(&self) -> Option<Vec<Bytes>> {
+    async fn take(&self) -> Option<Batch> {
         loop {
             let news = self.news.notified();
             {
                 let mut waiting = self.lock();
                 if !waiting.pieces.is_empty() {
-                    // From here on a request may have arrived.
-                    waiting.requests.clear();
-                    return Some(std::mem::take(&mut waiting.pieces));
+                    // From here on a request may have arrived, unless its writing fails before its first byte.
+                    waiting.queued = 0;
+                    let pieces = std::mem::take(&mut waiting.pieces);
+                    return Some(Batch { pieces, requests: std::mem::take(&mut waiting.requests) });
                 }
                 if waiting.closed {
                     return None;
@@ -192,15 +201,28 @@ impl Queue {
         let mut waiting = self.lock();
         waiting.bytes = waiting.bytes.saturating_sub(bytes);
     }
+
+    /// The system takes nothing more after so many bytes of a batch.
+    fn refused(&self, requests: Vec<(u64, usize)>, written: usize) {
+        let mut waiting = self.lock();
+        waiting.refused.extend(requests.into_iter().filter(|(_, start)| *start >= written).map(|(id, _)| id));
+    }
+}
+
+/// What is written in one go.
+struct Batch {
+    pieces: Vec<Bytes>,
+    requests: Vec<(u64, usize)>,
 }
 
 async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
-    while let Some(pieces) = queue.take().await {
-        let total = pieces.iter().map(Bytes::len).sum();
-        match tokio::time::timeout(STUCK, write_all(&mut stdin, pieces)).await {
-            Ok(Ok(())) => queue.written(total),
+    while let Some(Batch { pieces, requests }) = queue.take().await {
+        let mut written = 0;
+        match tokio::time::timeout(STUCK, write_all(&mut stdin, pieces, &mut written)).await {
+            Ok(Ok(())) => queue.written(written),
             // The reader sees the end of the process, or else that it is deaf.
             Ok(Err(_)) | Err(_) => {
+                queue.refused(requests, written);
                 queue.deaf.cancel();
                 break;
             }
@@ -209,11 +231,18 @@ async fn write(mut stdin: ChildStdin, queue: Arc<Queue>) {
     queue.close();
 }
 
-/// One system call for many messages; small ones are put together first.
-async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>) -> std::io::Result<()> {
+/// One system call for many messages; small ones are put together first. Counts what the system takes.
+async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>, count: &mut usize) -> std::io::Result<()> {
     const TOGETHER: usize = 16 * 1024;
     if pieces.iter().map(Bytes::len).sum::<usize>() <= TOGETHER {
-        return stdin.write_all(&pieces.concat()).await;
+        let whole = pieces.concat();
+        while let Some(rest) = whole.get(*count..).filter(|rest| !rest.is_empty()) {
+            match stdin.write(rest).await? {
+                0 => return Err(std::io::ErrorKind::WriteZero.into()),
+                written => *count += written,
+            }
+        }
+        return Ok(());
     }
     let mut first = 0;
     while first < pieces.len() {
@@ -222,6 +251,7 @@ async fn write_all(stdin: &mut ChildStdin, mut pieces: Vec<Bytes>) -> std::io::R
         if written == 0 {
             return Err(std::io::ErrorKind::WriteZero.into());
         }
+        *count += written;
         while first < pieces.len() && written >= pieces[first].len() {
             written -= pieces[first].len();
             first += 1;

@@ -250,7 +250,7 @@ async fn h9_what_was_not_written_is_told_apart() {
     child.pipe.request(3, request(3, 10)).unwrap();
     assert!(matches!(child.reader.next().await, Err(Error::Exited { .. })));
     assert_eq!(child.pipe.abandon(), [2, 3]);
-    assert_eq!(child.pipe.request(4, request(4, 10)), Err(Error::Closed));
+    assert_eq!(child.pipe.request(4, request(4, 10)), Err(Error::Unwritten));
     child.reader.stop(ladder(0, 0)).await;
 }
 

@@ -1,5 +1,7 @@
-//! How long to wait: before the next attempt, full jitter over an exponential cap; before lists are read again. Pure.
+//! How long to wait: before the next attempt, full jitter over an exponential cap; before lists are read again; until many
+//! attempts are spread. Pure.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::config::Restart;
@@ -14,6 +16,24 @@ pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
 /// A random number from 0 to 1.
 pub(super) fn chance() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+/// When attempts of many servers may begin: no more than [`AT_A_TIME`](super::gate::AT_A_TIME) in any second.
+#[derive(Debug, Default)]
+pub(super) struct Rate {
+    /// When the last ones began, oldest first.
+    begun: VecDeque<Instant>,
+}
+
+impl Rate {
+    /// When one that is ready now may begin; it is counted.
+    pub(super) fn next(&mut self, now: Instant) -> Instant {
+        let full = self.begun.len() >= super::gate::AT_A_TIME;
+        let oldest = if full { self.begun.pop_front() } else { None };
+        let at = oldest.map_or(now, |oldest| now.max(oldest + Duration::from_secs(1)));
+        self.begun.push_back(at);
+        at
+    }
 }
 
 /// When a server's lists may be read anew: a few times at once, then one by one, so that a server that changes them without
@@ -42,6 +62,28 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn h58_no_more_than_eight_attempts_begin_in_a_second() {
+        let (mut rate, start) = (Rate::default(), Instant::now());
+        let mut begun: Vec<Instant> = (0..100).map(|_| rate.next(start)).collect();
+        assert_eq!(begun.iter().filter(|at| **at == start).count(), 8, "the first ones at once");
+        // And some that come when it is quiet again.
+        begun.extend((0..20).map(|index| rate.next(start + Duration::from_millis(20_000 + index * 10))));
+        assert!(begun.windows(9).all(|nine| nine[8] - nine[0] >= Duration::from_secs(1)), "{begun:?}");
+        assert!(begun.is_sorted());
+    }
+
+    #[test]
+    fn h8_delays_double_up_to_a_cap_and_chance_takes_all_of_them() {
+        let restart =
+            Restart { max_retries: 10, min_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) };
+        let most = (1..=9).map(|losses| delay(&restart, losses, 1.0).as_secs_f64()).collect::<Vec<_>>();
+        assert_eq!(most, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+        assert_eq!(delay(&restart, 4, 0.0), Duration::ZERO);
+        assert_eq!(delay(&restart, 4, 0.25), Duration::from_secs(1));
+        assert_eq!(delay(&restart, u32::MAX, 1.0), Duration::from_secs(30));
+    }
 
     #[test]
     fn h50_a_few_changes_are_read_at_once_and_a_storm_at_a_pace() {

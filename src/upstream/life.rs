@@ -11,9 +11,10 @@ use tokio_util::task::TaskTracker;
 
 use super::backoff::Pace;
 use super::connection::{Connection, Parts, Wire};
+use super::gate::Pass;
 use super::state::{Action, Input, Policy, State};
 use super::{
-    Change, Relay, Settings, StateName, Status, Target, Upstream, World, backoff, drive, listen, listing, probe, resume,
+    Change, Mark, Relay, Settings, StateName, Status, Target, Upstream, World, drive, listen, listing, probe, resume,
 };
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
@@ -23,6 +24,8 @@ use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The stream of what answers no request is waited for that long.
 const OPENING: Duration = Duration::from_secs(1);
+/// After a sleep of the machine a server has that long to say that it is there.
+const CHECK: Duration = Duration::from_secs(10);
 
 /// What the task waits for beside its inputs.
 enum Work {
@@ -30,6 +33,8 @@ enum Work {
     Shake(BoxFuture<'static, Result<Offer, Error>>),
     /// The lists again.
     Refresh(BoxFuture<'static, Result<Offer, Error>>),
+    /// Its turn to try again.
+    Queue(BoxFuture<'static, Option<Pass>>),
     /// The end of the connection.
     Close(BoxFuture<'static, ()>),
 }
@@ -42,6 +47,13 @@ struct Life {
     connection: Option<Arc<Connection>>,
     work: Option<Work>,
     timer: Option<Instant>,
+    /// When the timer was set, in the count of time slept through.
+    awake: Mark,
+    /// When its last lists are too old to be shown.
+    stale: Option<Instant>,
+    /// The attempt under way is one of those that are counted.
+    pass: Option<Pass>,
+    woken: watch::Receiver<u64>,
     cause: Option<String>,
     refreshes: Pace,
     /// Everything that any connection of this lease ever started.
@@ -55,6 +67,10 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
         Policy { start_timeout: settings.start_timeout, healthy: settings.limits.healthy, restart: settings.restart };
     let mut life = Life {
         upstream: upstream.clone(),
+        awake: world.vigil.mark(),
+        woken: world.vigil.woken(),
+        stale: None,
+        pass: None,
         world,
         policy,
         state: State::Idle,
@@ -86,9 +102,9 @@ impl Life {
         let connected = matches!(self.state, State::Connected { .. });
         let idle = self.work.is_none();
         let connection = self.connection.clone();
-        let due = async {
-            match timer {
-                Some(at) => tokio::time::sleep_until(at).await,
+        let slow = async {
+            match &self.pass {
+                Some(pass) => pass.slow().await,
                 None => std::future::pending().await,
             }
         };
@@ -113,23 +129,68 @@ impl Life {
                 if error.as_ref().is_some_and(|error| self.ask_another(error)) {
                     return None;
                 }
+                self.note_proof();
                 Some(self.lost(error))
             }
-            () = due => {
-                self.timer = None;
-                if connected && connection.is_some_and(|connection| connection.has_answered()) {
-                    self.step(Input::Answered);
-                } else if self.state.name().is_starting() {
-                    self.cause = Some(format!("no answer within {:?} (startTimeout)", self.policy.start_timeout));
-                }
-                Some(Input::TimedOut)
+            () = until(timer) => self.due(),
+            () = until(self.stale) => {
+                self.stale = None;
+                self.world.generation.send_modify(|generation| *generation += 1);
+                None
+            }
+            () = slow => {
+                self.pass = None;
+                None
+            }
+            Ok(()) = self.woken.changed() => {
+                self.check();
+                None
             }
             _kinds = changed => {
                 self.refresh();
                 None
             }
             () = self.upstream.wake.notified() => Some(Input::Start),
+            () = self.upstream.again.notified() => Some(Input::Try),
         }
+    }
+
+    /// The timer ran out; an attempt that slept with the machine has the rest of its time.
+    fn due(&mut self) -> Option<Input> {
+        let at = self.timer.take();
+        if self.state.name().is_starting() {
+            let (slept, now) = self.world.vigil.slept_since(self.awake);
+            if !slept.is_zero() {
+                (self.timer, self.awake) = (at.map(|at| at + slept), now);
+                return None;
+            }
+            self.cause = Some(format!("no answer within {:?} (startTimeout)", self.policy.start_timeout));
+        }
+        Some(Input::TimedOut)
+    }
+
+    /// What the connection that is lost has shown of itself.
+    fn note_proof(&mut self) {
+        let Some(connection) = self.connection.clone() else { return };
+        if connection.has_answered() {
+            self.step(Input::Answered);
+        }
+        if connection.has_served() {
+            self.step(Input::Served);
+        }
+    }
+
+    /// The machine slept: whether the server is still there, is asked before anything is taken for lost.
+    fn check(&self) {
+        let Some(connection) = self.connection.clone().filter(|connection| connection.peer().is_some()) else { return };
+        let stop = connection.stop_token().clone();
+        let method = if connection.is_modern() { Method::Discover } else { Method::Ping };
+        self.tasks.spawn(async move {
+            let asked = tokio::time::timeout(CHECK, listing::ask(&connection, &method, None));
+            if let Some(Err(_)) = stop.run_until_cancelled(asked).await {
+                connection.lose(&Error::Silent(CHECK));
+            }
+        });
     }
 
     fn done(&mut self, done: Done) -> Option<Input> {
@@ -140,6 +201,8 @@ impl Life {
                 Some(Input::Ready)
             }
             Done::Shaken(Err(error)) => {
+                let why = self.connection.as_ref().and_then(|connection| connection.lost());
+                let error = if error == Error::Unwritten { why.unwrap_or(error) } else { error };
                 if self.ask_another(&error) {
                     return None;
                 }
@@ -159,6 +222,10 @@ impl Life {
                 self.degraded(true);
                 None
             }
+            Done::Admitted(pass) => {
+                self.pass = pass;
+                Some(Input::Admitted)
+            }
             Done::Closed => Some(Input::Closed),
         }
     }
@@ -177,7 +244,7 @@ impl Life {
         match connect(&self.upstream, &self.world, &self.tasks) {
             Ok(connection) => {
                 self.connection = Some(connection);
-                self.timer = Some(Instant::now() + self.policy.start_timeout);
+                (self.timer, self.awake) = (Some(Instant::now() + self.policy.start_timeout), self.world.vigil.mark());
                 self.shake();
                 true
             }
@@ -189,6 +256,7 @@ impl Life {
         let input = match &error {
             Some(Error::Unauthorized { .. }) => Input::Refused,
             Some(Error::Spawn { .. }) => Input::Hopeless,
+            Some(Error::SessionEnded) => Input::Expired,
             _ => Input::Lost,
         };
         self.cause = error.map(|error| error.to_string()).or(self.cause.take());
@@ -199,14 +267,20 @@ impl Life {
         let before = self.state.name();
         let mut todo = Vec::new();
         let state = std::mem::replace(&mut self.state, State::Disconnected);
-        self.state = state.on(input, &self.policy, Instant::now().into_std(), backoff::chance(), &mut todo);
+        let chance = (self.world.nature.chance)();
+        self.state = state.on(input, &self.policy, Instant::now().into_std(), chance, &mut todo);
         if matches!(input, Input::Ready) && self.state.name() == StateName::Connected {
             self.connect();
+        }
+        if !self.state.name().is_starting() {
+            self.pass = None;
         }
         self.publish(before);
         for action in todo {
             match action {
-                Action::SetTimer(at) => self.timer = Some(Instant::from_std(at)),
+                Action::SetTimer(at) => {
+                    (self.timer, self.awake) = (Some(Instant::from_std(at)), self.world.vigil.mark());
+                }
                 Action::ClearTimer => self.timer = None,
                 Action::Open => {
                     let opened = self.open();
@@ -214,6 +288,7 @@ impl Life {
                 }
                 Action::Shake => self.shake(),
                 Action::Abandon => self.abandon(),
+                Action::Queue => self.work = Some(Work::Queue(Box::pin(self.world.gate.clone().admit()))),
                 Action::Close => self.close(),
             }
         }
@@ -324,16 +399,24 @@ impl Life {
         self.upstream.status.send_if_modified(|status| std::mem::replace(&mut status.degraded, degraded) != degraded);
     }
 
-    fn publish(&self, from: StateName) {
+    fn publish(&mut self, from: StateName) {
         let to = self.state.name();
         if from == to {
             return;
         }
-        let now = std::time::Instant::now();
+        let now = Instant::now();
+        if to == StateName::Connected {
+            self.stale = None;
+        } else if from == StateName::Connected {
+            self.stale = now.checked_add(self.upstream.settings.limits.stale_max);
+        }
         let cause = self.cause.clone();
         self.upstream.status.send_modify(|status: &mut Status| {
             status.state = to;
             status.since = now;
+            if from == StateName::Connected {
+                status.gone = Some(now);
+            }
             match to {
                 StateName::Connecting => {
                     status.first_start.get_or_insert(now);
@@ -341,6 +424,7 @@ impl Life {
                 StateName::Connected => {
                     status.ready_after = status.ready_after.or(status.first_start.map(|start| now - start));
                     status.degraded = false;
+                    status.gone = None;
                 }
                 StateName::Reconnecting => status.restarts += 1,
                 _ => {}
@@ -366,13 +450,22 @@ impl Life {
 enum Done {
     Shaken(Result<Offer, Error>),
     Refreshed(Result<Offer, Error>),
+    Admitted(Option<Pass>),
     Closed,
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn work(work: &mut Option<Work>) -> Done {
     match work {
         Some(Work::Shake(shake)) => Done::Shaken(shake.await),
         Some(Work::Refresh(refresh)) => Done::Refreshed(refresh.await),
+        Some(Work::Queue(turn)) => Done::Admitted(turn.await),
         Some(Work::Close(close)) => {
             close.await;
             Done::Closed

@@ -9,12 +9,14 @@ mod connection;
 mod drive;
 mod era;
 mod exchange;
+mod gate;
 mod handshake;
 mod infer;
 mod life;
 mod listen;
 mod listing;
 mod modern;
+mod nature;
 mod probe;
 mod renew;
 mod resume;
@@ -23,10 +25,11 @@ mod state;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,6 +38,7 @@ pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::{Cache, Offers};
 pub(crate) use infer::Inferred;
+pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
 
 use crate::config;
@@ -100,6 +104,22 @@ pub(crate) struct World {
     pub(crate) kill: CancellationToken,
     /// Counts up with every change of a state or a list.
     pub(crate) generation: watch::Sender<u64>,
+    pub(crate) nature: Nature,
+    pub(crate) vigil: Arc<Vigil>,
+    gate: Arc<gate::Gate>,
+}
+
+impl World {
+    /// What servers tell goes into `relay` and `changes`.
+    pub(crate) fn new(
+        relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
+        changes: mpsc::Sender<Change>,
+        nature: Nature,
+    ) -> Self {
+        let vigil = Vigil::new(nature.clone());
+        let (dialer, kill, gate) = (Arc::default(), CancellationToken::new(), gate::Gate::new());
+        Self { dialer, relay, changes, kill, generation: watch::Sender::new(0), nature, vigil, gate }
+    }
 }
 
 /// One change of one lease's state.
@@ -155,6 +175,8 @@ pub(crate) struct Status {
     pub(crate) ready_after: Option<Duration>,
     /// The last list failed, an older one is served.
     pub(crate) degraded: bool,
+    /// Since when it is not connected, though it was.
+    pub(crate) gone: Option<Instant>,
 }
 
 /// Why a lease has no connection to give.
@@ -188,6 +210,8 @@ pub(crate) struct Upstream {
     /// What a client without a session answered to `roots/list` last.
     roots: Mutex<Option<Raw>>,
     wake: Notify,
+    /// A call wants it, though it was given up.
+    again: Notify,
     attempts: era::Attempts,
     /// Counts up with every change of what is watched.
     watching: watch::Sender<u64>,
@@ -196,11 +220,11 @@ pub(crate) struct Upstream {
     tail: StderrTail,
 }
 
-/// A call to a server that is between two attempts waits that long for the next one.
+/// A call to a server that was lost waits that long for it to come back.
 const RECONNECTING: Duration = Duration::from_secs(5);
 /// No call waits longer for a server to learn its level.
 const TELLING: Duration = Duration::from_secs(1);
-/// A server that was given up is tried again by a call at most that often.
+/// A server that was given up is tried again for a client at most that often.
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
 impl Upstream {
@@ -216,6 +240,7 @@ impl Upstream {
             first_start: start.then(Instant::now),
             ready_after: None,
             degraded: false,
+            gone: None,
         };
         let upstream = Arc::new(Self {
             id,
@@ -229,6 +254,7 @@ impl Upstream {
             lane: Arc::new(Semaphore::new(1)),
             roots: Mutex::default(),
             wake: Notify::new(),
+            again: Notify::new(),
             attempts: era::Attempts::default(),
             watching: watch::Sender::new(0),
             honored: watch::Sender::default(),
@@ -242,9 +268,36 @@ impl Upstream {
         upstream
     }
 
-    /// Starts it, if it waits for that.
+    /// Starts it, if it waits for that; a client wants it.
     pub(crate) fn start(&self) {
-        self.wake.notify_one();
+        let (state, since) = {
+            let status = self.status.borrow();
+            (status.state, status.since)
+        };
+        self.want(state, since);
+    }
+
+    /// Tries anew if it was given up; the user wants it.
+    pub(crate) fn retry(&self) {
+        if matches!(self.status.borrow().state, StateName::Failed | StateName::Unauthorized) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether it is on its way, or is now because somebody wants it.
+    fn want(&self, state: StateName, since: Instant) -> bool {
+        match state {
+            StateName::Idle => self.wake.notify_one(),
+            // Nobody else brings it back; but clients ask all the time.
+            StateName::Failed | StateName::Unauthorized if since.elapsed() > GIVEN_UP => self.again.notify_one(),
+            StateName::Failed
+            | StateName::Unauthorized
+            | StateName::Disabled
+            | StateName::Disconnecting
+            | StateName::Disconnected => return false,
+            StateName::Connecting | StateName::Initializing | StateName::Connected | StateName::Reconnecting => {}
+        }
+        true
     }
 
     /// Ends it: its task closes the connection in good order.
@@ -310,33 +363,20 @@ impl Upstream {
         }
         let mut status = self.status.subscribe();
         let mut patience = None;
-        let mut woken = false;
         loop {
-            let (state, since, cause) = {
+            let (state, since, restarts, cause) = {
                 let status = status.borrow_and_update();
-                (status.state, status.since, status.cause.clone())
+                (status.state, status.since, status.restarts, status.cause.clone())
             };
             if let Some(connection) = self.connection.load_full().filter(alive) {
                 return Ok(connection);
             }
-            let worth = match state {
-                StateName::Idle => true,
-                StateName::Failed | StateName::Unauthorized => since.elapsed() > GIVEN_UP,
-                _ => false,
-            };
-            match state {
-                _ if worth && !woken => {
-                    woken = true;
-                    self.wake.notify_one();
-                }
-                StateName::Failed | StateName::Unauthorized | StateName::Disabled if !woken => {
-                    return Err(Unavailable { state, cause });
-                }
-                StateName::Disconnecting | StateName::Disconnected => return Err(Unavailable { state, cause }),
-                _ => {}
+            if !self.want(state, since) {
+                return Err(Unavailable { state, cause });
             }
-            if state == StateName::Reconnecting && patience.is_none() {
-                patience = Some(tokio::time::Instant::now() + RECONNECTING);
+            // A first start has its `startTimeout`; whoever was lost is not waited for that long.
+            if patience.is_none() && (state == StateName::Reconnecting || (state.is_starting() && restarts > 0)) {
+                patience = Some(Instant::now() + RECONNECTING);
             }
             let changed = async {
                 match patience {
@@ -348,10 +388,6 @@ impl Upstream {
             };
             if !changed.await {
                 return Err(Unavailable { state, cause });
-            }
-            if woken && self.status.borrow().state == StateName::Failed {
-                let cause = self.status.borrow().cause.clone();
-                return Err(Unavailable { state: StateName::Failed, cause });
             }
         }
     }

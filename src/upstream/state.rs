@@ -1,19 +1,22 @@
 //! The lifecycle of one lease; pure: inputs and the time come in, work goes out.
 //!
-//! | state | `Start` | `Opened` | `Ready` | `Lost` | `Hopeless` | `Refused` | `Answered` | `TimedOut` | `Stop` | `Closed` |
-//! |---|---|---|---|---|---|---|---|---|---|---|
-//! | `Idle` | connecting | – | – | – | – | – | – | – | disconnected | – |
-//! | `Disconnected` | connecting | – | – | – | – | – | – | – | = | – |
-//! | `Connecting` | – | initializing | – | reconnecting or failed | failed | unauthorized | – | as `Lost` | disconnecting | – |
-//! | `Initializing` | – | – | connected | reconnecting or failed | failed | unauthorized | – | as `Lost` | disconnecting | – |
-//! | `Connected` | – | – | – | reconnecting or failed | failed | unauthorized | notes it | losses forgotten | disconnecting | – |
-//! | `Reconnecting` | = (it never adds attempts) | – | – | – | – | – | – | connecting | disconnected | – |
-//! | `Unauthorized` | connecting | – | – | – | – | – | – | – | disconnected | – |
-//! | `Failed` | connecting | – | – | – | – | – | – | – | disconnected | – |
-//! | `Disconnecting` | – | – | – | – | – | – | – | – | = | disconnected |
+//! | state | `Start` | `Try` | `Opened` | `Ready` | `Lost` | `Expired` | `Hopeless` | `Refused` | `TimedOut` | `Admitted` | `Stop` | `Closed` |
+//! |---|---|---|---|---|---|---|---|---|---|---|---|---|
+//! | `Idle` | connecting | connecting | – | – | – | – | – | – | – | – | disconnected | – |
+//! | `Disconnected` | connecting | connecting | – | – | – | – | – | – | – | – | = | – |
+//! | `Connecting` | – | – | initializing | – | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – |
+//! | `Initializing` | – | – | – | connected | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – |
+//! | `Connected` | – | – | – | – | reconnecting or failed | reconnecting, at once | failed | unauthorized | – | – | disconnecting | – |
+//! | `Reconnecting` | = (it never adds attempts) | = | – | – | – | – | – | – | = (waits for its turn) | connecting | disconnected | – |
+//! | `Unauthorized` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – |
+//! | `Failed` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – |
+//! | `Disconnecting` | – | – | – | – | – | – | – | – | – | – | = | disconnected |
 //!
 //! A dash keeps the state. "reconnecting or failed": failed after `restart.maxRetries` losses in a row. Losses are
-//! forgotten after `limits.healthy` connected with one answered request: a handshake alone proves nothing.
+//! forgotten with the first loss after `limits.healthy` connected and one answered request: a handshake alone proves
+//! nothing. `Try` is one attempt, `Start` begins anew: a server that was given up has used up its losses. A session that
+//! has served somebody and is over (`Expired`) is no loss; one that never did is. `Answered` and `Served` are noted while
+//! connected and change no state.
 
 use std::time::{Duration, Instant};
 
@@ -86,32 +89,51 @@ pub(super) enum State {
     Disconnected,
     Connecting { losses: u32 },
     Initializing { losses: u32 },
-    Connected { losses: u32, answered: bool },
+    Connected { losses: u32, since: Instant, proof: Proof },
     Reconnecting { losses: u32 },
     Unauthorized,
     Failed,
     Disconnecting,
 }
 
+/// What a connection has shown of itself; the later the more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Proof {
+    /// A handshake.
+    None,
+    /// A request other than the handshake was answered.
+    Answered,
+    /// So was one of a client.
+    Served,
+}
+
 /// What happens to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Somebody wants it.
+    /// Somebody wants it: the first use, or a command of the user.
     Start,
+    /// A call wants it, though it was given up: once more.
+    Try,
     /// The transport is open.
     Opened,
     /// Handshake and first list are done.
     Ready,
     /// The attempt failed, or the connection is gone.
     Lost,
+    /// The server says that the session is over.
+    Expired,
     /// Trying again cannot help: there is no such command.
     Hopeless,
     /// The server wants credentials.
     Refused,
     /// A request other than the handshake was answered.
     Answered,
+    /// A request of a client was answered.
+    Served,
     /// The timer ran out.
     TimedOut,
+    /// It is its turn to try again.
+    Admitted,
     /// Nobody wants it any more.
     Stop,
     /// The transport is closed for good.
@@ -127,6 +149,8 @@ pub(super) enum Action {
     Shake,
     /// Drop the connection as it is.
     Abandon,
+    /// Wait for a turn; `Admitted` follows.
+    Queue,
     /// Close the connection in good order; `Closed` follows.
     Close,
     /// `TimedOut` is due then; one timer at a time.
@@ -162,19 +186,36 @@ impl State {
     pub(super) fn on(self, input: Input, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<Action>) -> Self {
         use Input as I;
         match (self, input) {
-            (Self::Idle | Self::Disconnected | Self::Unauthorized | Self::Failed, I::Start) => {
+            (Self::Idle | Self::Disconnected, I::Start | I::Try) | (Self::Unauthorized | Self::Failed, I::Start) => {
                 connect(0, policy, now, todo)
+            }
+            (Self::Unauthorized | Self::Failed, I::Try) => {
+                todo.push(Action::Queue);
+                Self::Reconnecting { losses: u32::try_from(policy.restart.max_retries).unwrap_or(u32::MAX) }
             }
             (Self::Connecting { losses }, I::Opened) => {
                 todo.push(Action::Shake);
                 Self::Initializing { losses }
             }
             (Self::Initializing { losses }, I::Ready) => {
-                todo.push(Action::SetTimer(now + policy.healthy));
-                Self::Connected { losses, answered: false }
+                todo.push(Action::ClearTimer);
+                Self::Connected { losses, since: now, proof: Proof::None }
             }
-            (Self::Connecting { losses } | Self::Initializing { losses }, I::Lost | I::TimedOut)
-            | (Self::Connected { losses, .. }, I::Lost) => lose(losses + 1, policy, now, chance, todo),
+            (Self::Connecting { losses } | Self::Initializing { losses }, I::Lost | I::Expired | I::TimedOut) => {
+                lose(losses.saturating_add(1), policy, now, chance, todo)
+            }
+            (Self::Connected { losses, since, proof }, I::Lost) => {
+                let before = if is_healthy(since, proof, policy, now) { 0 } else { losses };
+                lose(before.saturating_add(1), policy, now, chance, todo)
+            }
+            (Self::Connected { losses, since, proof }, I::Expired) => {
+                let healthy = is_healthy(since, proof, policy, now);
+                if !healthy && proof < Proof::Served {
+                    return lose(losses.saturating_add(1), policy, now, chance, todo);
+                }
+                todo.extend([Action::Abandon, Action::ClearTimer, Action::Queue]);
+                Self::Reconnecting { losses: if healthy { 0 } else { losses } }
+            }
             (Self::Connecting { .. } | Self::Initializing { .. } | Self::Connected { .. }, I::Refused) => {
                 todo.extend([Action::ClearTimer, Action::Abandon]);
                 Self::Unauthorized
@@ -183,13 +224,17 @@ impl State {
                 todo.extend([Action::ClearTimer, Action::Abandon]);
                 Self::Failed
             }
-            (Self::Connected { losses, .. }, I::Answered) => Self::Connected { losses, answered: true },
-            (Self::Connected { answered: true, .. }, I::TimedOut) => Self::Connected { losses: 0, answered: true },
-            (Self::Connected { losses, answered: false }, I::TimedOut) => {
-                todo.push(Action::SetTimer(now + policy.healthy));
-                Self::Connected { losses, answered: false }
+            (Self::Connected { losses, since, proof }, I::Answered) => {
+                Self::Connected { losses, since, proof: proof.max(Proof::Answered) }
             }
-            (Self::Reconnecting { losses }, I::TimedOut) => connect(losses, policy, now, todo),
+            (Self::Connected { losses, since, .. }, I::Served) => {
+                Self::Connected { losses, since, proof: Proof::Served }
+            }
+            (Self::Reconnecting { losses }, I::TimedOut) => {
+                todo.push(Action::Queue);
+                Self::Reconnecting { losses }
+            }
+            (Self::Reconnecting { losses }, I::Admitted) => connect(losses, policy, now, todo),
             (Self::Connecting { .. } | Self::Initializing { .. } | Self::Connected { .. }, I::Stop) => {
                 todo.extend([Action::ClearTimer, Action::Close]);
                 Self::Disconnecting
@@ -202,29 +247,59 @@ impl State {
                 Self::Disconnected
             }
             (Self::Disconnecting, I::Closed) => Self::Disconnected,
+            (state, input) => state.keeps(input),
+        }
+    }
+
+    /// The pairs that change nothing, each of them spelled.
+    fn keeps(self, input: Input) -> Self {
+        use Input as I;
+        match (&self, input) {
             (
-                state @ (Self::Idle | Self::Disconnected | Self::Unauthorized | Self::Failed),
-                I::Opened | I::Ready | I::Lost | I::Hopeless | I::Refused | I::Answered | I::TimedOut | I::Closed,
-            )
-            | (state @ Self::Connecting { .. }, I::Start | I::Ready | I::Answered | I::Closed)
-            | (state @ Self::Initializing { .. }, I::Start | I::Opened | I::Answered | I::Closed)
-            | (state @ Self::Connected { .. }, I::Start | I::Opened | I::Ready | I::Closed)
-            | (
-                state @ Self::Reconnecting { .. },
-                I::Start | I::Opened | I::Ready | I::Lost | I::Hopeless | I::Refused | I::Answered | I::Closed,
-            )
-            | (
-                state @ Self::Disconnecting,
-                I::Start
-                | I::Opened
+                Self::Idle | Self::Disconnected | Self::Unauthorized | Self::Failed,
+                I::Opened
                 | I::Ready
                 | I::Lost
+                | I::Expired
                 | I::Hopeless
                 | I::Refused
                 | I::Answered
+                | I::Served
                 | I::TimedOut
-                | I::Stop,
-            ) => state,
+                | I::Admitted
+                | I::Closed,
+            )
+            | (
+                Self::Connecting { .. },
+                I::Start | I::Try | I::Ready | I::Answered | I::Served | I::Admitted | I::Closed,
+            )
+            | (
+                Self::Initializing { .. },
+                I::Start | I::Try | I::Opened | I::Answered | I::Served | I::Admitted | I::Closed,
+            )
+            | (
+                Self::Connected { .. },
+                I::Start | I::Try | I::Opened | I::Ready | I::TimedOut | I::Admitted | I::Closed,
+            )
+            | (
+                Self::Reconnecting { .. },
+                I::Start
+                | I::Try
+                | I::Opened
+                | I::Ready
+                | I::Lost
+                | I::Expired
+                | I::Hopeless
+                | I::Refused
+                | I::Answered
+                | I::Served
+                | I::Closed,
+            )
+            | (Self::Disconnecting, _) => self,
+            (state, input) => {
+                debug_assert!(false, "{input:?} in {state:?} is spelled in `on`");
+                self
+            }
         }
     }
 }
@@ -242,6 +317,11 @@ fn lose(losses: u32, policy: &Policy, now: Instant, chance: f64, todo: &mut Vec<
     }
     todo.push(Action::SetTimer(now + backoff::delay(&policy.restart, losses, chance)));
     State::Reconnecting { losses }
+}
+
+/// Whether what was lost before may be forgotten.
+fn is_healthy(since: Instant, proof: Proof, policy: &Policy, now: Instant) -> bool {
+    proof >= Proof::Answered && now.saturating_duration_since(since) >= policy.healthy
 }
 
 #[cfg(test)]
@@ -262,48 +342,54 @@ mod tests {
         }
     }
 
-    const INPUTS: [Input; 10] = [
+    const INPUTS: [Input; 14] = [
         Input::Start,
+        Input::Try,
         Input::Opened,
         Input::Ready,
         Input::Lost,
+        Input::Expired,
         Input::Hopeless,
         Input::Refused,
-        Input::Answered,
         Input::TimedOut,
+        Input::Admitted,
         Input::Stop,
         Input::Closed,
+        // In the table's text.
+        Input::Answered,
+        Input::Served,
     ];
 
     /// The table of the module's doc, as it is written there.
     #[test]
     fn the_table_holds() {
+        let now = Instant::now();
         let states = [
             State::Idle,
             State::Disconnected,
             State::Connecting { losses: 0 },
             State::Initializing { losses: 0 },
-            State::Connected { losses: 0, answered: false },
+            State::Connected { losses: 0, since: now, proof: Proof::None },
             State::Reconnecting { losses: 1 },
             State::Unauthorized,
             State::Failed,
             State::Disconnecting,
         ];
         let want = "\
-            idle          connecting -            -         -            -      -            - -            disconnected  -\n\
-            disconnected  connecting -            -         -            -      -            - -            -             -\n\
-            connecting    -          initializing -         reconnecting failed unauthorized - reconnecting disconnecting -\n\
-            initializing  -          -            connected reconnecting failed unauthorized - reconnecting disconnecting -\n\
-            connected     -          -            -         reconnecting failed unauthorized - -            disconnecting -\n\
-            reconnecting  -          -            -         -            -      -            - connecting   disconnected  -\n\
-            unauthorized  connecting -            -         -            -      -            - -            disconnected  -\n\
-            failed        connecting -            -         -            -      -            - -            disconnected  -\n\
-            disconnecting -          -            -         -            -      -            - -            -             disconnected\n";
+            idle          connecting connecting   -            -         -            -            -      -            -            -          disconnected  - - -\n\
+            disconnected  connecting connecting   -            -         -            -            -      -            -            -          -             - - -\n\
+            connecting    -          -            initializing -         reconnecting reconnecting failed unauthorized reconnecting -          disconnecting - - -\n\
+            initializing  -          -            -            connected reconnecting reconnecting failed unauthorized reconnecting -          disconnecting - - -\n\
+            connected     -          -            -            -         reconnecting reconnecting failed unauthorized -            -          disconnecting - - -\n\
+            reconnecting  -          -            -            -         -            -            -      -            -            connecting disconnected  - - -\n\
+            unauthorized  connecting reconnecting -            -         -            -            -      -            -            -          disconnected  - - -\n\
+            failed        connecting reconnecting -            -         -            -            -      -            -            -          disconnected  - - -\n\
+            disconnecting -          -            -            -         -            -            -      -            -            -          -             disconnected - -\n";
         let mut got = String::new();
         for state in states {
             let mut row = vec![state.name().to_string()];
             for input in INPUTS {
-                let next = state.clone().on(input, &policy(), Instant::now(), 1.0, &mut Vec::new());
+                let next = state.clone().on(input, &policy(), now, 1.0, &mut Vec::new());
                 row.push(if next.name() == state.name() { "-".to_owned() } else { next.name().to_string() });
             }
             got += &row.join(" ");
@@ -319,10 +405,11 @@ mod tests {
     fn h8_a_crash_loop_that_looks_like_success_ends_in_failed() {
         let (mut state, now) = (State::Idle, Instant::now());
         let mut attempts = 0;
-        for input in [Input::Start]
-            .into_iter()
-            .chain([Input::Opened, Input::Ready, Input::Lost, Input::TimedOut].into_iter().cycle())
-        {
+        for input in [Input::Start].into_iter().chain(
+            [Input::Opened, Input::Ready, Input::Answered, Input::Lost, Input::TimedOut, Input::Admitted]
+                .into_iter()
+                .cycle(),
+        ) {
             let mut todo = Vec::new();
             state = state.on(input, &policy(), now, 1.0, &mut todo);
             attempts += todo.iter().filter(|action| **action == Action::Open).count();
@@ -333,26 +420,121 @@ mod tests {
         assert_eq!(attempts, 4, "the first and three retries");
     }
 
+    /// The losses of a connection that is lost after that time, having shown so much.
+    fn losses_after(connected: Duration, proof: Proof, end: Input) -> u32 {
+        let since = Instant::now();
+        let state = State::Connected { losses: 2, since, proof };
+        match state.on(end, &policy(), since + connected, 1.0, &mut Vec::new()) {
+            State::Reconnecting { losses } => losses,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn h8_losses_are_forgotten_after_a_healthy_minute_with_an_answer_and_not_before() {
+        let (healthy, little) = (policy().healthy, Duration::from_millis(1));
+        assert_eq!(losses_after(healthy - little, Proof::Served, Input::Lost), 3);
+        assert_eq!(losses_after(healthy, Proof::None, Input::Lost), 3);
+        assert_eq!(losses_after(healthy * 1000, Proof::None, Input::Lost), 3);
+        assert_eq!(losses_after(healthy, Proof::Answered, Input::Lost), 1);
+        assert_eq!(losses_after(healthy + little, Proof::Served, Input::Lost), 1);
+    }
+
+    #[test]
+    fn h30_a_session_that_served_is_renewed_at_once_and_one_that_never_did_is_a_loss() {
+        let healthy = policy().healthy;
+        assert_eq!(losses_after(Duration::ZERO, Proof::Served, Input::Expired), 2);
+        assert_eq!(losses_after(healthy, Proof::Answered, Input::Expired), 0);
+        assert_eq!(losses_after(Duration::ZERO, Proof::Answered, Input::Expired), 3);
+        let (now, mut todo) = (Instant::now(), Vec::new());
+        let state = State::Connected { losses: 0, since: now, proof: Proof::Served };
+        let state = state.on(Input::Expired, &policy(), now, 1.0, &mut todo);
+        assert_eq!((state.name(), todo.last()), (StateName::Reconnecting, Some(&Action::Queue)), "without a delay");
+    }
+
+    #[test]
+    fn h8_a_server_that_was_given_up_gets_one_attempt_of_a_call_and_all_of_a_command() {
+        for (input, wanted) in [(Input::Try, 1), (Input::Start, 4)] {
+            let (mut state, now, mut attempts) = (State::Failed, Instant::now(), 0);
+            for input in [input].into_iter().chain([Input::Admitted, Input::Lost, Input::TimedOut].into_iter().cycle())
+            {
+                let mut todo = Vec::new();
+                state = state.on(input, &policy(), now, 1.0, &mut todo);
+                attempts += todo.iter().filter(|action| **action == Action::Open).count();
+                if state == State::Failed {
+                    break;
+                }
+            }
+            assert_eq!(attempts, wanted, "{input:?}");
+        }
+    }
+
+    /// Every way of at most seven inputs from every state: what is under way is always ended by something, an attempt begins
+    /// only by `Start` or in its turn, and a timer of an attempt that is over is never left (`hazards.md` H56).
+    #[test]
+    fn h56_all_ways_through_the_machine() {
+        let now = Instant::now();
+        let mut seen = vec![(State::Idle, false, false)];
+        let mut at = 0;
+        while let Some((state, timer, queued)) = seen.get(at).cloned() {
+            at += 1;
+            for input in INPUTS {
+                if (input == Input::TimedOut && !timer) || (input == Input::Admitted && !queued) {
+                    continue;
+                }
+                let mut todo = Vec::new();
+                let next = state.clone().on(input, &policy(), now, 0.5, &mut todo);
+                let mut timer = timer && input != Input::TimedOut;
+                let mut queued = queued && input != Input::Admitted;
+                let mut opens = 0;
+                for action in todo {
+                    match action {
+                        Action::SetTimer(_) => timer = true,
+                        Action::ClearTimer => timer = false,
+                        Action::Queue => queued = true,
+                        Action::Open => opens += 1,
+                        // Whoever leaves `Reconnecting` waits for no turn any more.
+                        Action::Shake | Action::Abandon | Action::Close => {}
+                    }
+                }
+                queued &= matches!(next, State::Reconnecting { .. });
+                let was = format!("{state:?} {input:?} {next:?}");
+                let name = next.name();
+                assert!(opens == usize::from(name == StateName::Connecting && state.name() != name), "{was}");
+                assert_eq!(timer, name.is_starting() || (name == StateName::Reconnecting && !queued), "{was}");
+                assert!(opens == 0 || matches!(input, Input::Start | Input::Try | Input::Admitted), "{was}");
+                if !seen.contains(&(next.clone(), timer, queued)) {
+                    seen.push((next, timer, queued));
+                }
+            }
+        }
+        assert!((20..200).contains(&seen.len()), "{}", seen.len());
+    }
+
     proptest! {
         /// Whatever happens, a state that waits has a timer or somebody to wake it, and `Stop` ends it.
         #[test]
         fn it_never_sticks(inputs in prop::collection::vec(0usize..INPUTS.len(), 0..60)) {
             let (mut state, now) = (State::Idle, Instant::now());
-            let mut timer = false;
+            let (mut timer, mut queued) = (false, false);
             for index in inputs {
                 let mut todo = Vec::new();
                 if INPUTS[index] == Input::TimedOut && !timer { continue; }
+                if INPUTS[index] == Input::Admitted && !queued { continue; }
                 if INPUTS[index] == Input::TimedOut { timer = false; }
+                if INPUTS[index] == Input::Admitted { queued = false; }
                 state = state.on(INPUTS[index], &policy(), now, 0.5, &mut todo);
                 for action in todo {
                     match action {
                         Action::SetTimer(_) => timer = true,
                         Action::ClearTimer => timer = false,
+                        Action::Queue => queued = true,
                         _ => {}
                     }
                 }
+                queued &= matches!(state, State::Reconnecting { .. });
                 let waits = matches!(state, State::Connecting { .. } | State::Initializing { .. } | State::Reconnecting { .. });
-                prop_assert!(!waits || timer, "{state:?} has no timer");
+                prop_assert!(!waits || timer || queued, "{state:?} has no timer");
             }
             state = state.on(Input::Stop, &policy(), now, 0.5, &mut Vec::new());
             state = state.on(Input::Closed, &policy(), now, 0.5, &mut Vec::new());

@@ -13,7 +13,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 13] = [
+const LACKING: [&str; 12] = [
     "oauthDocument",
     "oauthToken",
     "oauthRequest",
@@ -26,7 +26,6 @@ const LACKING: [&str; 13] = [
     "leases",
     "oauthChallenge",
     "redirects",
-    "staleMax",
 ];
 
 /// Declares the limits: field, what reads it, default. The key is the name of the field in camel case.
@@ -93,6 +92,8 @@ limits! {
     list_pages: positive_count -> usize = 100,
     /// How long clients may keep lists of servers that tell of changes.
     legacy_list_ttl: time -> Duration = seconds(30),
+    /// How long what a lost server listed last is shown.
+    stale_max: positive_time -> Duration = seconds(10 * 60),
     /// How long a process may take to end once its stdin is closed.
     stop_close: time -> Duration = seconds(2),
     /// How long it may take to end once it is told to.

@@ -72,6 +72,7 @@ impl Router {
             idle: at.server.config.max_call_time,
             patience: self.limits().answer,
             end,
+            vigil: self.manager().vigil(),
         };
         running.wait(id, &mut exchange).await
     }

@@ -64,6 +64,7 @@ pub(crate) struct Connection {
     dirty: AtomicU8,
     dirtied: Notify,
     answered: AtomicBool,
+    served: AtomicBool,
     gone: AtomicBool,
     /// What is being said over HTTP and answers nothing.
     said: TaskTracker,
@@ -136,6 +137,7 @@ impl Connection {
             dirty: AtomicU8::new(0),
             dirtied: Notify::new(),
             answered: AtomicBool::new(false),
+            served: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             said: TaskTracker::new(),
             offer: ArcSwapOption::empty(),
@@ -229,6 +231,11 @@ impl Connection {
         self.answered.load(Ordering::Relaxed)
     }
 
+    /// Whether any request of a client was answered.
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
     /// The process behind it, where there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match self.wire() {
@@ -294,7 +301,9 @@ impl Connection {
         {
             let mut table = self.lock();
             let refused = match &table.lost {
-                Some(error) => Some(error.clone()),
+                // What the host itself asks is to be told why; for all others it is enough that nothing has left.
+                Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
+                Some(_) => Some(transport::Error::Unwritten),
                 None if table.waiting.len() >= self.parts.pending_cap => {
                     Some(transport::Error::Overloaded(self.parts.pending_cap))
                 }
@@ -438,24 +447,33 @@ impl Connection {
         self.notify(Method::Cancelled, Some(Raw::trusted(params.into())));
     }
 
-    /// An error that means more than its own request: the server is not there, or has forgotten us.
+    /// An error that means more than its own request: the server is not there, or has forgotten us. Nothing more is sent
+    /// here. What it says of one request says nothing of the others: those that are under way have a way of their own, and
+    /// may be answered yet (`hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
-        if matches!(error, E::SessionEnded | E::Unreachable { .. } | E::Unauthorized { .. }) {
-            self.lose(error);
+        if !matches!(error, E::SessionEnded | E::Unreachable { .. } | E::Unauthorized { .. }) {
+            return;
         }
+        let mut table = self.lock();
+        if table.lost.is_none() {
+            table.lost = Some(error.clone());
+            table.asks.clear();
+        }
+        drop(table);
+        self.gone.store(true, Ordering::Release);
+        self.parts.stop.cancel();
     }
 
-    /// The connection is gone: everybody who waits is told.
+    /// The connection is gone: everybody who waits for something on it is told.
     pub(super) fn lose(&self, error: &transport::Error) {
         let waiting = {
             let mut table = self.lock();
-            if table.lost.is_some() {
-                // It has taken leave.
+            if table.lost.is_some() && matches!(self.wire(), Wire::Http(_)) {
                 self.parts.stop.cancel();
                 return;
             }
-            table.lost = Some(error.clone());
+            table.lost.get_or_insert_with(|| error.clone());
             self.gone.store(true, Ordering::Release);
             table.asks.clear();
             table.acknowledgements.clear();

@@ -73,6 +73,9 @@ impl Connection {
         if let Some(entry) = entry {
             if self.peer.get().is_some() && matches!(item, Item::Done(_)) {
                 self.answered.store(true, Ordering::Relaxed);
+                if entry.owner != Owner::HOST {
+                    self.served.store(true, Ordering::Relaxed);
+                }
             }
             entry.inbox.put(item);
         }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod detection;
+mod losses;
 mod requests;
 mod sessions;
 mod support;

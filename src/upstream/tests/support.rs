@@ -9,17 +9,19 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::super::*;
 use crate::config::Remote;
 use crate::protocol::{Era, Message};
 
+/// What servers say on their own.
+pub(super) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
+
 /// A lease and what it tells.
 pub(super) struct Lease {
     pub(super) upstream: Arc<Upstream>,
-    pub(super) news: mpsc::Receiver<(u64, Arc<Connection>, Relayed)>,
+    pub(super) news: News,
     pub(super) noted: Arc<Mutex<Vec<Era>>>,
     tasks: TaskTracker,
     _changes: mpsc::Receiver<Change>,
@@ -41,34 +43,14 @@ impl Lease {
 
     /// A lease that starts in that time.
     pub(super) fn within(target: Target, era: config::Era, known: Option<Era>, start_timeout: Duration) -> Self {
-        let (relay, news) = mpsc::channel(64);
-        let (changes, changed) = mpsc::channel(64);
-        let kill = CancellationToken::new();
-        let world = World { dialer: Arc::default(), relay, changes, kill, generation: watch::Sender::new(0) };
+        let (world, news, changed) = world(Nature::real());
         let noted = Arc::<Mutex<Vec<Era>>>::default();
         let notes = (noted.clone(), noted.clone());
         let memory = Memory {
             recall: Arc::new(move || lock(&notes.0).last().copied().or(known)),
             note: Arc::new(move |era| lock(&notes.1).push(era)),
         };
-        let restart = config::Restart {
-            max_retries: 3,
-            min_delay: Duration::from_millis(10),
-            max_delay: Duration::from_millis(10),
-        };
-        let settings = Settings {
-            server: "it".into(),
-            target,
-            profile: Profile::EMPTY,
-            opened_for: Owner::HOST,
-            client_info: Raw::from_value(&json!({"name": "host", "version": "0"})),
-            start_timeout,
-            restart,
-            limits: Arc::default(),
-            caps: Caps::default(),
-            era,
-            memory,
-        };
+        let settings = Settings { start_timeout, memory, ..settings(target, era) };
         let tasks = TaskTracker::new();
         let upstream = Upstream::spawn(1, settings, world, true, &tasks);
         Self { upstream, news, noted, tasks, _changes: changed }
@@ -126,6 +108,31 @@ impl Lease {
         self.upstream.stop();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// A world of its own, and what is told in it.
+pub(super) fn world(nature: Nature) -> (World, News, mpsc::Receiver<Change>) {
+    let (relay, news) = mpsc::channel(64);
+    let (changes, changed) = mpsc::channel(64);
+    (World::new(relay, changes, nature), news, changed)
+}
+
+/// A lease that is tried again three times, soon.
+pub(super) fn settings(target: Target, era: config::Era) -> Settings {
+    let delay = Duration::from_millis(10);
+    Settings {
+        server: "it".into(),
+        target,
+        profile: Profile::EMPTY,
+        opened_for: Owner::HOST,
+        client_info: Raw::from_value(&json!({"name": "host", "version": "0"})),
+        start_timeout: Duration::from_secs(20),
+        restart: config::Restart { max_retries: 3, min_delay: delay, max_delay: delay },
+        limits: Arc::default(),
+        caps: Caps::default(),
+        era,
+        memory: Memory::none(),
     }
 }
 

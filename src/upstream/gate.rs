@@ -1,0 +1,57 @@
+//! Attempts to connect again, kept from coming all at once (`hazards.md` H58): so many at a time, and no more than that in a
+//! second. The first start of a server does not pass here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::backoff::Rate;
+
+/// So many attempts after a loss are under way at a time.
+pub(super) const AT_A_TIME: usize = 8;
+/// One that takes longer no longer counts: servers that hang must not keep the others from coming back.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// What all leases pass before they try again; first come, first served.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    places: Arc<Semaphore>,
+    begun: Mutex<Rate>,
+}
+
+/// An attempt is under way while this lives.
+#[derive(Debug)]
+pub(super) struct Pass {
+    _place: OwnedSemaphorePermit,
+    until: Instant,
+}
+
+impl Gate {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { places: Arc::new(Semaphore::new(AT_A_TIME)), begun: Mutex::default() })
+    }
+
+    /// Waits until it is this one's turn.
+    ///
+    /// # Cancel safety
+    /// A dropped wait gives its place back; at most its moment is lost.
+    pub(super) async fn admit(self: Arc<Self>) -> Option<Pass> {
+        // It is never closed; without a place nobody would be kept from coming back.
+        let _place = self.places.clone().acquire_owned().await.ok()?;
+        let at = {
+            let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+            begun.next(Instant::now().into_std())
+        };
+        tokio::time::sleep_until(Instant::from_std(at)).await;
+        Some(Pass { _place, until: Instant::now() + SLOW })
+    }
+}
+
+impl Pass {
+    /// Waits until the attempt is one of those that take too long to be counted.
+    pub(super) async fn slow(&self) {
+        tokio::time::sleep_until(self.until).await;
+    }
+}

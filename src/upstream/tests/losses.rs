@@ -1,0 +1,274 @@
+//! What follows when connections are lost: when is tried again, how often, and who waits how long. On a paused clock.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::support::*;
+use crate::config::{self, Era::Legacy};
+use crate::protocol::{Message, Method, Raw, Response};
+use crate::upstream::{Nature, Settings, Starter, StateName, Target, Upstream};
+
+/// How a server behaves once it was started; the number counts its starts.
+type Habit = Arc<dyn Fn(usize) -> Life + Send + Sync>;
+
+#[derive(Clone)]
+enum Life {
+    /// Says hello and lives until that changes.
+    Until(watch::Receiver<bool>),
+    /// Says hello, then ends.
+    Hello,
+    /// Says nothing, for ever.
+    Mute,
+}
+
+/// A server by habit, and when it was started.
+fn server(habit: Habit) -> (Target, Arc<Mutex<Vec<Instant>>>) {
+    let starts = Arc::<Mutex<Vec<Instant>>>::default();
+    let (begun, count) = (starts.clone(), AtomicUsize::new(0));
+    let start: Starter = Arc::new(move |mut wire, tasks: &TaskTracker| {
+        lock(&begun).push(Instant::now());
+        let life = habit(count.fetch_add(1, Ordering::SeqCst));
+        tasks.spawn(async move {
+            while let Some(message) = wire.input.recv().await {
+                match (message, &life) {
+                    (_, Life::Mute) => {}
+                    (Message::Request(request), _) => {
+                        let outcome = Ok(Raw::from_value(&initialized()));
+                        let response = Response { id: Some(request.id), outcome };
+                        let _ = wire.out.send((None, Message::Response(response))).await;
+                    }
+                    _ => break,
+                }
+            }
+            if let Life::Until(mut end) = life {
+                let gone = async { while wire.input.recv().await.is_some() {} };
+                tokio::select! {
+                    _ = end.wait_for(|end| *end) => {}
+                    () = gone => {}
+                }
+            }
+        });
+    });
+    (Target::Memory(start), starts)
+}
+
+/// As the config has it by default.
+fn by_default(target: Target) -> Settings {
+    let restart =
+        config::Restart { max_retries: 10, min_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) };
+    Settings { restart, start_timeout: Duration::from_secs(30), ..settings(target, Legacy) }
+}
+
+fn certain(chance: f64) -> Nature {
+    Nature { chance: Arc::new(move || chance), ..Nature::real() }
+}
+
+/// The most that fall into any second.
+fn most_in_a_second(times: &[Instant]) -> usize {
+    let within =
+        |from: &Instant| times.iter().filter(|at| *at >= from && **at < *from + Duration::from_secs(1)).count();
+    times.iter().map(within).max().unwrap_or_default()
+}
+
+/// A server that says hello and ends, again and again, and a client that calls it all the time.
+#[tokio::test(start_paused = true)]
+async fn h8_a_crash_loop_is_started_at_most_twenty_times_in_ten_minutes() {
+    let (target, starts) = server(Arc::new(|_| Life::Hello));
+    // The shortest delays that chance can bring.
+    let (world, _news, _changes) = world(certain(0.0));
+    let tasks = TaskTracker::new();
+    let upstream = Upstream::spawn(1, by_default(target), world, true, &tasks);
+    let end = Instant::now() + Duration::from_secs(600);
+    while Instant::now() < end {
+        let _ = tokio::time::timeout(Duration::from_secs(30), upstream.ready()).await;
+        upstream.start();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let count = lock(&starts).len();
+    assert!((12..=20).contains(&count), "{count}: eleven, and one more for a call in five minutes");
+    assert_eq!(upstream.status().state, StateName::Failed);
+    upstream.stop();
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// A user's command gives a server that was given up all of its attempts again.
+#[tokio::test(start_paused = true)]
+async fn h8_a_command_begins_anew() {
+    let (target, starts) = server(Arc::new(|_| Life::Hello));
+    let lease = Lease::start(target, Legacy);
+    lease.state(StateName::Failed).await;
+    assert_eq!(lock(&starts).len(), 4);
+    lease.upstream.start();
+    assert!(lease.upstream.ready().await.is_err(), "a call may not, so soon");
+    assert_eq!(lock(&starts).len(), 4);
+    lease.upstream.retry();
+    lease.state(StateName::Reconnecting).await;
+    lease.state(StateName::Failed).await;
+    assert_eq!(lock(&starts).len(), 8);
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h58_two_hundred_servers_that_die_together_come_back_eight_a_second() {
+    const SERVERS: usize = 200;
+    let (kill, dead) = watch::channel(false);
+    let (world, _news, mut changes) = world(certain(0.01));
+    let tasks = TaskTracker::new();
+    let mut all = Vec::new();
+    for id in 0..SERVERS {
+        let dead = dead.clone();
+        let (alive, lives) = watch::channel(false);
+        let (target, starts) =
+            server(Arc::new(move |count| Life::Until(if count == 0 { dead.clone() } else { lives.clone() })));
+        let id = u64::try_from(id).unwrap();
+        all.push((Upstream::spawn(id, by_default(target), world.clone(), true, &tasks), starts, alive));
+    }
+    let drain = tokio::spawn(async move { while changes.recv().await.is_some() {} });
+    for (upstream, ..) in &all {
+        upstream.ready().await.unwrap();
+    }
+    let died = Instant::now();
+    kill.send(true).unwrap();
+    for (upstream, starts, _) in &all {
+        let mut status = upstream.watch();
+        status.wait_for(|status| status.restarts > 0 && status.state == StateName::Connected).await.unwrap();
+        assert_eq!(lock(starts).len(), 2);
+    }
+    let again: Vec<Instant> = all.iter().flat_map(|(_, starts, _)| lock(starts)[1..].to_vec()).collect();
+    assert_eq!(most_in_a_second(&again), 8);
+    // And no slower than that.
+    assert!(died.elapsed() < Duration::from_secs(30), "{:?}", died.elapsed());
+    for (upstream, ..) in &all {
+        upstream.stop();
+    }
+    tasks.close();
+    tasks.wait().await;
+    drop(world);
+    drain.abort();
+}
+
+/// Servers that hang when they are started again do not keep the others from coming back.
+#[tokio::test(start_paused = true)]
+async fn h58_servers_that_hang_hold_up_no_others() {
+    let (kill, dead) = watch::channel(false);
+    let (world, _news, _changes) = world(certain(0.01));
+    let tasks = TaskTracker::new();
+    let mut all = HashMap::new();
+    for id in 0..17_u64 {
+        let dead = dead.clone();
+        let (alive, lives) = watch::channel(false);
+        let habit: Habit = Arc::new(move |count| match (count, id) {
+            (0, _) => Life::Until(dead.clone()),
+            (_, 16) => Life::Until(lives.clone()),
+            _ => Life::Mute,
+        });
+        // The one that does not hang is the last to be tried.
+        let mut settings = by_default(server(habit).0);
+        if id == 16 {
+            settings.restart.min_delay = Duration::from_secs(50);
+            settings.restart.max_delay = Duration::from_secs(50);
+        }
+        all.insert(id, (Upstream::spawn(id, settings, world.clone(), true, &tasks), alive));
+    }
+    for (upstream, _) in all.values() {
+        upstream.ready().await.unwrap();
+    }
+    let died = Instant::now();
+    kill.send(true).unwrap();
+    let mut status = all[&16].0.watch();
+    status.wait_for(|status| status.restarts > 0 && status.state == StateName::Connected).await.unwrap();
+    assert!(died.elapsed() < Duration::from_secs(12), "{:?}", died.elapsed());
+    for (upstream, _) in all.values() {
+        upstream.stop();
+    }
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// Whoever calls a server that was lost waits five seconds, whatever it is doing just now, and makes it try no faster.
+#[tokio::test(start_paused = true)]
+async fn h58_a_call_waits_five_seconds_for_a_lost_server_and_adds_no_attempt() {
+    let (kill, dead) = watch::channel(false);
+    let (target, starts) =
+        server(Arc::new(move |count| if count == 0 { Life::Until(dead.clone()) } else { Life::Mute }));
+    let lease = Lease::start(target, Legacy);
+    lease.connected().await;
+    kill.send(true).unwrap();
+    lease.state(StateName::Initializing).await;
+    let begun = Instant::now();
+    let calls = (0..50).map(|_| lease.upstream.ready());
+    let all = futures_util::future::join_all(calls).await;
+    assert!(all.iter().all(|ready| ready.as_ref().is_err_and(|why| why.state == StateName::Initializing)));
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    assert_eq!(lock(&starts).len(), 2);
+    lease.end().await;
+}
+
+/// The timer of an attempt that is over ends no later one.
+#[tokio::test(start_paused = true)]
+async fn h58_a_late_timer_touches_no_newer_attempt() {
+    let (kill, dead) = watch::channel(false);
+    let (target, starts) =
+        server(Arc::new(move |count| if count == 1 { Life::Until(dead.clone()) } else { Life::Mute }));
+    let mut settings = by_default(target);
+    settings.restart.min_delay = Duration::from_millis(1);
+    let (world, _news, _changes) = world(certain(1.0));
+    let tasks = TaskTracker::new();
+    let upstream = Upstream::spawn(1, settings, world, true, &tasks);
+    // The first attempt hangs until its time is over; the second succeeds, and is lost a moment before such a timer would
+    // be due again.
+    let mut status = upstream.watch();
+    status.wait_for(|status| status.state == StateName::Connected).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(29_990)).await;
+    assert_eq!(upstream.status().state, StateName::Connected);
+    kill.send(true).unwrap();
+    status.wait_for(|status| status.state == StateName::Initializing).await.unwrap();
+    let third = lock(&starts)[2];
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!(lock(&starts).len(), 3, "it has all of its own time");
+    status.wait_for(|status| status.state == StateName::Reconnecting).await.unwrap();
+    assert_eq!(third.elapsed().as_secs(), 30);
+    upstream.stop();
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// What a session over HTTP says of one request is said of no other: one whose work is being done is not refused with it.
+#[tokio::test]
+async fn h57_a_request_under_way_is_not_refused_with_another() {
+    let held = Arc::<Mutex<Vec<tokio::sync::mpsc::Sender<String>>>>::default();
+    let keep = held.clone();
+    let server = Server::start(move |seen| match seen.what().as_str() {
+        "POST tools/call" if seen.body["params"]["name"] == "slow" => {
+            let (sender, reply) = stream([]);
+            lock(&keep).push(sender);
+            reply
+        }
+        "POST tools/call" => Reply::Text(404, "no such session"),
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let connection = lease.connected().await;
+    let open = |name: &str| {
+        let params = Raw::from_value(&serde_json::json!({"name": name}));
+        connection.open(connection.next_id(), &Method::ToolsCall, Some(&params), &crate::upstream::Terms::host())
+    };
+    let slow = open("slow");
+    let id = slow.id;
+    let slow = tokio::spawn(slow.outcome());
+    server.until("POST tools/call", 1).await;
+    assert_eq!(open("quick").outcome().await, Err(crate::transport::Error::SessionEnded));
+    let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "result": {"done": true}});
+    let sender = lock(&held)[0].clone();
+    sender.send(answer.to_string()).await.unwrap();
+    assert_eq!(slow.await.unwrap().unwrap().unwrap().as_str(), r#"{"done":true}"#);
+    lease.end().await;
+}
