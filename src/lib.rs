@@ -30,6 +30,7 @@ pub mod in_process;
 mod manager;
 pub mod name;
 pub mod protocol;
+mod queues;
 pub mod registry;
 mod router;
 mod seal;

@@ -10,6 +10,8 @@ mod process;
 #[cfg(target_os = "linux")]
 mod servers;
 #[cfg(target_os = "linux")]
+mod sessions;
+#[cfg(target_os = "linux")]
 mod sigterm;
 #[cfg(target_os = "linux")]
 mod spawn;
@@ -21,8 +23,12 @@ fn main() -> Result<(), &'static str> {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    // The stage `spawn` is a host itself.
+    // The stage `spawn` is a host itself, and the stage `sessions` its own server.
     mcp_host::guard();
+    if std::env::args().nth(1).is_some_and(|argument| argument == sessions::SERVER) {
+        sessions::serve();
+        return std::process::ExitCode::SUCCESS;
+    }
     match soak::run() {
         Ok(code) => code,
         Err(wrong) => {
@@ -38,7 +44,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{kill9, sigterm, spawn};
+    use crate::{kill9, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -56,7 +62,8 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 3] = [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run)];
+    const STAGES: [(&str, Stage); 4] =
+        [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run), ("sessions", sessions::run)];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
         let mut plan = Plan { host: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };

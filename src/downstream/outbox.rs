@@ -6,23 +6,31 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::protocol::Frame;
+use crate::queues::Share;
 
 /// Lines to be written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outbox {
     /// Whole pieces, first.
     pieces: VecDeque<Bytes>,
     /// Small messages, after the pieces.
     tail: BytesMut,
     bytes: usize,
+    share: Share,
 }
 
 /// Pieces up to this size are copied.
 const SMALL: usize = 16 * 1024;
 
 impl Outbox {
+    /// An empty one, whose bytes count for an account.
+    pub(super) fn new(share: Share) -> Self {
+        Self { pieces: VecDeque::new(), tail: BytesMut::new(), bytes: 0, share }
+    }
+
     /// Adds a message and the end of its line.
     pub(super) fn push(&mut self, frame: Frame) {
+        self.share.add(frame.len() + 1);
         let pieces = frame.on_one_line().pieces();
         for piece in pieces.into_iter().chain([Bytes::from_static(b"\n")]) {
             self.bytes += piece.len();
@@ -68,6 +76,7 @@ impl Buf for Outbox {
 
     fn advance(&mut self, mut count: usize) {
         self.bytes -= count;
+        self.share.take(count);
         while count > 0 {
             let Some(front) = self.pieces.front_mut() else {
                 self.tail.advance(count);

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::in_process::{InProcess, Running};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{Profile, ProtocolVersion, Raw};
+use crate::queues::Account;
 use crate::router::Router;
 use crate::upstream::Starter;
 
@@ -124,7 +125,9 @@ impl HostBuilder {
         let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref());
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
-        let client = router.admit(Principal::local(), ProtocolVersion::LATEST_HANDSHAKE, profile, None);
+        // What this program does not take of its own calls is its own business.
+        let client =
+            router.admit_as(Principal::local(), (ProtocolVersion::LATEST_HANDSHAKE, profile, None), Account::free());
         router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         Ok(Host(Arc::new(Inner {

@@ -65,7 +65,7 @@ impl Call {
     async fn run(mut self) -> Result<Raw, Error> {
         static IDS: AtomicI64 = AtomicI64::new(1);
         let (router, client) = (self.host.0.router.clone(), self.host.0.client.clone());
-        let leg = router.leg();
+        let leg = router.leg(&client);
         let id = RequestId::Number(IDS.fetch_add(1, Ordering::Relaxed));
         let request = Request { id, method: self.method.clone(), params: Some(self.params.clone()) };
         let serve = router.request(&client, request, &leg);

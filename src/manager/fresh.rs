@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Manager, Server, Who};
-use crate::config::Transport;
+use crate::config::{Sharing, Transport};
 use crate::protocol::Profile;
 use crate::registry::Kind;
 use crate::upstream::{Cache, Offers, StateName, Upstream};
@@ -23,7 +23,12 @@ impl Manager {
             for part in leases.iter().filter_map(|upstream| part(server, upstream, list, live)) {
                 all = Cache { ttl: all.ttl.min(part.ttl), public: all.public && part.public };
             }
-            let seen = server.last_offer.load();
+            // What a session was told is its principal's alone.
+            let told_apart = !who.principal.is_local() && server.config.sharing != Sharing::Host;
+            if told_apart && leases.iter().any(|upstream| !upstream.is_modern()) {
+                all.public = false;
+            }
+            let seen = server.last_offers.of(&who.principal);
             if leases.is_empty() && seen.as_ref().is_some_and(|offer| list.is_some_and(|kind| offer.count(kind) > 0)) {
                 all = Cache { ttl: Duration::ZERO, public: all.public && is_public(server, Profile::EMPTY) };
             }

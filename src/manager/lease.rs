@@ -24,6 +24,12 @@ impl Principal {
         Self(format!("bearer:{name}").into())
     }
 
+    /// Whether it is whoever is there, for want of anybody who says more.
+    #[must_use]
+    pub(crate) fn is_local(&self) -> bool {
+        &*self.0 == "local"
+    }
+
     /// Somebody else.
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {

@@ -307,6 +307,24 @@ impl Server {
         self.asks.load(Ordering::Relaxed) && !profile.asks_nothing()
     }
 
+    /// The leases whose words a client of that principal may hear: those of the same principal, the host's own, and those
+    /// that everybody shares.
+    pub(crate) fn upstreams_for(&self, principal: &Principal) -> Vec<Arc<Upstream>> {
+        let for_all = self.config.sharing == Sharing::Host;
+        let table = lock(&self.leases);
+        let may = |entry: &&Entry| {
+            for_all || entry.principal == *principal || entry.principal.is_local() || entry.upstream.is_modern()
+        };
+        table.entries.iter().filter(may).map(|entry| entry.upstream.clone()).collect()
+    }
+
+    /// A lease, and whose it is.
+    pub(super) fn lease_and_principal(&self, lease: u64) -> Option<(Arc<Upstream>, Principal)> {
+        let table = lock(&self.leases);
+        let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
+        Some((entry.upstream.clone(), entry.principal.clone()))
+    }
+
     /// All leases.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
         lock(&self.leases).entries.iter().map(|entry| entry.upstream.clone()).collect()

@@ -6,6 +6,7 @@
 
 mod fresh;
 mod known;
+mod last;
 mod lease;
 mod leases;
 mod reload;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -31,6 +32,7 @@ pub use reload::{ConfigStatus, Reload};
 pub use status::ServerStatus;
 
 use known::Known;
+use last::LastOffers;
 
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
@@ -72,8 +74,8 @@ pub(crate) struct Server {
     leases: Mutex<leases::Table>,
     /// Calls that are under way.
     calling: AtomicUsize,
-    /// What it listed last, on any lease: a hint for clients that have no lease yet.
-    last_offer: ArcSwapOption<Offer>,
+    /// What it listed last: a hint for clients that have no lease yet.
+    last_offers: LastOffers,
     /// It has asked a client something: its leases are not shared from the start.
     asks: AtomicBool,
     known: Arc<Known>,
@@ -111,7 +113,7 @@ impl Server {
             target,
             fixed,
             leases: Mutex::default(),
-            last_offer: ArcSwapOption::empty(),
+            last_offers: LastOffers::default(),
             asks: asks.into(),
             known: known.clone(),
             shown: Mutex::default(),
@@ -154,8 +156,7 @@ impl Server {
     /// Until it has listed, clients see what the server of its name listed before.
     fn inherit(&self, before: &Self) {
         if self.target.is_some() {
-            let offers = before.upstreams().into_iter().filter_map(|upstream| upstream.offer());
-            self.last_offer.store(offers.last().or_else(|| before.last_offer.load_full()));
+            self.last_offers.inherit(&before.last_offers);
         }
     }
 

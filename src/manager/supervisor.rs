@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 
 use super::{Manager, Server, lock};
+use crate::config::Sharing;
 use crate::upstream::{Change, StateName};
 
 /// Runs until the manager stops.
@@ -43,9 +44,14 @@ impl Manager {
 
     fn follow(&self, server: &Arc<Server>, change: &Change) {
         tracing::debug!(server = &*server.label, lease = change.lease, "{} -> {}", change.from, change.to);
-        if let Some(upstream) = server.upstreams().into_iter().find(|upstream| upstream.id == change.lease) {
-            if let Some(offer) = upstream.offer() {
-                server.last_offer.store(Some(offer));
+        if let Some((upstream, principal)) = server.lease_and_principal(change.lease) {
+            match upstream.offer() {
+                // A server without sessions, or one session for all: it lists the same to everybody.
+                Some(offer) if upstream.is_modern() || server.config.sharing == Sharing::Host => {
+                    server.last_offers.keep_for_all(offer);
+                }
+                Some(offer) => server.last_offers.keep(&principal, offer),
+                None => {}
             }
             if upstream.bound_to().is_some() {
                 server.asks.store(true, Ordering::Relaxed);

@@ -33,8 +33,8 @@ impl Manager {
     pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
         let stale = self.limits().stale_max;
         let contributions = self.contributions(|server| match Self::lease_of(server, who) {
-            Some(upstream) => offered(&upstream, server, stale),
-            None => remembered(server, stale),
+            Some(upstream) => offered(&upstream, server, who, stale),
+            None => remembered(server, who, stale),
         });
         let key: Key =
             contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
@@ -54,7 +54,7 @@ impl Manager {
     pub(crate) fn hint(&self) -> Arc<Catalog> {
         let contributions = self.contributions(|server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
-            offers.last().or_else(|| server.last_offer.load_full())
+            offers.last().or_else(|| server.last_offers.newest())
         });
         let mut owners = lock(&self.0.owners).clone();
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
@@ -70,20 +70,20 @@ impl Manager {
     }
 }
 
-/// What a lease lists, or what the server listed before while this one is not up yet. A server that was given up offers
-/// nothing, and neither does one that is lost for too long (`host.limits.staleMax`).
-fn offered(upstream: &Upstream, server: &Server, stale: Duration) -> Option<Arc<Offer>> {
+/// What a lease lists, or what the server listed to the same principal before while this one is not up yet. A server that
+/// was given up offers nothing, and neither does one that is lost for too long (`host.limits.staleMax`).
+fn offered(upstream: &Upstream, server: &Server, who: &Who, stale: Duration) -> Option<Arc<Offer>> {
     if is_over(upstream, stale) {
         return None;
     }
-    upstream.offer().or_else(|| server.last_offer.load_full())
+    upstream.offer().or_else(|| server.last_offers.of(&who.principal))
 }
 
 /// What is known of a server that the client has no lease of.
-fn remembered(server: &Server, stale: Duration) -> Option<Arc<Offer>> {
+fn remembered(server: &Server, who: &Who, stale: Duration) -> Option<Arc<Offer>> {
     let upstreams = server.upstreams();
     let over = !upstreams.is_empty() && upstreams.iter().all(|upstream| is_over(upstream, stale));
-    server.last_offer.load_full().filter(|_| !over)
+    server.last_offers.of(&who.principal).filter(|_| !over)
 }
 
 fn is_over(upstream: &Upstream, stale: Duration) -> bool {

@@ -345,7 +345,9 @@ impl Router {
     fn terms(&self, client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
         let mut terms = match toward {
             Toward::Leg(leg) => client.terms(leg.mailbox()),
-            Toward::Parked(_) => client.terms(client.mailbox()),
+            Toward::Parked(parked) => {
+                Terms { account: Some(parked.account().clone()), ..client.terms(client.mailbox()) }
+            }
         };
         terms.profile = server.declared(terms.profile);
         terms

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Mailbox;
 use crate::manager::{Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::queues::Account;
 use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
@@ -89,8 +90,8 @@ const BEGUN: usize = 4;
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl Client {
-    pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, queue: usize) -> Self {
-        Self { who, revision, extensions, mailbox: Mailbox::new(queue), state: Mutex::default() }
+    pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, mailbox: Mailbox) -> Self {
+        Self { who, revision, extensions, mailbox, state: Mutex::default() }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.
@@ -110,6 +111,12 @@ impl Client {
     #[must_use]
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
+    }
+
+    /// What waits for it.
+    #[must_use]
+    pub(crate) fn account(&self) -> &Account {
+        self.mailbox.account()
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -141,6 +148,7 @@ impl Client {
             extensions: self.extensions.clone(),
             level,
             sessionless: self.revision.is_modern(),
+            account: Some(leg.account().clone()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! What waits to be written to one client: a queue with a cap, made by the router, emptied by a door.
 //!
 //! **Invariant:** putting something in never waits, so a slow client never stops a server's reader (`hazards.md` H48,
-//! H49): over the cap, progress and log lines go first, list changes are told once, and then the box overflows, which
-//! tells the door to cut the client off.
+//! H49): over the cap, or while all queues together are half full, progress and log lines go first, list changes are told
+//! once, and then the box overflows, which tells the door to cut the client off.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::client::Level;
 use crate::protocol::{Message, Method};
+use crate::queues::{Account, Share};
 
 /// A queue of messages to one client: of its session, or of one of its requests.
 #[derive(Debug)]
@@ -22,14 +23,15 @@ pub(crate) struct Mailbox {
     readers: AtomicUsize,
     reader_came: Notify,
     cap: usize,
+    account: Account,
     /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
     level: Option<Level>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     messages: VecDeque<Message>,
-    bytes: usize,
+    share: Share,
     state: Opening,
     hang_up: Option<Duration>,
 }
@@ -47,14 +49,17 @@ enum Opening {
 pub(crate) struct Reader<'a>(&'a Mailbox);
 
 impl Mailbox {
-    /// An empty box that takes up to `cap` bytes, or one message of any size.
-    pub(crate) fn new(cap: usize) -> Self {
+    /// An empty box that takes up to `cap` bytes, or one message of any size; they count for `account`.
+    pub(crate) fn new(cap: usize, account: Account) -> Self {
+        let queue =
+            Queue { messages: VecDeque::new(), share: account.share(), state: Opening::default(), hang_up: None };
         Self {
-            queue: Mutex::default(),
+            queue: Mutex::new(queue),
             news: Notify::new(),
             readers: AtomicUsize::new(0),
             reader_came: Notify::new(),
             cap,
+            account,
             level: None,
         }
     }
@@ -62,6 +67,16 @@ impl Mailbox {
     /// The same for a request that wants log lines from a level on.
     pub(crate) fn with_level(self, level: Option<Level>) -> Self {
         Self { level, ..self }
+    }
+
+    /// The same for one request, whose door reads as long as it runs.
+    pub(crate) fn of_request(self) -> Self {
+        Self { readers: AtomicUsize::new(1), ..self }
+    }
+
+    /// What it counts for.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
     }
 
     pub(super) fn level(&self) -> Option<Level> {
@@ -75,22 +90,31 @@ impl Mailbox {
             return;
         }
         let size = weight(&message);
-        if !queue.messages.is_empty() && queue.bytes + size > self.cap {
-            queue.drop_droppable();
-            if queue.bytes + size > self.cap {
-                if droppable(&message) {
-                    return;
-                }
-                *queue = Queue { state: Opening::Overflowed, ..Queue::default() };
-                drop(queue);
-                self.news.notify_one();
-                return;
-            }
-        }
         if is_list_change(&message) && queue.messages.contains(&message) {
             return;
         }
-        queue.bytes += size;
+        if !queue.messages.is_empty() {
+            let over = queue.share.bytes() + size > self.cap;
+            if over || !self.account.has_plenty(size) {
+                queue.drop_droppable();
+                if droppable(&message) && (!self.account.has_plenty(size) || queue.share.bytes() + size > self.cap) {
+                    return;
+                }
+            }
+            if queue.share.bytes() + size > self.cap {
+                queue.messages = VecDeque::new();
+                queue.share = self.account.share();
+                (queue.state, queue.hang_up) = (Opening::Overflowed, None);
+                drop(queue);
+                self.news.notify_one();
+                // A connection that takes nothing asks for nothing either, so it would not notice.
+                if self.has_reader() {
+                    self.account.cut_off("it takes no messages (host.limits.clientQueue)");
+                }
+                return;
+            }
+        }
+        queue.share.add(size);
         queue.messages.push_back(message);
         drop(queue);
         self.news.notify_one();
@@ -209,7 +233,7 @@ impl Drop for Reader<'_> {
 impl Queue {
     fn pop(&mut self) -> Option<Message> {
         let message = self.messages.pop_front()?;
-        self.bytes -= weight(&message);
+        self.share.take(weight(&message));
         if self.messages.is_empty() {
             // An idle session keeps no buffer.
             self.messages = VecDeque::new();
@@ -218,8 +242,13 @@ impl Queue {
     }
 
     fn drop_droppable(&mut self) {
-        self.messages.retain(|message| !droppable(message));
-        self.bytes = self.messages.iter().map(weight).sum();
+        let mut dropped = 0;
+        self.messages.retain(|message| {
+            let stays = !droppable(message);
+            dropped += if stays { 0 } else { weight(message) };
+            stays
+        });
+        self.share.take(dropped);
     }
 }
 

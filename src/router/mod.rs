@@ -39,6 +39,7 @@ use crate::manager::{Manager, News, Server, ServerStatus, Who};
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, code,
 };
+use crate::queues::{Account, Queues};
 use crate::seal::Seal;
 use crate::upstream::{Owner, Upstream};
 use client::Refused;
@@ -58,6 +59,8 @@ struct Inner {
     listens: subscribe::Listens,
     /// Calls that wait for answers of such clients.
     parked: park::Table,
+    /// What waits for all clients.
+    queues: Queues,
     seal: Option<Seal>,
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
@@ -72,8 +75,10 @@ const INSTRUCTIONS: usize = 32 * 1024;
 impl Router {
     /// Makes the router and its tasks.
     pub(crate) fn start(manager: Manager, news: News, server_info: Raw) -> Self {
+        let queues = Queues::new(manager.settings().limits.client_queues);
         let router = Self(Arc::new(Inner {
             manager,
+            queues,
             clients: Mutex::default(),
             next_client: AtomicU64::new(1),
             modern: modern::Pool::default(),
@@ -91,11 +96,17 @@ impl Router {
         router
     }
 
-    /// Serves `initialize`: makes the client and the result. It never waits for a server.
+    /// Serves `initialize`: makes the client and the result. What waits for it counts for `account`. It never waits for a
+    /// server.
     ///
     /// # Errors
     /// `-32602` when the params have no `protocolVersion`.
-    pub(crate) fn open(&self, principal: Principal, params: Option<&Raw>) -> Result<(Arc<Client>, Raw), ErrorObject> {
+    pub(crate) fn open(
+        &self,
+        principal: Principal,
+        params: Option<&Raw>,
+        account: Account,
+    ) -> Result<(Arc<Client>, Raw), ErrorObject> {
         let missing = || ErrorObject::invalid_params("initialize: `protocolVersion` is missing");
         let params = params.ok_or_else(missing)?;
         let wanted = params.text("protocolVersion").ok_or_else(missing)?;
@@ -103,8 +114,9 @@ impl Router {
         let capabilities = params.member("capabilities");
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
         let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
-        let client = self.admit(principal, revision, profile, extensions);
-        Ok((client, self.initialize_result(revision)))
+        let client = self.admit_as(principal, (revision, profile, extensions), account);
+        let result = self.initialize_result(revision, client.principal());
+        Ok((client, result))
     }
 
     /// Makes a client without a handshake.
@@ -115,9 +127,20 @@ impl Router {
         profile: Profile,
         extensions: Option<Raw>,
     ) -> Arc<Client> {
+        self.admit_as(principal, (revision, profile, extensions), self.account())
+    }
+
+    /// The same for one whose queues count for that account.
+    pub(crate) fn admit_as(
+        &self,
+        principal: Principal,
+        (revision, profile, extensions): (ProtocolVersion, Profile, Option<Raw>),
+        account: Account,
+    ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
         let who = Who { owner, principal, profile };
-        let client = Arc::new(Client::new(who, revision, extensions, self.limits().client_queue));
+        let mailbox = Mailbox::new(self.limits().client_queue, account);
+        let client = Arc::new(Client::new(who, revision, extensions, mailbox));
         self.clients().insert(owner, client.clone());
         client
     }
@@ -232,10 +255,23 @@ impl Router {
         }
     }
 
-    /// A mailbox for one request.
+    /// A mailbox for one request of that client.
     #[must_use]
-    pub(crate) fn leg(&self) -> Arc<Mailbox> {
-        Arc::new(Mailbox::new(self.limits().client_queue))
+    pub(crate) fn leg(&self, client: &Client) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(self.limits().client_queue, client.account().clone()).of_request())
+    }
+
+    /// What waits for all clients.
+    #[must_use]
+    #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.0.queues
+    }
+
+    /// An account for what waits for one more client.
+    #[must_use]
+    pub(crate) fn account(&self) -> Account {
+        self.0.queues.account()
     }
 
     /// The limits of the config.
@@ -301,7 +337,7 @@ impl Router {
         self.0.seal.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
     }
 
-    fn initialize_result(&self, revision: ProtocolVersion) -> Raw {
+    fn initialize_result(&self, revision: ProtocolVersion, principal: &Principal) -> Raw {
         let tasks = if revision == ProtocolVersion::V2025_11_25 && self.has_tasks() {
             r#","tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#
         } else {
@@ -318,7 +354,7 @@ impl Router {
             r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
             self.0.server_info
         );
-        if let Some(instructions) = self.instructions() {
+        if let Some(instructions) = self.instructions(principal) {
             result += r#","instructions":"#;
             result += Raw::from_value(&instructions).as_str();
         }
@@ -326,11 +362,14 @@ impl Router {
         Raw::trusted(result.into())
     }
 
-    /// The instructions of the servers that are connected, each under its alias.
-    fn instructions(&self) -> Option<String> {
+    /// The instructions of the servers that are connected, each under its alias, as far as they are for that principal.
+    fn instructions(&self, principal: &Principal) -> Option<String> {
         let mut text = String::new();
         for server in self.0.manager.servers().iter() {
-            let peers = server.upstreams().into_iter().filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let peers = server
+                .upstreams_for(principal)
+                .into_iter()
+                .filter_map(|upstream| upstream.connection()?.peer().cloned());
             let Some(own) = peers.filter_map(|peer| peer.instructions).last() else { continue };
             if text.is_empty() {
                 text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::{Client, LEVELS, Level};
 use super::{Mailbox, Principal, Router};
 use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::queues::Account;
 use crate::upstream::Cache;
 
 /// The clients without a session that are known now.
@@ -73,11 +74,17 @@ impl Router {
             pooled.used = Instant::now();
             return Ok(pooled.client.clone());
         }
-        let limit = self.limits().sessions;
-        if pool.len() >= limit {
-            let idle = pool.iter().filter(|(_, pooled)| pooled.client.is_idle());
+        let limits = self.limits();
+        let is_own = |other: &Key| other.principal == key.principal;
+        let of_one = limits.sessions_per_principal;
+        let own_full = !key.principal.is_local() && pool.keys().filter(|other| is_own(other)).count() >= of_one;
+        if own_full || pool.len() >= limits.sessions {
+            let may_go = |other: &Key, pooled: &Pooled| pooled.client.is_idle() && (!own_full || is_own(other));
+            let idle = pool.iter().filter(|(other, pooled)| may_go(other, pooled));
             let Some(longest) = idle.min_by_key(|(_, pooled)| pooled.used).map(|(key, _)| key.clone()) else {
-                let text = format!("{limit} kinds of clients are busy (host.limits.sessions)");
+                let (limit, name) =
+                    if own_full { (of_one, "sessionsPerPrincipal") } else { (limits.sessions, "sessions") };
+                let text = format!("{limit} kinds of clients are busy (host.limits.{name})");
                 return Err(ErrorObject::internal(text));
             };
             if let Some(pooled) = pool.remove(&longest) {
@@ -91,11 +98,17 @@ impl Router {
     }
 
     /// A mailbox for one modern request, with the level of log lines that it wants.
-    #[must_use]
+    #[cfg(test)]
     pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {
+        self.modern_leg_of(level, self.account())
+    }
+
+    /// The same for a request whose messages and answer count for that account.
+    #[must_use]
+    pub(crate) fn modern_leg_of(&self, level: Option<&str>, account: Account) -> Arc<Mailbox> {
         let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
         let level: Option<Level> = known.and_then(|level| u8::try_from(level).ok());
-        Arc::new(Mailbox::new(self.limits().client_queue).with_level(level))
+        Arc::new(Mailbox::new(self.limits().client_queue, account).of_request().with_level(level))
     }
 
     /// Serves a request that speaks for itself, as [`Router::request`] does. A listen ends when its door closes.
@@ -130,7 +143,7 @@ impl Router {
             Raw::from_value(&versions),
             self.offered_extensions(ProtocolVersion::LATEST_MODERN)
         );
-        if let Some(instructions) = self.instructions() {
+        if let Some(instructions) = self.instructions(client.principal()) {
             result += r#","instructions":"#;
             result += Raw::from_value(&instructions).as_str();
         }

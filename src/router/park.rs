@@ -23,6 +23,7 @@ use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
 use crate::manager::{Principal, Server};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
 
 /// All calls that are served here, by number.
@@ -47,10 +48,14 @@ pub(super) struct Parked {
     /// For the call: the client has answered.
     answered: Arc<Notify>,
     cancel: CancellationToken,
+    /// What is kept for the client while it is away.
+    account: Account,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    /// That of `results` and `outcome`.
+    share: Share,
     /// The request that it serves now.
     live: Option<Live>,
     attending: usize,
@@ -116,15 +121,17 @@ impl Router {
                 "more than {limit} requests at once (host.limits.pendingPerClient)"
             )));
         };
+        let account = self.account();
         let parked = Arc::new(Parked {
             number,
             principal: client.principal().clone(),
             digest,
             server: forward.server.clone(),
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner::of(&account)),
             news: Notify::new(),
             answered: Arc::default(),
             cancel: CancellationToken::new(),
+            account,
         });
         table.lock().insert(number, parked.clone());
         let token = forward.token();
@@ -194,6 +201,7 @@ impl Router {
             return Look::Result(Err(expired()));
         }
         if let Some(outcome) = inner.outcome.take() {
+            inner.share.take(weight(&outcome));
             inner.keep(round, outcome.clone());
             return Look::Result(outcome);
         }
@@ -274,6 +282,7 @@ async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Ar
     tokio::select! {
         () = &mut work => {}
         () = parked.cancel.cancelled() => {}
+        () = parked.account.cut() => {}
         () = guard.cancelled() => {}
         () = stop.cancelled() => {}
     }
@@ -379,6 +388,11 @@ impl Parked {
         self.news.notify_waiters();
     }
 
+    /// What is kept for its client.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
     pub(super) fn answered(&self) -> &Arc<Notify> {
         &self.answered
     }
@@ -428,6 +442,7 @@ impl Parked {
         // A result that nobody has taken yet stays.
         let over = inner.outcome.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
         if !over {
+            inner.share.add(weight(&outcome));
             inner.outcome = Some(outcome);
         }
         let open = std::mem::take(&mut inner.open);
@@ -469,6 +484,24 @@ fn wished_key(ask: &mut Ask) -> Option<String> {
 }
 
 impl Inner {
+    fn of(account: &Account) -> Self {
+        Self {
+            share: account.share(),
+            live: None,
+            attending: 0,
+            round: 0,
+            resumed: 0,
+            open: BTreeMap::new(),
+            keys: HashSet::new(),
+            early: None,
+            since: None,
+            away: None,
+            results: VecDeque::new(),
+            outcome: None,
+            upstream: None,
+        }
+    }
+
     /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
     fn waits(&self) -> bool {
         self.live.is_none() && !self.open.is_empty()
@@ -487,11 +520,18 @@ impl Inner {
     }
 
     fn keep(&mut self, round: u32, outcome: Outcome) {
-        if self.results.len() >= KEPT {
-            self.results.pop_front();
+        if self.results.len() >= KEPT
+            && let Some((_, outcome)) = self.results.pop_front()
+        {
+            self.share.take(weight(&outcome));
         }
+        self.share.add(weight(&outcome));
         self.results.push_back((round, outcome));
     }
+}
+
+fn weight(outcome: &Outcome) -> usize {
+    outcome.as_ref().map_or(0, |result| result.as_bytes().len())
 }
 
 /// A request that waits for the call. When the last one goes before its result, the client no longer wants the call.

@@ -5,12 +5,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
 use super::connection::Connection;
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw, RequestId};
+use crate::queues::{Account, Share};
 use crate::transport;
 
 /// Whom a request is made for: a client, or the host itself.
@@ -35,12 +36,21 @@ pub(crate) struct Terms {
     pub(crate) level: Option<&'static str>,
     /// The client has no session: two requests of it may be those of two conversations, and are never mistaken for one.
     pub(crate) sessionless: bool,
+    /// What comes back counts for that account as long as nobody takes it.
+    pub(crate) account: Option<Account>,
 }
 
 impl Terms {
     /// The host asks for itself: nobody can be asked anything.
     pub(crate) fn host() -> Self {
-        Self { owner: Owner::HOST, profile: Profile::EMPTY, extensions: None, level: None, sessionless: false }
+        Self {
+            owner: Owner::HOST,
+            profile: Profile::EMPTY,
+            extensions: None,
+            level: None,
+            sessionless: false,
+            account: None,
+        }
     }
 }
 
@@ -152,26 +162,79 @@ impl fmt::Debug for Ask {
 /// Where the items of one request wait. Putting one in never waits.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    items: Mutex<VecDeque<Item>>,
+    queue: Mutex<Queue>,
     news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Bytes of what may be dropped.
+    droppable: usize,
+    share: Option<Share>,
 }
 
 /// Progress and log lines over this are dropped: their reader is slower than their server.
 const ITEMS: usize = 256;
+const DROPPABLE: usize = 1 << 20;
 
 impl Inbox {
+    /// An empty one, whose items count for that account.
+    pub(super) fn of(account: Option<&Account>) -> Self {
+        let share = account.map(Account::share);
+        Self { queue: Mutex::new(Queue { share, ..Queue::default() }), news: Notify::new() }
+    }
+
     pub(super) fn put(&self, item: Item) {
-        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-        if items.len() >= ITEMS && matches!(item, Item::Progress(_) | Item::Log(_)) {
-            return;
+        let mut queue = self.lock();
+        let size = item.weight();
+        if item.is_droppable() {
+            let full = queue.items.len() >= ITEMS || queue.droppable + size > DROPPABLE;
+            if full && !queue.items.is_empty() {
+                return;
+            }
+            queue.droppable += size;
         }
-        items.push_back(item);
-        drop(items);
+        if let Some(share) = &mut queue.share {
+            share.add(size);
+        }
+        queue.items.push_back(item);
+        drop(queue);
         self.news.notify_one();
     }
 
     fn pop(&self) -> Option<Item> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        let mut queue = self.lock();
+        let item = queue.items.pop_front()?;
+        let size = item.weight();
+        if item.is_droppable() {
+            queue.droppable -= size;
+        }
+        if let Some(share) = &mut queue.share {
+            share.take(size);
+        }
+        Some(item)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Item {
+    fn is_droppable(&self) -> bool {
+        matches!(self, Self::Progress(_) | Self::Log(_))
+    }
+
+    /// How much it holds.
+    fn weight(&self) -> usize {
+        let raw = match self {
+            Self::Progress(params) | Self::Log(params) => Some(params),
+            Self::Ask(ask) => ask.params.as_ref(),
+            Self::Done(outcome) => outcome.as_ref().ok(),
+            Self::HangUp(_) | Self::Withdrawn(_) | Self::Lost(_) => None,
+        };
+        128 + raw.map_or(0, |raw| raw.as_bytes().len())
     }
 }
 

@@ -153,7 +153,7 @@ mod tests {
             profile: Profile::ROOTS.with(Profile::ROOTS_CHANGED).with(Profile::ELICITATION_URL),
             extensions: Some(raw(r#"{"x/ui":{}}"#)),
             level: Some("info"),
-            sessionless: false,
+            ..Terms::host()
         };
         let stamped = stamp(None, &terms, &Raw::empty_object(), V).member("_meta").unwrap();
         let said =

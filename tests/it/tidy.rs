@@ -9,6 +9,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("name", 0, &[]),
     ("exposed", 0, &["name"]),
     ("seal", 0, &[]),
+    ("queues", 0, &[]),
     ("protocol", 0, &[]),
     ("adapt", 0, &["protocol"]),
     ("config", 0, &["name", "exposed"]),

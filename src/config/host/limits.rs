@@ -13,14 +13,13 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 12] = [
+const LACKING: [&str; 11] = [
     "oauthDocument",
     "oauthToken",
     "oauthRequest",
     "login",
     "depth",
     "pending",
-    "sessionsPerPrincipal",
     "headers",
     "headerBytes",
     "leases",
@@ -82,6 +81,8 @@ limits! {
     client_queue: positive_size -> usize = 4 * MIB,
     /// What waits to be written to all clients.
     client_queues: positive_size -> usize = 256 * MIB,
+    /// Sessions of one client that proves who it is.
+    sessions_per_principal: positive_count -> usize = 64,
     /// Sessions in all.
     sessions: positive_count -> usize = 1024,
     /// How long a session may be idle.

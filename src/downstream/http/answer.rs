@@ -12,8 +12,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Frame as Part, SizeHint};
 
+use super::outlet::Outlet;
 use crate::downstream::guard::Refused;
-use crate::protocol::{self, ErrorObject, Frame, Malformed, RequestId, code};
+use crate::protocol::{self, ErrorObject, Malformed, RequestId, code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -101,7 +102,7 @@ impl From<Malformed> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let answer = protocol::Response { id: self.id, outcome: Err(*self.error) };
-        let mut response = json(answer.frame());
+        let mut response = json(answer.frame().pieces().into());
         *response.status_mut() = self.status;
         response.headers_mut().extend(self.more);
         response
@@ -109,18 +110,18 @@ impl IntoResponse for Refusal {
 }
 
 /// A message as the whole answer, by `Content-Length` and without a copy.
-pub(super) fn json(frame: Frame) -> Response {
-    let mut response = Response::new(Body::new(Pieces(frame.pieces().into())));
+pub(super) fn json(pieces: VecDeque<Bytes>) -> Response {
+    let mut response = Response::new(Body::new(Pieces(pieces)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
 /// Several messages as the whole answer.
-pub(super) fn json_array(responses: &[protocol::Response]) -> Response {
+pub(super) fn json_array(responses: &[protocol::Response], outlet: &Outlet) -> Response {
     let mut pieces = VecDeque::new();
     for response in responses {
         pieces.push_back(Bytes::from_static(if pieces.is_empty() { b"[" } else { b"," }));
-        pieces.extend(response.frame().pieces());
+        pieces.extend(outlet.pieces(response.frame()));
     }
     pieces.push_back(Bytes::from_static(b"]"));
     let mut response = Response::new(Body::new(Pieces(pieces)));

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::answer::{self, Refusal};
+use super::outlet::Wire;
 use super::replay::{self, From, Reader, Record};
 use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
@@ -19,7 +20,12 @@ use crate::router::Principal;
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Serves a GET.
-pub(super) fn get(door: &Arc<Door>, principal: &Principal, headers: &HeaderMap) -> Result<Response, Refusal> {
+pub(super) fn get(
+    door: &Arc<Door>,
+    principal: &Principal,
+    headers: &HeaderMap,
+    wire: &Wire,
+) -> Result<Response, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(door, headers)?;
     let in_use = door.session(principal, headers)?;
@@ -27,14 +33,14 @@ pub(super) fn get(door: &Arc<Door>, principal: &Principal, headers: &HeaderMap) 
         return Err(Refusal::busy("shutting down"));
     }
     match body::single(headers, &LAST_EVENT)? {
-        Some(value) => resume(door, in_use, value),
+        Some(value) => resume(door, in_use, value, wire),
         None => {
             let record = standalone_record(door, in_use.session());
             let reader = record.read(From::Untaken).map_err(refuse)?;
             if in_use.session().client.revision() >= ProtocolVersion::V2025_11_25 {
                 record.push(None);
             }
-            Ok(standalone(door, in_use, &record, reader))
+            Ok(standalone(door, in_use, (&record, reader), wire))
         }
     }
 }
@@ -57,24 +63,26 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Only streams of the asker's own session are looked through, so an id of somebody else's is as unknown as any.
-fn resume(door: &Arc<Door>, in_use: Use, last_event: &HeaderValue) -> Result<Response, Refusal> {
+fn resume(door: &Arc<Door>, in_use: Use, last_event: &HeaderValue, wire: &Wire) -> Result<Response, Refusal> {
     let unknown = || refuse(replay::Refused::Unknown);
     let (stream, event) = parse(last_event).ok_or_else(unknown)?;
     let record = in_use.session().stream(stream).ok_or_else(unknown)?;
     let reader = record.read(From::After(event)).map_err(refuse)?;
     if stream == STANDALONE {
-        return Ok(standalone(door, in_use, &record, reader));
+        return Ok(standalone(door, in_use, (&record, reader), wire));
     }
-    Ok(answer::events(Body::new(Events::new(reader, Source::None, in_use).with_comment())))
+    let outlet = wire.outlet(in_use.session().client.account());
+    Ok(answer::events(Body::new(Events::new(reader, Source::None, in_use, outlet).with_comment())))
 }
 
 fn standalone_record(door: &Door, session: &Session) -> Arc<Record> {
-    session.standalone(door.router.limits().client_queue, &door.budget)
+    session.standalone(door.router.limits().client_queue)
 }
 
-fn standalone(door: &Arc<Door>, in_use: Use, record: &Arc<Record>, reader: Reader) -> Response {
+fn standalone(door: &Arc<Door>, in_use: Use, (record, reader): (&Arc<Record>, Reader), wire: &Wire) -> Response {
     let work = deliver(Arc::clone(door), in_use.again(), Arc::clone(record));
-    answer::events(Body::new(Events::new(reader, Source::Mailbox(work), in_use).with_comment()))
+    let outlet = wire.outlet(in_use.session().client.account());
+    answer::events(Body::new(Events::new(reader, Source::Mailbox(work), in_use, outlet).with_comment()))
 }
 
 /// Moves what the session has for its client into the stream.

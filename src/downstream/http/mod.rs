@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod get;
 mod headers;
+mod outlet;
 mod post;
 mod replay;
 mod routes;
@@ -31,9 +32,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::answer::Refusal;
-use self::replay::Budget;
+use self::outlet::Wire;
 use self::routes::Service;
-use self::session::{Key, Session, Sessions, Use};
+use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
 use super::authentication::Authentication;
 use super::classify::Eras;
 use super::guard::Guard;
@@ -42,6 +43,10 @@ use crate::router::{Principal, Router};
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const HEADER_TIME: Duration = Duration::from_secs(10);
 const HEADER_BYTES: usize = 64 * 1024;
+/// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
+const BUFFER: usize = 128 * 1024;
+/// How long a client that has more than its queue holds may take nothing of it.
+const STUCK: Duration = Duration::from_secs(180);
 /// How long the door waits when it cannot accept, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers may take to be written once every call is over.
@@ -84,7 +89,6 @@ struct Door {
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
     sse: Option<sse::Table>,
-    budget: Budget,
     /// Calls whose connection broke.
     tasks: TaskTracker,
     stopping: CancellationToken,
@@ -106,12 +110,12 @@ pub(crate) async fn serve(
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     let limits = router.limits().clone();
+    let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
     let door = Arc::new(Door {
         guard: Guard::new(address.port(), &settings.allowed_hosts, &settings.allowed_origins),
         authentication: settings.authentication,
-        sessions: Sessions::new(limits.sessions, limits.session_idle),
+        sessions: Sessions::new(caps, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
-        budget: Budget::new(limits.client_queues),
         tasks: TaskTracker::new(),
         stopping: stop,
         eras: settings.eras,
@@ -128,23 +132,24 @@ pub(crate) async fn serve(
 
 /// Accepts connections until the door stops; the listener is closed then.
 async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTracker, kill: &CancellationToken) {
-    let most = door.router.limits().connections;
+    let limits = door.router.limits();
+    let mut cuts = door.router.queues().cuts();
     let mut sweep = interval(door.sessions.sweep_period());
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             () = door.stopping.cancelled() => return,
+            Ok(()) = cuts.changed() => door.sweep(),
             _ = sweep.tick() => {
-                for session in door.sessions.sweep() {
-                    door.close(&session);
-                }
+                door.router.queues().cut_stuck(limits.client_queue, STUCK, limits.session_idle.max(STUCK));
+                door.sweep();
                 if let Some(table) = &door.sse {
                     table.sweep(door);
                 }
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= most => turn_away(&stream),
+                Ok((stream, _)) if connections.len() >= limits.connections => turn_away(&stream),
                 Ok((stream, _)) => {
                     connections.spawn(connection(Arc::clone(door), stream, kill.clone()));
                 }
@@ -169,21 +174,25 @@ async fn connection(door: Arc<Door>, stream: TcpStream, kill: CancellationToken)
     let _ = stream.set_nodelay(true);
     let stop = door.stopping.clone();
     let used = Arc::new(AtomicBool::new(false));
+    let wire = Wire::default();
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_header_size(HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), Service::new(door, Arc::clone(&used)));
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), Service::new(door, wire.clone(), Arc::clone(&used)));
     let mut connection = pin!(connection);
     // Errors are the client's: it went away, or what it sent is no HTTP.
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = wire.0.cancelled() => return,
         () = stop.cancelled() => {}
     }
     if used.load(Ordering::Relaxed) {
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             _ = connection => {}
+            () = wire.0.cancelled() => {}
             () = kill.cancelled() => {}
         }
     }
@@ -201,10 +210,40 @@ impl Door {
         })
     }
 
+    /// A place for one more session of that principal.
+    fn reserve(&self, principal: &Principal) -> Result<Place, Refusal> {
+        self.check_room()?;
+        let (place, evicted) = self.sessions.reserve(principal).map_err(|full| {
+            Refusal::busy(match full {
+                Full::All => "too many sessions, all of them in use (host.limits.sessions)",
+                Full::OfOne => "too many sessions of yours, all of them in use (host.limits.sessionsPerPrincipal)",
+            })
+        })?;
+        if let Some(evicted) = evicted {
+            self.close(&evicted);
+        }
+        Ok(place)
+    }
+
     /// Ends a session.
     fn end(&self, session: &Session) {
         if self.sessions.remove(session) {
             self.close(session);
+        }
+    }
+
+    /// Refuses new work while more waits for clients than may, those who are cut off included.
+    fn check_room(&self) -> Result<(), Refusal> {
+        if self.router.queues().is_swamped() {
+            return Err(Refusal::busy("too much waits for clients that do not take it (host.limits.clientQueues)"));
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions whose time is over, and those whose clients were cut off.
+    fn sweep(&self) {
+        for session in self.sessions.sweep() {
+            self.close(&session);
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{self, Refusal};
+use super::outlet::{Outlet, Wire};
 use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{Events, Source};
@@ -37,6 +38,7 @@ pub(super) async fn post(
     request: HttpRequest,
 ) -> Result<HttpResponse, Refusal> {
     let (head, body) = request.into_parts();
+    let wire = Wire::of(&head.extensions);
     let headers = head.headers;
     body::check_type(&headers)?;
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
@@ -46,7 +48,7 @@ pub(super) async fn post(
         Ok(message) => message,
         Err(malformed) => {
             return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
-                Some(items) => self::items(door, principal, &headers, &items).await,
+                Some(items) => self::items(door, principal, &headers, &items, &wire).await,
                 None => Err(malformed.into()),
             };
         }
@@ -58,8 +60,10 @@ pub(super) async fn post(
     let about = |refusal: Refusal| refusal.about(id.clone());
     let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
-        Route::Session(message) => session(door, principal, &headers, message).await.map_err(about),
-        Route::Stateless(request, envelope) => stateless::serve(door, principal, &headers, request, envelope).await,
+        Route::Session(message) => session(door, principal, &headers, message, &wire).await.map_err(about),
+        Route::Stateless(request, envelope) => {
+            stateless::serve(door, principal, &headers, (request, envelope), &wire).await
+        }
         // Over HTTP the end of the connection is what withdraws a request.
         Route::Notice(_) => Ok(answer::accepted()),
     }
@@ -71,48 +75,55 @@ async fn session(
     principal: &Principal,
     headers: &HeaderMap,
     message: Message,
+    wire: &Wire,
 ) -> Result<HttpResponse, Refusal> {
     let message = match message {
         // Whatever session the client names: this makes a new one, and the id is ours.
         Message::Request(request) if request.method == Method::Initialize => {
-            return initialize(door, principal, &request);
+            return initialize(door, principal, &request, wire);
         }
         message => message,
     };
     let in_use = door.session(principal, headers)?;
     let client = &in_use.session().client;
     match message {
-        Message::Request(request) => return Ok(call(door, in_use, request).await),
+        Message::Request(request) => {
+            door.check_room()?;
+            return Ok(call(door, in_use, request, wire).await);
+        }
         Message::Notification(notice) => door.router.notify(client, notice),
         Message::Response(response) => door.router.answer(client, response),
     }
     Ok(answer::accepted())
 }
 
-fn initialize(door: &Arc<Door>, principal: &Principal, request: &Request) -> Result<HttpResponse, Refusal> {
+fn initialize(
+    door: &Arc<Door>,
+    principal: &Principal,
+    request: &Request,
+    wire: &Wire,
+) -> Result<HttpResponse, Refusal> {
     let about = |refusal: Refusal| refusal.about(Some(request.id.clone()));
     if door.stopping.is_cancelled() {
         return Err(about(Refusal::busy("shutting down")));
     }
-    match door.sessions.make_room() {
-        Ok(None) => {}
-        Ok(Some(evicted)) => door.close(&evicted),
-        Err(_) => return Err(about(Refusal::busy("too many sessions, all of them in use"))),
-    }
+    let place = door.reserve(principal).map_err(about)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
         about(Refusal::busy("no session id could be made"))
     })?;
     let id = Some(request.id.clone());
-    let (client, result) = match door.router.open(principal.clone(), request.params.as_ref()) {
+    let account = door.router.account();
+    let outlet = wire.outlet(&account);
+    let (client, result) = match door.router.open(principal.clone(), request.params.as_ref(), account) {
         Ok(opened) => opened,
-        Err(error) => return Ok(answer::json(Response { id, outcome: Err(error) }.frame())),
+        Err(error) => return Ok(answer::json(outlet.pieces(Response { id, outcome: Err(error) }.frame()))),
     };
-    let mut response = answer::json(Response { id, outcome: Ok(result) }.frame());
+    let mut response = answer::json(outlet.pieces(Response { id, outcome: Ok(result) }.frame()));
     if let Ok(value) = HeaderValue::try_from(key.to_string()) {
         response.headers_mut().insert(SESSION, value);
     }
-    door.sessions.add(key, principal.clone(), client);
+    door.sessions.add(key, place, client);
     Ok(response)
 }
 
@@ -143,6 +154,7 @@ async fn items(
     principal: &Principal,
     headers: &HeaderMap,
     items: &[Bytes],
+    wire: &Wire,
 ) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
     let in_use = door.session(principal, headers)?;
@@ -150,7 +162,8 @@ async fn items(
     if client.revision() != ProtocolVersion::V2025_03_26 {
         return Err(Refusal::judged(classify::no_batches()));
     }
-    let leg = door.router.leg();
+    let leg = door.router.leg(client);
+    let outlet = wire.outlet(leg.account());
     let mut calls = Vec::new();
     let mut malformed = Vec::new();
     for message in messages {
@@ -170,17 +183,18 @@ async fn items(
         let answered = join_all(calls).await;
         malformed.into_iter().chain(answered.into_iter().flatten()).collect()
     });
-    Ok(serve(door, in_use, leg, replies, Shape::Array).await)
+    Ok(serve(door, in_use, (leg, outlet), replies, Shape::Array).await)
 }
 
-async fn call(door: &Arc<Door>, in_use: Use, request: Request) -> HttpResponse {
-    let leg = door.router.leg();
+async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &Wire) -> HttpResponse {
     let client = &in_use.session().client;
+    let leg = door.router.leg(client);
+    let outlet = wire.outlet(leg.account());
     // During such a call a person may be asked, which takes its time: an event id lets the client come back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
-    serve(door, in_use, leg, replies, if at_once { Shape::Stream } else { Shape::Single }).await
+    serve(door, in_use, (leg, outlet), replies, if at_once { Shape::Stream } else { Shape::Single }).await
 }
 
 /// The answer to one request; `None` where none is due.
@@ -205,7 +219,13 @@ enum Shape {
     Stream,
 }
 
-async fn serve(door: &Arc<Door>, in_use: Use, leg: Arc<Mailbox>, replies: Replies, shape: Shape) -> HttpResponse {
+async fn serve(
+    door: &Arc<Door>,
+    in_use: Use,
+    (leg, outlet): (Arc<Mailbox>, Outlet),
+    replies: Replies,
+    shape: Shape,
+) -> HttpResponse {
     let at_once = matches!(shape, Shape::Stream);
     let mut replied: Option<Vec<Response>> = None;
     let mut undecided = Undecided { answer: Some((replies, in_use)), tasks: door.tasks.clone() };
@@ -222,12 +242,14 @@ async fn serve(door: &Arc<Door>, in_use: Use, leg: Arc<Mailbox>, replies: Replie
     let early = leg.try_next();
     match (replied, shape) {
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
-            Some(response) => answer::json(response.frame()),
+            Some(response) => answer::json(outlet.pieces(response.frame())),
             // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
             None => answer::events(Body::empty()),
         },
-        (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => answer::json_array(&replied),
-        (replied, _) => stream(door, Call { leg, early, replies, replied, in_use }),
+        (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
+            answer::json_array(&replied, &outlet)
+        }
+        (replied, _) => stream(door, Call { leg, early, replies, replied, in_use }, outlet),
     }
 }
 
@@ -242,9 +264,9 @@ struct Call {
     in_use: Use,
 }
 
-fn stream(door: &Arc<Door>, call: Call) -> HttpResponse {
+fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
-    let record = session.call_stream(door.router.limits().client_queue, &door.budget);
+    let record = session.call_stream(door.router.limits().client_queue);
     let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::empty()) };
     let can_return = can_return(&session.client);
     if can_return {
@@ -252,7 +274,7 @@ fn stream(door: &Arc<Door>, call: Call) -> HttpResponse {
     }
     let in_use = call.in_use.again();
     let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
-    let body = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use);
+    let body = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
     answer::events(Body::new(body))
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A writer pushes messages, at most one reader takes them in order; the reader's place survives its connection, so that
 //! a new one begins after what the last took, or after the event the client saw last (2025-11-25, transports,
-//! "Resumability and Redelivery"). **Invariant:** what nobody took yet is dropped last, and the newest event never.
+//! "Resumability and Redelivery"). **Invariant:** what nobody took yet is dropped last, and the newest of it never; what was
+//! taken is kept as long as there is plenty of room for the queues of all clients.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::protocol::Frame;
+use crate::queues::{Account, Share, Spare};
 
 /// How long a stream is kept after its last event.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
@@ -29,25 +30,19 @@ pub(super) struct Record {
     pub(super) number: u32,
     /// Most bytes that wait while no one reads.
     cap: usize,
-    budget: Budget,
     state: Mutex<State>,
 }
 
-/// How many bytes all streams of the door keep.
-#[derive(Clone, Debug)]
-pub(super) struct Budget {
-    used: Arc<AtomicUsize>,
-    cap: usize,
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// The events up to `next`, without gaps.
     kept: VecDeque<Event>,
     next: u64,
     /// The first event that no reader took.
     untaken: u64,
-    bytes: usize,
+    /// What those from there on hold, and what those before do.
+    waiting: Share,
+    taken: Spare,
     reading: bool,
     waker: Option<Waker>,
     poked: bool,
@@ -96,16 +91,27 @@ pub(super) struct Reader {
 }
 
 impl Record {
-    pub(super) fn new(number: u32, cap: usize, budget: Budget) -> Self {
-        Self { number, cap, budget, state: Mutex::default() }
+    /// A stream that counts for that account.
+    pub(super) fn new(number: u32, cap: usize, account: &Account) -> Self {
+        let state = State {
+            kept: VecDeque::new(),
+            next: 0,
+            untaken: 0,
+            waiting: account.share(),
+            taken: account.spare(),
+            reading: false,
+            waker: None,
+            poked: false,
+            hang_up: None,
+            ended: None,
+        };
+        Self { number, cap, state: Mutex::new(state) }
     }
 
     /// Adds a message; `None` adds an event without one.
     pub(super) fn push(&self, event: Event) {
         let mut state = self.lock();
-        let size = weight(&event);
-        self.budget.add(size);
-        state.bytes += size;
+        state.waiting.add(weight(&event));
         state.next += 1;
         state.kept.push_back(event);
         self.trim(&mut state);
@@ -141,7 +147,8 @@ impl Record {
             if seen >= state.next {
                 return Err(Refused::Unknown);
             }
-            state.untaken = (seen + 1).max(state.first());
+            let first = state.first();
+            state.go_to((seen + 1).max(first));
         }
         state.reading = true;
         drop(state);
@@ -151,27 +158,21 @@ impl Record {
     /// What the stream keeps, if it ended and nobody reads: bytes and when it ended.
     pub(super) fn rest(&self) -> Option<(usize, Instant)> {
         let state = self.lock();
-        state.ended.filter(|_| !state.reading).map(|at| (state.bytes, at))
+        state.ended.filter(|_| !state.reading).map(|at| (state.waiting.bytes() + state.taken.bytes(), at))
     }
 
     fn trim(&self, state: &mut State) {
         while state.kept.len() > 1 {
-            let taken = state.first() < state.untaken;
-            let over = if taken {
-                state.bytes > TAKEN_BYTES || state.kept.len() > TAKEN_EVENTS || self.budget.is_spent()
+            let over = if state.first() < state.untaken {
+                state.taken.bytes() > TAKEN_BYTES || state.kept.len() > TAKEN_EVENTS
             } else {
                 // Events for a reader are bounded where they come from; without one they end here.
-                !state.reading && (state.bytes > self.cap || self.budget.is_spent())
+                !state.reading && state.waiting.bytes() > self.cap
             };
             if !over {
                 return;
             }
-            if let Some(event) = state.kept.pop_front() {
-                let size = weight(&event);
-                state.bytes -= size;
-                self.budget.give_back(size);
-            }
-            state.untaken = state.untaken.max(state.first());
+            state.drop_first();
         }
     }
 
@@ -180,17 +181,56 @@ impl Record {
     }
 }
 
-impl Drop for Record {
-    fn drop(&mut self) {
-        let bytes = self.lock().bytes;
-        self.budget.give_back(bytes);
-    }
-}
-
 impl State {
     /// The number of the oldest event that is kept.
     fn first(&self) -> u64 {
         self.next - self.kept.len() as u64
+    }
+
+    /// Forgets the oldest event.
+    fn drop_first(&mut self) {
+        let taken = self.first() < self.untaken;
+        let size = self.kept.pop_front().map_or(0, |event| weight(&event));
+        if taken {
+            self.taken.take(size);
+        } else {
+            self.waiting.take(size);
+            self.untaken = self.untaken.max(self.first());
+        }
+    }
+
+    /// The first event that no reader took, if there is one: now one has.
+    fn take(&mut self) -> Option<(u64, Event)> {
+        if self.untaken >= self.next {
+            return None;
+        }
+        let number = self.untaken;
+        let at = usize::try_from(number - self.first()).unwrap_or(usize::MAX);
+        let event = self.kept.get(at).cloned().flatten();
+        let size = weight(&event);
+        self.waiting.take(size);
+        self.untaken += 1;
+        // What was taken before makes room for it.
+        while !self.taken.try_add(size) {
+            if self.untaken - self.first() == 1 {
+                self.kept.pop_front();
+                break;
+            }
+            self.drop_first();
+        }
+        Some((number, event))
+    }
+
+    /// Has the next reader begin at an event that is kept.
+    fn go_to(&mut self, number: u64) {
+        while self.untaken < number && self.take().is_some() {}
+        while self.untaken > number {
+            self.untaken -= 1;
+            let at = usize::try_from(self.untaken - self.first()).unwrap_or(usize::MAX);
+            let size = self.kept.get(at).map_or(0, weight);
+            self.taken.take(size);
+            self.waiting.add(size);
+        }
     }
 
     fn wake(&mut self) {
@@ -209,11 +249,7 @@ impl Reader {
     /// Waits for the next thing to do.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Item> {
         let mut state = self.record.lock();
-        if state.untaken < state.next {
-            let number = state.untaken;
-            let at = usize::try_from(number - state.first()).unwrap_or(usize::MAX);
-            let event = state.kept.get(at).cloned().flatten();
-            state.untaken += 1;
+        if let Some((number, event)) = state.take() {
             self.record.trim(&mut state);
             return Poll::Ready(Item::Event(number, event));
         }
@@ -241,24 +277,6 @@ impl Drop for Reader {
         state.poked = false;
         state.hang_up = None;
         self.record.trim(&mut state);
-    }
-}
-
-impl Budget {
-    pub(super) fn new(cap: usize) -> Self {
-        Self { used: Arc::default(), cap }
-    }
-
-    fn add(&self, size: usize) {
-        self.used.fetch_add(size, Ordering::Relaxed);
-    }
-
-    fn give_back(&self, size: usize) {
-        self.used.fetch_sub(size, Ordering::Relaxed);
-    }
-
-    fn is_spent(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > self.cap
     }
 }
 

@@ -18,6 +18,7 @@ use futures_util::future::Either;
 use hyper::body::Incoming;
 
 use super::answer::Refusal;
+use super::outlet::Wire;
 use super::{Door, get, post, sse};
 use crate::downstream::classify::Eras;
 use crate::downstream::guard::Refused;
@@ -59,12 +60,13 @@ impl Route {
 pub(super) struct Service {
     door: Arc<Door>,
     used: Arc<AtomicBool>,
+    wire: Wire,
 }
 
 impl Service {
     /// A service for one connection, which notes that it was used.
-    pub(super) fn new(door: Arc<Door>, used: Arc<AtomicBool>) -> Self {
-        Self { door, used }
+    pub(super) fn new(door: Arc<Door>, wire: Wire, used: Arc<AtomicBool>) -> Self {
+        Self { door, used, wire }
     }
 }
 
@@ -75,8 +77,9 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
     type Error = Infallible;
     type Future = Either<Ready<Result<Response, Infallible>>, Routed>;
 
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(self.wire.clone());
         let (uri, headers) = (request.uri(), request.headers());
         if let Err(refused) = self.door.guard.check(uri, headers) {
             return Either::Left(ready(Ok(Refusal::from(refused).into_response())));
@@ -108,7 +111,7 @@ async fn serve(
         (_, _, Err(refused)) => Err(refused.into()),
         (Some(Route::Mcp), _, Ok(principal)) => mcp(door, &principal, request).await,
         (Some(Route::Sse), Some(table), Ok(principal)) => match *request.method() {
-            Method::GET => sse::get(door, table, &principal, request.headers()),
+            Method::GET => sse::get(door, table, &principal, request.headers(), &Wire::of(request.extensions())),
             // Clients that try Streamable HTTP first learn from this that it is not here.
             _ => Err(Refusal::only("GET")),
         },
@@ -124,7 +127,7 @@ async fn serve(
 async fn mcp(door: &Arc<Door>, principal: &Principal, request: Request) -> Result<Response, Refusal> {
     match *request.method() {
         Method::POST => post::post(door, principal, request).await,
-        Method::GET => get::get(door, principal, request.headers()),
+        Method::GET => get::get(door, principal, request.headers(), &Wire::of(request.extensions())),
         Method::DELETE => get::delete(door, principal, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::replay::{Budget, KEPT_FOR, Record};
+use super::replay::{KEPT_FOR, Record};
 use crate::router::{Client, Principal};
 
 /// A session id: 256 random bits, written in hex.
@@ -51,20 +51,36 @@ const ENDED_BYTES: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Sessions {
     table: Mutex<HashMap<Key, Arc<Session>>>,
-    /// Places that are taken by sessions of another kind.
-    taken: Arc<AtomicUsize>,
-    cap: usize,
+    places: Places,
+    caps: Caps,
     idle: Duration,
     clock: Instant,
 }
 
-/// Every place is taken by a session with a running call or an open stream.
-#[derive(Debug)]
-pub(super) struct Full;
+/// How many sessions there may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caps {
+    pub(super) all: usize,
+    /// Of one principal that has proven who it is.
+    pub(super) of_one: usize,
+}
 
-/// The place of a session of another kind, until it is dropped.
+/// Places that are taken by sessions which are not in the table: of another kind, or about to be made.
+type Places = Arc<Mutex<HashMap<Principal, usize>>>;
+
+/// Every place is taken by a session with a running call or an open stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    All,
+    OfOne,
+}
+
+/// The place of a session that is not in the table, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<AtomicUsize>);
+pub(super) struct Place {
+    places: Places,
+    principal: Principal,
+}
 
 /// While it lives, its session is in use.
 #[derive(Debug)]
@@ -118,34 +134,34 @@ impl fmt::Debug for Key {
 }
 
 impl Sessions {
-    /// An empty table for up to `cap` sessions, each of which ends when not used for `idle`.
-    pub(super) fn new(cap: usize, idle: Duration) -> Self {
-        Self { table: Mutex::default(), taken: Arc::default(), cap, idle, clock: Instant::now() }
+    /// An empty table for so many sessions, each of which ends when not used for `idle`.
+    pub(super) fn new(caps: Caps, idle: Duration) -> Self {
+        Self { table: Mutex::default(), places: Places::default(), caps, idle, clock: Instant::now() }
     }
 
-    /// Makes room for one more: at the cap the session that is idle longest leaves, and has to be closed by the caller.
-    pub(super) fn make_room(&self) -> Result<Option<Arc<Session>>, Full> {
+    /// Takes a place for one more. At a cap the session that is idle longest leaves, and has to be closed by the caller.
+    pub(super) fn reserve(&self, principal: &Principal) -> Result<(Place, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
-        if table.len() + self.taken.load(Ordering::Relaxed) < self.cap {
-            return Ok(None);
+        let mut places = locked(&self.places);
+        let is_own = |session: &&Arc<Session>| session.principal == *principal;
+        let own = || table.values().filter(is_own).count() + places.get(principal).copied().unwrap_or_default();
+        let own_full = !principal.is_local() && own() >= self.caps.of_one;
+        let mut evicted = None;
+        if own_full || table.len() + places.values().sum::<usize>() >= self.caps.all {
+            let idle = table.values().filter(|session| session.is_idle() && (!own_full || is_own(session)));
+            let longest = idle.min_by_key(|session| session.used.load(Ordering::Relaxed));
+            let key = longest.ok_or(if own_full { Full::OfOne } else { Full::All })?.key.clone();
+            evicted = table.remove(&key);
         }
-        let idle = table.values().filter(|session| session.is_idle());
-        let longest = idle.min_by_key(|session| session.used.load(Ordering::Relaxed)).ok_or(Full)?.key.clone();
-        Ok(table.remove(&longest))
+        *places.entry(principal.clone()).or_default() += 1;
+        Ok((Place { places: Arc::clone(&self.places), principal: principal.clone() }, evicted))
     }
 
-    /// Takes a place for a session of another kind, which is in use as long as it lives.
-    pub(super) fn reserve(&self) -> Result<(Place, Option<Arc<Session>>), Full> {
-        let evicted = self.make_room()?;
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        Ok((Place(Arc::clone(&self.taken)), evicted))
-    }
-
-    /// Adds a session.
-    pub(super) fn add(&self, key: Key, principal: Principal, client: Arc<Client>) -> Arc<Session> {
+    /// Adds a session in that place.
+    pub(super) fn add(&self, key: Key, place: Place, client: Arc<Client>) {
         let session = Arc::new(Session {
             key: key.clone(),
-            principal,
+            principal: place.principal.clone(),
             client,
             streams: Mutex::default(),
             active: AtomicUsize::new(0),
@@ -153,14 +169,15 @@ impl Sessions {
             clock: self.clock,
         });
         session.touch();
-        self.lock().insert(key, Arc::clone(&session));
-        session
+        let mut table = self.lock();
+        table.insert(key, session);
+        drop(place);
     }
 
     /// The session of that id, if it is the principal's; it is in use from here on.
     pub(super) fn find(&self, key: &Key, principal: &Principal) -> Option<Use> {
         let table = self.lock();
-        let session = table.get(key).filter(|session| session.principal == *principal)?;
+        let session = table.get(key).filter(|session| session.principal == *principal && !session.is_cut())?;
         session.active.fetch_add(1, Ordering::Relaxed);
         Some(Use(Arc::clone(session)))
     }
@@ -170,14 +187,14 @@ impl Sessions {
         self.lock().remove(&session.key).is_some()
     }
 
-    /// Takes out what has not been used for too long, and drops what is kept of streams nobody came back for.
+    /// Takes out what has not been used for too long and what was cut off, and drops what is kept of streams nobody came back for.
     pub(super) fn sweep(&self) -> Vec<Arc<Session>> {
         let now = Instant::now();
         let (time, idle) = (millis(now - self.clock), millis(self.idle));
         let mut gone = Vec::new();
         self.lock().retain(|_, session| {
             let unused = time.saturating_sub(session.used.load(Ordering::Relaxed));
-            let stays = !session.is_idle() || unused < idle;
+            let stays = !session.is_cut() && (!session.is_idle() || unused < idle);
             if stays {
                 session.forget(now);
             } else {
@@ -209,19 +226,19 @@ impl Session {
     }
 
     /// A new stream for a request.
-    pub(super) fn call_stream(&self, cap: usize, budget: &Budget) -> Arc<Record> {
+    pub(super) fn call_stream(&self, cap: usize) -> Arc<Record> {
         let mut streams = self.streams();
         streams.forget(None);
         streams.count += 1;
-        let record = Arc::new(Record::new(STANDALONE + streams.count, cap, budget.clone()));
+        let record = Arc::new(Record::new(STANDALONE + streams.count, cap, self.client.account()));
         streams.calls.push(Arc::clone(&record));
         record
     }
 
     /// The stream that belongs to no request.
-    pub(super) fn standalone(&self, cap: usize, budget: &Budget) -> Arc<Record> {
-        let mut streams = self.streams();
-        let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new(STANDALONE, cap, budget.clone())));
+    pub(super) fn standalone(&self, cap: usize) -> Arc<Record> {
+        let (mut streams, account) = (self.streams(), self.client.account());
+        let record = streams.standalone.get_or_insert_with(|| Arc::new(Record::new(STANDALONE, cap, account)));
         Arc::clone(record)
     }
 
@@ -245,6 +262,11 @@ impl Session {
         for record in streams.standalone.iter().chain(&streams.calls) {
             record.end();
         }
+    }
+
+    /// Whether its client was cut off.
+    fn is_cut(&self) -> bool {
+        self.client.account().is_cut()
     }
 
     fn is_idle(&self) -> bool {
@@ -294,7 +316,13 @@ impl Use {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut places = locked(&self.places);
+        if let Some(count) = places.get_mut(&self.principal) {
+            *count -= 1;
+            if *count == 0 {
+                places.remove(&self.principal);
+            }
+        }
     }
 }
 
@@ -303,6 +331,10 @@ impl Drop for Use {
         self.0.touch();
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn locked(places: &Places) -> MutexGuard<'_, HashMap<Principal, usize>> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -22,18 +22,22 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Refusal};
+use super::outlet::{Outlet, Wire};
 use super::session::{Key, Place};
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::{Door, body, headers};
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
+use crate::queues::Account;
 use crate::router::{Client, Principal};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
 /// Messages of a client that may wait while its stream is not read; their bytes are bounded as what waits for a client is.
 const WAITING: usize = 256;
+/// How long a client that has more waiting than its queue holds may take nothing of it, and still be served.
+const BEHIND: Duration = Duration::from_secs(2);
 
 /// The sessions that are open.
 #[derive(Debug, Default)]
@@ -48,6 +52,8 @@ struct Entry {
     bytes: AtomicUsize,
     /// Who it is, from `initialize` on.
     client: OnceLock<Arc<Client>>,
+    /// What waits for the client.
+    account: Account,
     end: CancellationToken,
 }
 
@@ -58,6 +64,7 @@ struct Session {
     entry: Arc<Entry>,
     said: mpsc::Receiver<(usize, Message)>,
     calls: Calls,
+    outlet: Outlet,
     /// Pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
@@ -71,27 +78,27 @@ pub(super) fn get(
     table: &Table,
     principal: &Principal,
     headers: &HeaderMap,
+    wire: &Wire,
 ) -> Result<HttpResponse, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(headers)?;
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
-    let (place, evicted) =
-        door.sessions.reserve().map_err(|_| Refusal::busy("too many sessions, all of them in use"))?;
-    if let Some(evicted) = evicted {
-        door.close(&evicted);
-    }
+    let place = door.reserve(principal)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
         Refusal::busy("no session id could be made")
     })?;
     let (sender, said) = mpsc::channel(WAITING);
+    let account = door.router.account();
+    let outlet = wire.outlet(&account);
     let entry = Arc::new(Entry {
         principal: principal.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
         client: OnceLock::new(),
+        account,
         end: CancellationToken::new(),
     });
     table.lock().insert(key.clone(), Arc::clone(&entry));
@@ -105,6 +112,7 @@ pub(super) fn get(
         entry,
         said,
         calls: Calls::default(),
+        outlet,
         pieces: VecDeque::from([first.into()]),
         tick,
         opened: now,
@@ -162,7 +170,7 @@ impl Table {
         };
         let table = self.lock();
         let entry = Key::parse(id.as_bytes()).and_then(|key| table.get(&key));
-        entry.filter(|entry| entry.principal == *principal).cloned().ok_or_else(gone)
+        entry.filter(|entry| entry.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
     }
 
     /// Cuts off clients that do not take what is there for them (`hazards.md` H49). One that does not read at all keeps its
@@ -217,7 +225,7 @@ impl Entry {
             return Err(gone());
         }
         let before = self.bytes.fetch_add(size, Ordering::Relaxed);
-        let put = if before > 0 && before + size > room {
+        let put = if (before > 0 && before + size > room) || self.account.is_behind(room, BEHIND) {
             Err(Refusal::busy("the stream of this session is not read"))
         } else {
             self.said.try_send((size, message)).map_err(|error| match error {
@@ -288,7 +296,11 @@ impl Session {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
-                let opened = self.door.router.open(self.entry.principal.clone(), request.params.as_ref());
+                let opened = self.door.router.open(
+                    self.entry.principal.clone(),
+                    request.params.as_ref(),
+                    self.entry.account.clone(),
+                );
                 opened.map(|(client, result)| {
                     // It has a stream for as long as it lives.
                     std::mem::forget(client.mailbox().read());
@@ -302,17 +314,7 @@ impl Session {
     }
 
     fn write(&mut self, frame: Frame) {
-        let [head, body, tail] = frame.on_one_line().pieces();
-        let mut first = b"event: message\ndata: ".to_vec();
-        first.extend_from_slice(&head);
-        if body.is_empty() {
-            first.extend_from_slice(b"\n\n");
-            self.pieces.push_back(first.into());
-            return;
-        }
-        let mut last = tail.to_vec();
-        last.extend_from_slice(b"\n\n");
-        self.pieces.extend([first.into(), body, last.into()]);
+        self.outlet.event(&mut self.pieces, b"event: message\ndata: ", Some(frame.on_one_line()));
     }
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::{self, Refusal};
+use super::outlet::{Outlet, Wire};
 use super::post::DECIDE;
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::{Door, headers};
@@ -26,8 +27,8 @@ pub(super) async fn serve(
     door: &Arc<Door>,
     principal: &Principal,
     headers: &HeaderMap,
-    request: Request,
-    envelope: Envelope,
+    (request, envelope): (Request, Envelope),
+    wire: &Wire,
 ) -> Result<HttpResponse, Refusal> {
     let id = request.id.clone();
     let about = |refusal: Refusal| refusal.about(Some(id.clone()));
@@ -35,6 +36,7 @@ pub(super) async fn serve(
     if door.stopping.is_cancelled() {
         return Err(about(Refusal::busy("shutting down")));
     }
+    door.check_room().map_err(about)?;
     let client = door
         .router
         .modern_apart(principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
@@ -43,7 +45,9 @@ pub(super) async fn serve(
         .map_err(|error| about(Refusal::judged(error)))?;
     let at_once = request.method == Method::Listen;
     let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
-    let leg = door.router.modern_leg(envelope.level.as_deref());
+    let account = door.router.account();
+    let outlet = wire.outlet(&account);
+    let leg = door.router.modern_leg_of(envelope.level.as_deref(), account);
     let mut answer = door.router.stateless(&client, request, &leg, &door.stopping);
     let mut outcome = None;
     tokio::select! {
@@ -56,20 +60,20 @@ pub(super) async fn serve(
     match outcome {
         Some(Some(outcome)) if early.is_none() => {
             let status = status(&outcome, served_elsewhere);
-            Ok(json(&Response { id: Some(id), outcome }, status))
+            Ok(json(&Response { id: Some(id), outcome }, status, &outlet))
         }
         // Only the end of the host leaves a request without an answer while somebody waits for it.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
         outcome => {
             let call = Call::new(id, leg.clone(), answer).answered(outcome);
-            Ok(stream(call, leg, early))
+            Ok(stream(call, leg, early, outlet))
         }
     }
 }
 
 /// The answer as a whole.
-fn json(response: &Response, status: StatusCode) -> HttpResponse {
-    let mut answer = answer::json(response.frame());
+fn json(response: &Response, status: StatusCode, outlet: &Outlet) -> HttpResponse {
+    let mut answer = answer::json(outlet.pieces(response.frame()));
     *answer.status_mut() = status;
     answer
 }
@@ -88,14 +92,16 @@ struct Flow {
     /// What the call does next; `None` once its answer is out.
     step: Option<Step>,
     leg: Arc<Mailbox>,
+    outlet: Outlet,
     /// What is to be written before that.
     pieces: VecDeque<Bytes>,
     /// When a comment is due, so that the connection shows whether it lives.
     alive: Instant,
 }
 
-fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>) -> HttpResponse {
-    let mut flow = Flow { step: Some(call.step()), leg, pieces: VecDeque::new(), alive: Instant::now() + KEEP_ALIVE };
+fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
+    let (step, alive) = (Some(call.step()), Instant::now() + KEEP_ALIVE);
+    let mut flow = Flow { step, leg, outlet, pieces: VecDeque::new(), alive };
     match early {
         Some(message) => flow.put(&message),
         // The client sees its stream open before there is anything to send.
@@ -138,17 +144,6 @@ impl Flow {
     }
 
     fn put(&mut self, message: &Message) {
-        let [head, body, tail] = message.frame().on_one_line().pieces();
-        let mut first = Vec::with_capacity(head.len() + 8);
-        first.extend_from_slice(b"data: ");
-        first.extend_from_slice(&head);
-        if body.is_empty() {
-            first.extend_from_slice(b"\n\n");
-            self.pieces.push_back(first.into());
-            return;
-        }
-        let mut last = tail.to_vec();
-        last.extend_from_slice(b"\n\n");
-        self.pieces.extend([first.into(), body, last.into()]);
+        self.outlet.event(&mut self.pieces, b"data: ", Some(message.frame().on_one_line()));
     }
 }

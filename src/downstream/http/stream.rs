@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,9 +13,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::task::TaskTracker;
 
+use super::outlet::Outlet;
 use super::replay::{Item, Reader};
 use super::session::Use;
-use crate::protocol::Frame;
 
 /// How often a comment shows that the connection lives, and finds out whether it does (`hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -40,6 +39,7 @@ pub(super) struct Events {
     /// Taken out when the stream is over.
     reader: Option<Reader>,
     source: Source,
+    outlet: Outlet,
     /// Pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
@@ -48,10 +48,10 @@ pub(super) struct Events {
 
 impl Events {
     /// A body that reads what `source` writes.
-    pub(super) fn new(reader: Reader, source: Source, in_use: Use) -> Self {
+    pub(super) fn new(reader: Reader, source: Source, in_use: Use, outlet: Outlet) -> Self {
         let mut tick = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { reader: Some(reader), source, pieces: VecDeque::new(), tick, _in_use: in_use }
+        Self { reader: Some(reader), source, outlet, pieces: VecDeque::new(), tick, _in_use: in_use }
     }
 
     /// Begins with a comment, so that the client sees its stream open before there is anything to send.
@@ -73,7 +73,8 @@ impl Events {
         }
         match item {
             Poll::Ready(Item::Event(number, event)) => {
-                encode(&mut self.pieces, reader.number(), number, event);
+                let head = format!("id: {}-{number}\ndata: ", reader.number());
+                self.outlet.event(&mut self.pieces, head.as_bytes(), event);
                 Poll::Ready(self.pieces.pop_front())
             }
             Poll::Ready(Item::Poke) => Poll::Ready(Some(COMMENT)),
@@ -128,23 +129,4 @@ impl Drop for Events {
     fn drop(&mut self) {
         self.leave();
     }
-}
-
-/// Writes an event; a large message stays in its own piece.
-fn encode(pieces: &mut VecDeque<Bytes>, stream: u32, number: u64, event: Option<Frame>) {
-    let [head, body, tail] = event.map_or_else(<[Bytes; 3]>::default, Frame::pieces);
-    let mut text = String::with_capacity(32);
-    // Writing to a string cannot fail.
-    let _ = write!(text, "id: {stream}-{number}\ndata: ");
-    let mut first = text.into_bytes();
-    first.reserve(head.len() + 2);
-    first.extend_from_slice(&head);
-    if body.is_empty() {
-        first.extend_from_slice(b"\n\n");
-        pieces.push_back(first.into());
-        return;
-    }
-    let mut last = tail.to_vec();
-    last.extend_from_slice(b"\n\n");
-    pieces.extend([first.into(), body, last.into()]);
 }

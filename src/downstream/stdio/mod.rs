@@ -23,6 +23,7 @@ use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, batch, code,
 };
+use crate::queues::Account;
 use crate::router::{Client, Place, Principal, Router};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
@@ -55,6 +56,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
+    let account = router.account();
     let mut door = Door {
         lines: Lines::new(router.limits().body),
         room: router.limits().client_queue,
@@ -62,7 +64,8 @@ where
             router,
             eras,
             client: None,
-            out: Outbox::default(),
+            out: Outbox::new(account.share()),
+            account,
             calls: FuturesUnordered::new(),
             places: VecDeque::new(),
             stateless: HashMap::new(),
@@ -91,6 +94,8 @@ struct Session {
     /// Who said `initialize`, if somebody did. Requests that speak for themselves need nobody to.
     client: Option<Arc<Client>>,
     out: Outbox,
+    /// What waits for the client.
+    account: Account,
     calls: FuturesUnordered<Step>,
     /// Who sends requests without a session: one client, unless its capabilities change. It stays as long as the pipe.
     places: VecDeque<Place>,
@@ -103,6 +108,8 @@ struct Session {
 enum End {
     /// It closed its side, or takes nothing more.
     Gone(io::Result<()>),
+    /// It took too little of what was there for it: what waits is dropped, in the midst of a message maybe.
+    Cut,
     /// We were told to stop.
     Stopped,
 }
@@ -113,9 +120,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
             self.session.advance();
             let session = &mut self.session;
             let has_room = session.out.len() < self.room;
+            let account = session.account.clone();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::Stopped,
+                () = account.cut(), if !session.out.is_empty() => return End::Cut,
                 written = write(&mut self.output, &mut session.out), if !session.out.is_empty() => {
                     if let Err(error) = written {
                         return End::Gone(broken(error));
@@ -150,6 +159,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 // Answers that are ready now still go out: a script may write its requests and close the pipe.
                 self.session.advance();
                 result
+            }
+            End::Cut => {
+                self.session.calls = FuturesUnordered::new();
+                self.session.out = Outbox::new(self.session.account.share());
+                Ok(())
             }
             End::Stopped => {
                 let _ = timeout(patience, self.drain()).await;
@@ -300,7 +314,7 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        let leg = self.router.modern_leg(envelope.level.as_deref());
+        let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
         let withdrawn = CancellationToken::new();
         self.stateless.insert(id.clone(), withdrawn.clone());
@@ -325,7 +339,8 @@ impl Session {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
-                self.router.open(Principal::local(), request.params.as_ref()).map(|(client, result)| {
+                let opened = self.router.open(Principal::local(), request.params.as_ref(), self.account.clone());
+                opened.map(|(client, result)| {
                     // A pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
                     self.client = Some(client);
@@ -343,7 +358,7 @@ impl Session {
                 ErrorObject::new(code::INVALID_REQUEST, "`initialize` again: this pipe has its session already");
             return self.refuse(Some(request.id), error);
         }
-        let leg = self.router.leg();
+        let leg = self.router.leg(client);
         let id = request.id.clone();
         let answer = Box::pin(self.router.request(client, request, &leg));
         self.calls.push(Call::new(id, leg, answer).step());

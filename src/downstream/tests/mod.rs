@@ -4,6 +4,8 @@ mod support;
 
 #[cfg(all(feature = "server", unix))]
 mod admin;
+#[cfg(feature = "server")]
+mod caps;
 mod eras;
 #[cfg(feature = "server")]
 mod guard;
@@ -15,6 +17,8 @@ mod listen;
 mod principals;
 #[cfg(feature = "server")]
 mod refusals;
+#[cfg(feature = "server")]
+mod slow;
 #[cfg(feature = "server")]
 mod sse;
 #[cfg(feature = "server")]

@@ -257,10 +257,10 @@ async fn what_is_posted_waits_up_to_a_cap() {
     let mut pair = client(&house, "2025-11-25").await;
     let mut taken = 0;
     // Answers that fill the buffers of the connection, so that the stream stands still.
-    while taken < 40 {
+    while taken < 40 && pair.post(&call(taken + 1, "big")).await == 202 {
         taken += 1;
-        assert_eq!(pair.post(&call(taken, "big")).await, 202);
     }
+    assert!(taken > 1);
     let padding = "x".repeat(90_000);
     let ping = |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping","params":{{"x":"{padding}"}}}}"#);
     while pair.post(&ping(taken + 1)).await == 202 {

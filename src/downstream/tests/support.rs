@@ -34,7 +34,8 @@ struct Script {
 
 /// The tools: `echo` answers its arguments; `slow` answers when released; `progress` reports once, waits to be released,
 /// reports again and answers; `quick` reports and answers at once; `hang_up` is `progress` that asks for the stream to be
-/// closed in between; `big` answers a mebibyte. Not listed: `touch` and `change`.
+/// closed in between; `big` answers a mebibyte. Not listed: `touch` and `change`; `bulk` that answers four, `stream` that
+/// does the same after a report and `held` when released, `chatty` that reports four thousand times.
 const TOOLS: [&str; 6] = ["echo", "slow", "progress", "quick", "hang_up", "big"];
 
 pub(super) async fn stage() -> Stage {
@@ -62,6 +63,10 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
         })
         .unlisted_tool("touch", |invocation| async move { touch(&invocation).await }.boxed())
         .unlisted_tool("change", |invocation| async move { change_tools(&invocation).await }.boxed());
+    let server = ["bulk", "stream", "held", "chatty"].into_iter().fold(server, |server, name| {
+        let script = script.clone();
+        server.unlisted_tool(name, move |invocation| script.clone().run(name, invocation).boxed())
+    });
     let server = (0..large).fold(server, |server, number| {
         let text = "x".repeat(240 << 10);
         let name = format!("large{number}");
@@ -99,6 +104,16 @@ impl Stage {
         self.router.present().iter().any(|client| !client.is_idle())
     }
 
+    /// Bytes that wait for all clients but those who are being cut off.
+    pub(super) fn queued(&self) -> usize {
+        self.router.queues().waiting()
+    }
+
+    /// Bytes that are kept for whichever clients.
+    pub(super) fn kept(&self) -> usize {
+        self.router.queues().used()
+    }
+
     /// Sessions that are open.
     pub(super) fn sessions(&self) -> usize {
         self.router.present().len()
@@ -128,15 +143,22 @@ impl Script {
         let text = match name {
             "echo" => invocation.arguments.to_string(),
             "big" => "x".repeat(1 << 20),
+            // More than the sockets of both sides take.
+            "bulk" | "stream" | "held" => "x".repeat(4 << 20),
             _ => "done".to_owned(),
         };
-        if matches!(name, "progress" | "quick" | "hang_up") {
+        if name == "chatty" {
+            for step in 0..4000 {
+                invocation.progress(f64::from(step), None, &"x".repeat(4000)).await;
+            }
+        }
+        if matches!(name, "progress" | "quick" | "hang_up" | "stream") {
             invocation.progress(1.0, None, "one").await;
         }
         if name == "hang_up" {
             invocation.hang_up(Duration::from_millis(500)).await;
         }
-        if matches!(name, "slow" | "progress" | "hang_up") {
+        if matches!(name, "slow" | "progress" | "hang_up" | "held") {
             self.release.notified().await;
         }
         if matches!(name, "progress" | "hang_up") {
@@ -479,17 +501,20 @@ mod http {
 
         /// The next piece of a stream; `None` at its end.
         pub(crate) async fn chunk(&mut self) -> Option<String> {
-            let size = usize::from_str_radix(&self.line().await, 16).unwrap();
+            // A connection that is cut ends where it ends.
+            let size = usize::from_str_radix(&self.line().await, 16).ok()?;
             let mut chunk = vec![0; size + 2];
-            self.stream.read_exact(&mut chunk).await.unwrap();
+            self.stream.read_exact(&mut chunk).await.ok()?;
             chunk.truncate(size);
             (size > 0).then(|| String::from_utf8(chunk).unwrap())
         }
 
         async fn line(&mut self) -> String {
             let mut line = String::new();
-            self.stream.read_line(&mut line).await.unwrap();
-            line.trim_end().to_owned()
+            match self.stream.read_line(&mut line).await {
+                Ok(_) => line.trim_end().to_owned(),
+                Err(_) => String::new(),
+            }
         }
     }
 

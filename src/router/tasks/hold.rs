@@ -174,7 +174,9 @@ impl Router {
         }
         let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
         let stop = self.0.stop.clone();
-        let terms = self.task_terms(&client, &at.server, client.mailbox());
+        // What it brings is for whoever of the client's requests comes next.
+        let account = Some(self.account());
+        let terms = crate::upstream::Terms { account, ..self.task_terms(&client, &at.server, client.mailbox()) };
         self.0.tasks.spawn(async move {
             let open = keep_open(&hold, &client, &at, &id, terms);
             let end = Instant::now() + at.server.config.max_call_time;

@@ -16,7 +16,8 @@ fn apps() -> Value {
 fn open(shop: &Shop, extensions: &Value) -> (std::sync::Arc<crate::router::Client>, Value) {
     let params =
         json!({ "protocolVersion": "2025-11-25", "capabilities": { "extensions": extensions }, "clientInfo": {} });
-    let (client, result) = shop.router.open(Principal::local(), Some(&Raw::from_value(&params))).unwrap();
+    let (client, result) =
+        shop.router.open(Principal::local(), Some(&Raw::from_value(&params)), shop.router.account()).unwrap();
     (client, result.read().unwrap())
 }
 

@@ -8,6 +8,7 @@ mod driven;
 mod jobs;
 #[cfg(feature = "server")]
 mod levels;
+mod mailbox;
 mod parked;
 mod races;
 mod support;

@@ -93,7 +93,7 @@ async fn what_a_task_asks_comes_with_its_result_and_names_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_else_knows_a_task() {
+async fn h66_nobody_else_knows_a_task() {
     let shop = Shop::legacy();
     let (ann, bob) = (shop.core(), shop.core_of(Principal::named("bob")));
     let created = shop.answer(&ann, ToolsCall, &as_task("job")).await;

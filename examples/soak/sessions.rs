@@ -1,0 +1,388 @@
+//! Sessions that nobody ends and clients that read next to nothing: the host's memory stays within what its limits say, and
+//! a fresh client is served all the while (`hazards.md` H48, H49, H62).
+//!
+//! Memory that the system holds for sockets is not the host's, and is not counted.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::soak::{Plan, Verdict};
+
+const MIB: usize = 1 << 20;
+/// `sessions`, as it is by default.
+const SESSIONS: usize = 1024;
+/// `clientQueues` of the run.
+const QUEUES: usize = 64 * MIB;
+/// An answer, more than the sockets of both sides take.
+const ANSWER: usize = 4 * MIB;
+/// What a connection may cost beside what is queued: what it reads ahead, its tasks, its session.
+const CONNECTION: usize = 96 * 1024;
+/// What a session may cost that only is there.
+const SESSION: usize = 16 * 1024;
+/// What comes to that, whatever the number: answers on their way in, and what the allocator keeps.
+const SLACK: usize = 64 * MIB;
+/// A fresh client is served within that time, also on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the slow readers are there.
+const LOAD: Duration = Duration::from_secs(25);
+
+pub(crate) fn run(plan: &Plan) -> Verdict {
+    let (abandoned, slow) = if plan.whole { (100_000, 1024) } else { (10_000, 128) };
+    let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = home.path().join("mcp.json");
+    let myself = std::env::current_exe().map_err(|error| error.to_string())?;
+    let config = json!({
+        "mcpServers": { "big": { "command": myself, "args": [SERVER] }, "little": { "command": myself, "args": [SERVER] } },
+        "host": { "limits": { "clientQueues": format!("{}MiB", QUEUES / MIB) } }
+    });
+    std::fs::write(&file, config.to_string()).map_err(|error| error.to_string())?;
+    let mut command = Command::new(&plan.host);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).current_dir(home.path());
+    command.env_clear().env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path());
+    let host = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut host = Host(host.map_err(|error| error.to_string())?);
+    let address = host.address()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let first = abandon(&host, address, SESSIONS, SESSIONS).await?;
+        // The table is full, so that more of them have nothing to add.
+        let flat = abandon(&host, address, abandoned, 0).await?;
+        let load = read_slowly(&host, address, slow).await?;
+        Ok(format!("{abandoned} sessions: {first} to {flat}; {slow} slow readers: {load}"))
+    })
+}
+
+/// The host under test; killed when dropped.
+struct Host(Child);
+
+impl Host {
+    fn address(&mut self) -> Result<SocketAddr, String> {
+        let out = self.0.stdout.take().ok_or("no stdout")?;
+        let mut lines = BufReader::new(out).lines();
+        let first = lines.next().ok_or("the host said nothing")?.map_err(|error| error.to_string())?;
+        let url = first.split_whitespace().find_map(|word| word.strip_prefix("http://"));
+        let address = url.and_then(|url| url.split('/').next()?.parse().ok()).ok_or(format!("no address: {first}"))?;
+        // Its output is read to the end, so that it never waits for a reader.
+        std::thread::spawn(move || lines.map_while(Result::ok).count());
+        Ok(address)
+    }
+
+    /// Bytes of memory that it has now.
+    fn memory(&self) -> Result<Memory, String> {
+        let path = format!("/proc/{}/status", self.0.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the host is gone")?;
+        let kib: usize = line.trim().trim_end_matches(" kB").parse().map_err(|_| format!("{path}: {line}"))?;
+        Ok(Memory(kib * 1024))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Memory(usize);
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} MiB", self.0 as f64 / MIB as f64)
+    }
+}
+
+/// Opens sessions and forgets them; so many of them may cost something.
+async fn abandon(host: &Host, address: SocketAddr, count: usize, new: usize) -> Result<Memory, String> {
+    let before = host.memory()?;
+    let mut connection = Connection::open(address).await?;
+    for number in 0..count {
+        let (status, _) = connection.post(None, &initialize()).await?;
+        if status != 200 {
+            return Err(format!("`initialize` {number} of {count} was answered {status}"));
+        }
+    }
+    let after = host.memory()?;
+    let bound = Memory(before.0 + new * SESSION + 8 * MIB);
+    if after > bound {
+        return Err(format!("{count} sessions, {new} of them new places: from {before} to {after}, over {bound}"));
+    }
+    Ok(after)
+}
+
+/// Lets clients ask for large answers and hardly read them, while fresh ones come; says how much memory that took.
+async fn read_slowly(host: &Host, address: SocketAddr, count: usize) -> Result<String, String> {
+    let before = host.memory()?;
+    let bound = Memory(before.0 + QUEUES + count * CONNECTION + SLACK);
+    let (over, asked, cut) =
+        (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let mut readers = tokio::task::JoinSet::new();
+    for number in 0..count {
+        let (over, asked, cut) = (over.clone(), asked.clone(), cut.clone());
+        readers.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                asked.fetch_add(1, Ordering::Relaxed);
+                // What breaks is the connection of somebody who was cut off.
+                if slow(address, Kind::of(number), &over).await.is_err() {
+                    cut.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        });
+    }
+    let begun = Instant::now();
+    let (mut most, mut served, mut longest) = (before, 0, Duration::ZERO);
+    while begun.elapsed() < LOAD {
+        let asked = Instant::now();
+        let fresh = tokio::time::timeout(PATIENCE, fresh(address));
+        tokio::pin!(fresh);
+        loop {
+            tokio::select! {
+                done = &mut fresh => {
+                    done.map_err(|_| format!("a fresh client was not served within {PATIENCE:?}"))??;
+                    break;
+                }
+                () = tokio::time::sleep(Duration::from_millis(20)) => most = most.max(host.memory()?),
+            }
+        }
+        (served, longest) = (served + 1, longest.max(asked.elapsed()));
+        most = most.max(host.memory()?);
+        if most > bound {
+            return Err(format!("from {before} to {most} with {count} slow readers, over {bound}"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    readers.abort_all();
+    while readers.join_next().await.is_some() {}
+    let (asked, cut) = (asked.load(Ordering::Relaxed), cut.load(Ordering::Relaxed));
+    if cut == 0 {
+        return Err(format!("{asked} large answers were asked for, and nobody was cut off: there was no load"));
+    }
+    Ok(format!(
+        "{before} to {most} at most (bound {bound}), {asked} answers of {} MiB asked for, {cut} cut off; {served} fresh \
+         clients, each served within {longest:?}",
+        ANSWER / MIB
+    ))
+}
+
+/// A client from its first word to its answer. What is refused for now is asked again.
+async fn fresh(address: SocketAddr) -> Result<(), String> {
+    loop {
+        let mut connection = Connection::open(address).await?;
+        let (status, head) = connection.post(None, &initialize()).await?;
+        if status == 200 {
+            let session = session(&head).ok_or("no session")?;
+            let (status, mut answer) = connection.post(Some(&session), &call("little", "small")).await?;
+            // An answer that takes its time comes as a stream.
+            while status == 200 && !answer.contains("\"result\"") {
+                answer += &connection.some(4096).await?;
+            }
+            if status == 200 {
+                return Ok(());
+            }
+            if status != 503 {
+                return Err(format!("a fresh client was answered {status}: {answer}"));
+            }
+        } else if status != 503 {
+            return Err(format!("a fresh client was answered {status}: {head}"));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// How a slow reader asks.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// In a session; the answer comes as a whole, or as a stream.
+    Session(&'static str),
+    /// Without one.
+    Stateless(&'static str),
+    /// By HTTP+SSE: all answers on one stream.
+    Sse,
+}
+
+impl Kind {
+    fn of(number: usize) -> Self {
+        match number % 5 {
+            0 => Self::Session("bulk"),
+            1 => Self::Session("stream"),
+            2 => Self::Stateless("bulk"),
+            3 => Self::Stateless("stream"),
+            _ => Self::Sse,
+        }
+    }
+}
+
+/// Asks for a large answer and reads a kibibyte every tenth of a second, until it is cut off or told to stop.
+async fn slow(address: SocketAddr, kind: Kind, over: &AtomicBool) -> Result<(), String> {
+    let mut connection = Connection::open_narrow(address).await?;
+    match kind {
+        Kind::Session(tool) => {
+            let (status, head) = connection.post(None, &initialize()).await?;
+            let session = session(&head).filter(|_| status == 200).ok_or("refused")?;
+            connection.send(&request("/mcp", Some(&session), &call("big", tool), "2025-11-25")).await?;
+        }
+        Kind::Stateless(tool) => connection.send(&stateless(tool)).await?,
+        Kind::Sse => {
+            connection.send("GET /sse HTTP/1.1\r\nHost: HOST\r\nAccept: text/event-stream\r\n\r\n").await?;
+            let mut text = String::new();
+            while !text.contains("sessionId=") || !text.ends_with("\n\n\r\n") {
+                text += &connection.some(1024).await?;
+            }
+            let path = text.lines().find_map(|line| line.strip_prefix("data: ")).ok_or("no endpoint")?.to_owned();
+            let mut messages = Connection::open(address).await?;
+            for message in [initialize(), call("big", "bulk"), call("big", "stream"), call("big", "bulk")] {
+                messages.send(&request(&path, None, &message, "2025-11-25")).await?;
+                messages.head().await?;
+            }
+        }
+    }
+    while !over.load(Ordering::Relaxed) {
+        connection.some(1024).await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+/// A connection that speaks HTTP as far as it has to.
+struct Connection {
+    stream: TcpStream,
+    address: SocketAddr,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        Ok(Self { stream, address })
+    }
+
+    /// One whose system takes little for it.
+    async fn open_narrow(address: SocketAddr) -> Result<Self, String> {
+        let socket = TcpSocket::new_v4().map_err(|error| error.to_string())?;
+        socket.set_recv_buffer_size(4096).map_err(|error| error.to_string())?;
+        let stream = socket.connect(address).await.map_err(|error| error.to_string())?;
+        Ok(Self { stream, address })
+    }
+
+    async fn send(&mut self, request: &str) -> Result<(), String> {
+        let request = request.replace("HOST", &self.address.to_string());
+        self.stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())
+    }
+
+    /// Up to so many bytes more.
+    async fn some(&mut self, most: usize) -> Result<String, String> {
+        let mut bytes = vec![0; most];
+        match self.stream.read(&mut bytes).await {
+            Ok(0) => Err("closed".to_owned()),
+            Ok(length) => Ok(String::from_utf8_lossy(&bytes[..length]).into_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The head of an answer without a body of any size.
+    async fn head(&mut self) -> Result<String, String> {
+        let mut text = String::new();
+        while !text.contains("\r\n\r\n") {
+            text += &self.some(4096).await?;
+        }
+        Ok(text)
+    }
+
+    /// Posts a message; the status, and the whole answer with its head.
+    async fn post(&mut self, session: Option<&str>, message: &Value) -> Result<(u16, String), String> {
+        self.send(&request("/mcp", session, message, "2025-11-25")).await?;
+        let mut text = self.head().await?;
+        let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or("no status")?;
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.and_then(|length| length.parse().ok()).unwrap_or_default();
+        let head = text.find("\r\n\r\n").unwrap_or_default() + 4;
+        while text.len() < head + length {
+            text += &self.some(4096).await?;
+        }
+        Ok((status, text))
+    }
+}
+
+fn session(head: &str) -> Option<String> {
+    head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).map(str::to_owned)
+}
+
+fn request(path: &str, session: Option<&str>, message: &Value, version: &str) -> String {
+    let body = message.to_string();
+    let session = session.map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nMCP-Protocol-Version: {version}\r\n\
+         {session}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn initialize() -> Value {
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } } })
+}
+
+fn call(server: &str, tool: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": tool, "method": "tools/call", "params": {
+        "name": format!("{server}__{tool}"), "arguments": {}, "_meta": { "progressToken": 1 } } })
+}
+
+fn stateless(tool: &str) -> String {
+    let mut message = call("big", tool);
+    message["params"]["_meta"] = json!({
+        "progressToken": 1,
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "soak", "version": "1" },
+    });
+    let request = request("/mcp", None, &message, "2026-07-28");
+    request.replacen("\r\n", &format!("\r\nMcp-Method: tools/call\r\nMcp-Name: big__{tool}\r\n"), 1)
+}
+
+/// The argument with which this program is the server of the stage.
+pub(crate) const SERVER: &str = "__big-server";
+
+/// A server over stdin and stdout: `small` answers itself, `bulk` four mebibytes, `stream` the same after a report.
+pub(crate) fn serve() {
+    let text = "x".repeat(ANSWER);
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        let (id, params) = (&message["id"], &message["params"]);
+        let tool = params["name"].as_str().unwrap_or_default();
+        let tools =
+            ["small", "bulk", "stream"].map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }));
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "big", "version": "1" } }),
+            Some("tools/list") => json!({ "tools": tools }),
+            Some("tools/call") => {
+                let text = if tool == "small" { tool } else { &text };
+                json!({ "content": [{ "type": "text", "text": text }] })
+            }
+            _ => continue,
+        };
+        let mut lines = String::new();
+        if tool == "stream" {
+            let token = &params["_meta"]["progressToken"];
+            let params = json!({ "progressToken": token, "progress": 1 });
+            let notice = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+            lines += &format!("{notice}\n");
+        }
+        lines += &format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+        if out.write_all(lines.as_bytes()).and_then(|()| out.flush()).is_err() {
+            return;
+        }
+    }
+}

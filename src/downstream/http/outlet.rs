@@ -1,0 +1,69 @@
+//! The way out of one answer: what goes through it counts for its client until the connection has written it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::http::Extensions;
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::protocol::Frame;
+use crate::queues::{Account, Way};
+
+/// The connection that a request came on: cancelled, it ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wire(pub(super) CancellationToken);
+
+/// Where an answer goes out.
+#[derive(Clone, Debug)]
+pub(super) struct Outlet(Arc<Way>);
+
+/// What a message costs beside its bytes.
+const OVERHEAD: usize = 128;
+
+impl Wire {
+    /// That of the request with these extensions.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// The way to the client of that account. When it is cut off, the connection ends.
+    pub(super) fn outlet(&self, account: &Account) -> Outlet {
+        Outlet(account.way(&self.0))
+    }
+}
+
+impl Outlet {
+    /// A message in pieces.
+    pub(super) fn pieces(&self, frame: Frame) -> VecDeque<Bytes> {
+        let size = OVERHEAD + frame.len();
+        let [head, body, tail] = frame.pieces();
+        let mut pieces = VecDeque::with_capacity(3);
+        if body.is_empty() {
+            self.0.load(&mut pieces, head, size);
+        } else {
+            pieces.push_back(head);
+            self.0.load(&mut pieces, body, size);
+            pieces.push_back(tail);
+        }
+        pieces
+    }
+
+    /// Writes an event that begins with `head`; a large message stays in its own piece.
+    pub(super) fn event(&self, pieces: &mut VecDeque<Bytes>, head: &[u8], frame: Option<Frame>) {
+        let size = OVERHEAD + head.len() + frame.as_ref().map_or(0, Frame::len);
+        let [start, body, tail] = frame.map_or_else(Default::default, Frame::pieces);
+        let mut first = Vec::with_capacity(head.len() + start.len() + 2);
+        first.extend_from_slice(head);
+        first.extend_from_slice(&start);
+        if body.is_empty() {
+            first.extend_from_slice(b"\n\n");
+            return self.0.load(pieces, first.into(), size);
+        }
+        let mut last = tail.to_vec();
+        last.extend_from_slice(b"\n\n");
+        pieces.push_back(first.into());
+        self.0.load(pieces, body, size);
+        pieces.push_back(last.into());
+    }
+}

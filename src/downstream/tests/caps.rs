@@ -1,0 +1,198 @@
+//! How many sessions there may be, how long they stay, and which stream is whose.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::support::*;
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// What `initialize` of that client comes to.
+async fn opens(house: &House, token: Option<&'static str>) -> (u16, bool) {
+    let mut peer = house.connect().await;
+    peer.token = token;
+    let head = peer.post(&initialize("2025-11-25")).await;
+    peer.body(&head).await;
+    (head.status, head.headers.contains_key("retry-after"))
+}
+
+/// A client with a call under way.
+async fn busy(house: &House, token: Option<&'static str>) -> Peer {
+    let mut peer = house.client_as(token, "2025-11-25").await;
+    let running = house.stage.running();
+    peer.tell(&call(1, "slow")).await;
+    until(|| house.stage.running() == running + 1).await;
+    peer
+}
+
+#[tokio::test]
+async fn h62_sessions_in_use_up_to_the_cap() {
+    for limit in [3, 2, 1] {
+        let house = house_of(stage_with(|limits| limits.sessions = limit).await).await;
+        let (_first, _second) = match limit {
+            1 => (busy(&house, None).await, None),
+            _ => (busy(&house, None).await, Some(busy(&house, None).await)),
+        };
+        let want = if limit == 3 { (200, false) } else { (503, true) };
+        assert_eq!(opens(&house, None).await, want, "limit {limit}");
+    }
+}
+
+#[tokio::test]
+async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
+    let limits = |limits: &mut crate::config::Limits| limits.sessions_per_principal = 2;
+    let house = house_with(stage_with(limits).await, bearer()).await;
+    let mut idle = house.client_as(Some(ANN), "2025-11-25").await;
+    let mut kept = busy(&house, Some(ANN)).await;
+    // At the cap the one that is idle makes room, and nobody else's does.
+    let mut other = house.client_as(Some(BOB), "2025-11-25").await;
+    let _third = busy(&house, Some(ANN)).await;
+    assert_eq!(idle.post(PING).await.status, 404);
+    assert_eq!(other.post(PING).await.status, 200);
+    assert_eq!(opens(&house, Some(ANN)).await, (503, true), "all in use");
+    let get = format!("GET /sse HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer {ANN}\r\n\r\n");
+    assert_eq!(house.connect().await.send(&get).await.status, 503, "streams of messages are sessions, too");
+    assert_eq!(opens(&house, Some(BOB)).await, (200, false));
+    house.stage.release();
+    house.stage.release();
+    kept.head().await;
+    until(|| house.stage.running() == 0).await;
+    assert_eq!(opens(&house, Some(ANN)).await, (200, false));
+}
+
+#[tokio::test]
+async fn h62_whoever_is_there_without_a_token_has_none() {
+    let house = house_of(stage_with(|limits| limits.sessions_per_principal = 1).await).await;
+    let (mut first, mut second) = (house.client("2025-11-25").await, house.client("2025-11-25").await);
+    assert_eq!((first.post(PING).await.status, second.post(PING).await.status), (200, 200));
+}
+
+#[tokio::test]
+async fn h62_clients_without_a_session_have_the_same_caps() {
+    let limits = |limits: &mut crate::config::Limits| limits.sessions_per_principal = 1;
+    let house = house_with(stage_with(limits).await, bearer()).await;
+    let apart = |id: u64, tool: &str, word: &str| {
+        let meta = json!({"mcp-host/affinity": word});
+        modern(id, "tools/call", json!({"name": tool, "arguments": {}, "_meta": meta}))
+    };
+    let mut ann = house.connect().await;
+    ann.token = Some(ANN);
+    ann.tell_modern(&apart(1, "slow", "one")).await;
+    until(|| house.stage.running() == 1).await;
+    for (token, word, status) in [(ANN, "two", 503), (ANN, "one", 200), (BOB, "two", 200)] {
+        let mut peer = house.connect().await;
+        peer.token = Some(token);
+        assert_eq!(peer.ask_modern(&apart(2, "echo", word)).await.0, status, "{token} {word}");
+    }
+}
+
+#[tokio::test]
+async fn h62_abandoned_sessions_leave_nothing() {
+    let house = house_of(stage_with(|limits| limits.sessions = 16).await).await;
+    let mut peer = house.connect().await;
+    for _ in 0..500 {
+        let head = peer.post(&initialize("2025-11-25")).await;
+        assert_eq!(head.status, 200);
+        peer.body(&head).await;
+        assert!(house.stage.sessions() <= 16);
+    }
+    assert_eq!(house.stage.queued(), 0);
+}
+
+#[tokio::test]
+async fn h62_a_quiet_stream_shows_every_fifteen_seconds_that_it_lives() {
+    let house = house().await;
+    let mut peer = house.client("2025-11-25").await;
+    assert_eq!(peer.get("").await.status, 200);
+    assert_eq!([peer.event().await, peer.event().await], [Some(":".to_owned()), Some("0-0".to_owned())]);
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    for turn in 1..=3 {
+        assert_eq!(peer.event().await.unwrap(), ":");
+        let passed = begun.elapsed();
+        assert!(passed <= Duration::from_secs(15 * turn + 1), "{turn}: {passed:?}");
+        assert!(passed >= Duration::from_secs(15 * turn - 1), "{turn}: {passed:?}");
+    }
+}
+
+#[tokio::test]
+async fn h61_of_two_streams_at_once_one_gets_everything() {
+    let house = house().await;
+    for _ in 0..10 {
+        let first = house.client("2025-11-25").await;
+        let (mut one, mut two) = (house.again(&first).await, house.again(&first).await);
+        let (left, right) = tokio::join!(one.get(""), two.get(""));
+        let (mut open, refused) = if left.status == 200 { (one, right) } else { (two, left) };
+        assert_eq!(refused.status, 409);
+        for _ in 0..3 {
+            house.stage.announce(None);
+            while !open.event().await.unwrap().ends_with("list_changed") {}
+        }
+        let delete = first.request("DELETE", "", "");
+        assert_eq!(house.connect().await.send(&delete).await.status, 204);
+    }
+}
+
+#[tokio::test]
+async fn h65_an_event_id_is_good_in_its_session_and_for_its_principal_only() {
+    let house = house_with(stage().await, bearer()).await;
+    let mut ann = house.client_as(Some(ANN), "2025-11-25").await;
+    ann.post(&call(1, "quick")).await;
+    assert_eq!(ann.events().await, ["1-0", "1-1 progress 1", "1-2 answer 1"]);
+    let mut bob = house.client_as(Some(BOB), "2025-11-25").await;
+    bob.post(&call(1, "quick")).await;
+    bob.events().await;
+    // In a session of one's own the same id means one's own stream.
+    let mut stolen = house.again(&bob).await;
+    stolen.session.clone_from(&ann.session);
+    let mut sessions = vec![(stolen, 404)];
+    let mut second = house.client_as(Some(ANN), "2025-11-25").await;
+    second.post(PING).await;
+    sessions.push((house.again(&second).await, 400));
+    for (mut peer, status) in sessions {
+        let head = peer.get("Last-Event-ID: 1-0\r\n").await;
+        assert_eq!(head.status, status);
+        let body = peer.body(&head).await;
+        assert!(!body.contains("progress") && !body.contains("answer"), "{body}");
+    }
+    let mut back = house.resumed(&ann, "1-0").await;
+    assert_eq!(back.events().await, [":", "1-1 progress 1", "1-2 answer 1"]);
+}
+
+#[tokio::test]
+async fn h65_what_is_kept_for_another_try_makes_way_for_what_waits() {
+    let house = house_of(stage_with(|limits| limits.client_queues = 20_000).await).await;
+    let mut peers = Vec::new();
+    for number in 0..60 {
+        let mut peer = house.client("2025-11-25").await;
+        peer.post(&call(number, "quick")).await;
+        assert_eq!(peer.events().await.len(), 3, "the answer comes, whatever is kept");
+        assert!(house.stage.queued() <= 20_000, "{}", house.stage.queued());
+        peers.push(peer);
+    }
+    // Nobody was cut off for that.
+    for peer in &mut peers {
+        assert_eq!(peer.post(PING).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn h60_an_id_is_ours_and_has_to_be_said() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let proposed = "0123456789abcdef".repeat(4);
+    peer.session = Some(proposed.clone());
+    let head = peer.post(&initialize("2025-11-25")).await;
+    peer.body(&head).await;
+    let given = head.headers["mcp-session-id"].clone();
+    assert_ne!(given, proposed, "none is taken from a client");
+    // That there is one session only does not make it anybody's who says another one, or none.
+    let forms = [(Some(proposed), 404), (Some(given.to_uppercase()), 404), (None, 400), (Some(given), 200)];
+    for (session, status) in forms {
+        peer.session.clone_from(&session);
+        let head = peer.post(PING).await;
+        peer.body(&head).await;
+        assert_eq!(head.status, status, "{session:?}");
+    }
+}
