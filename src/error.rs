@@ -45,7 +45,7 @@ impl Error {
     }
 
     pub(crate) fn of(mut self, server: Option<String>) -> Self {
-        self.server = server;
+        self.server = server.filter(|server| !server.is_empty());
         self
     }
 

@@ -18,6 +18,7 @@
 //! ```
 
 mod adapt;
+pub mod approvals;
 pub mod auth;
 pub mod config;
 pub mod demo;
@@ -27,6 +28,7 @@ mod error;
 pub mod exposed;
 mod host;
 pub mod in_process;
+mod keep;
 mod manager;
 pub mod name;
 pub mod protocol;

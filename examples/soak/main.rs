@@ -4,9 +4,13 @@
 //! Only processes that a stage has started are ended, each by its number.
 
 #[cfg(target_os = "linux")]
+mod client;
+#[cfg(target_os = "linux")]
 mod kill9;
 #[cfg(target_os = "linux")]
 mod process;
+#[cfg(target_os = "linux")]
+mod reload;
 #[cfg(target_os = "linux")]
 mod servers;
 #[cfg(target_os = "linux")]
@@ -44,7 +48,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{kill9, sessions, sigterm, spawn};
+    use crate::{kill9, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -62,8 +66,13 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 4] =
-        [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run), ("sessions", sessions::run)];
+    const STAGES: [(&str, Stage); 5] = [
+        ("kill9", kill9::run),
+        ("spawn", spawn::run),
+        ("sigterm", sigterm::run),
+        ("sessions", sessions::run),
+        ("reload", reload::run),
+    ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
         let mut plan = Plan { host: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };

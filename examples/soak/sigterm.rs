@@ -8,12 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::client::{Answer, Peer};
 use crate::kill9::Chance;
 use crate::process::{self, Process};
 use crate::servers;
@@ -21,15 +18,18 @@ use crate::soak::{Plan, Verdict};
 
 /// The drain, then the stop of the servers, then a little.
 const PROMISE: Duration = Duration::from_secs(17);
-const BESIDE: usize = 3;
+/// Hosts at the same time. They wait most of their time: a round is as long as the drain and the stop of what is stubborn.
+const BESIDE: usize = 6;
+/// The same for all that is promised.
+const BESIDE_WHOLE: usize = 10;
 const CALLERS: usize = 8;
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
-    let rounds = if plan.whole { 200 } else { 12 };
+    let (rounds, beside) = if plan.whole { (200, BESIDE_WHOLE) } else { (12, BESIDE) };
     let next = AtomicUsize::new(0);
     let (good, bad) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..BESIDE {
+        for _ in 0..beside {
             scope.spawn(|| {
                 loop {
                     let round = next.fetch_add(1, Ordering::Relaxed);
@@ -156,15 +156,7 @@ struct Counts {
 
 /// One client: a session, then call after call until the connection is refused.
 async fn call(url: String, caller: usize, counts: Arc<Mutex<Counts>>) {
-    let client = Client::builder(TokioExecutor::new()).build_http::<Full<bytes::Bytes>>();
-    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } } });
-    let mut session = None;
-    if post(&client, &url, &mut session, &hello).await != Answer::One {
-        return;
-    }
-    let said = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    post(&client, &url, &mut session, &said).await;
+    let Ok(mut peer) = Peer::open(url).await else { return };
     for id in 1u64.. {
         let (name, arguments) = match (caller, id % 3) {
             // One that outlasts the drain.
@@ -173,12 +165,10 @@ async fn call(url: String, caller: usize, counts: Arc<Mutex<Counts>>) {
             (_, 1) => ("escaped__echo", json!({ "text": "x".repeat(10_000) })),
             _ => ("plain__echo", json!({ "text": "hello" })),
         };
-        let params = json!({ "name": name, "arguments": arguments });
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-        let answer = post(&client, &url, &mut session, &request).await;
+        let answer = peer.call(id, name, &arguments).await;
         let mut counts = counts.lock().expect("no panic inside");
         match answer {
-            Answer::One => counts.answered += 1,
+            Answer::One(_) => counts.answered += 1,
             Answer::Closed => {
                 counts.closed += 1;
                 return;
@@ -189,54 +179,5 @@ async fn call(url: String, caller: usize, counts: Arc<Mutex<Counts>>) {
                 return;
             }
         }
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    One,
-    /// The connection broke.
-    Closed,
-    /// Told by its status that nothing was done.
-    Refused(u16),
-    Wrong(String),
-}
-
-async fn post(
-    client: &Client<HttpConnector, Full<bytes::Bytes>>,
-    url: &str,
-    session: &mut Option<String>,
-    message: &Value,
-) -> Answer {
-    let mut request = hyper::Request::post(url)
-        .header("content-type", "application/json")
-        .header("accept", "application/json, text/event-stream");
-    if let Some(session) = session {
-        request = request.header("mcp-session-id", session.as_str()).header("mcp-protocol-version", "2025-11-25");
-    }
-    let Ok(request) = request.body(Full::new(message.to_string().into())) else {
-        return Answer::Wrong("no request".to_owned());
-    };
-    let Ok(response) = client.request(request).await else { return Answer::Closed };
-    let status = response.status();
-    if let Some(id) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()) {
-        *session = Some(id.to_owned());
-    }
-    let stream = response.headers().get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"text/event"));
-    let Ok(body) = response.into_body().collect().await else { return Answer::Closed };
-    let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-    if !status.is_success() {
-        return Answer::Refused(status.as_u16());
-    }
-    let Some(id) = message.get("id") else { return Answer::One };
-    let data: Vec<&str> =
-        if stream { body.lines().filter_map(|line| line.strip_prefix("data:")).collect() } else { vec![&body] };
-    let messages = data.iter().filter_map(|data| serde_json::from_str::<Value>(data).ok());
-    let answers = messages.filter(|message| message.get("id") == Some(id) && message.get("method").is_none()).count();
-    match answers {
-        1 => Answer::One,
-        // A stream that ends before its answer, and with an id to come back with, is a connection that was closed.
-        0 if stream && body.lines().any(|line| line.starts_with("id:")) => Answer::Closed,
-        count => Answer::Wrong(format!("{count} answers in: {}", body.chars().take(300).collect::<String>())),
     }
 }

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use sha2::{Digest as _, Sha256};
 
 /// What stood in a file; nothing where it could not be read.
-type Hash = Option<[u8; 32]>;
+pub(super) type Hash = Option<[u8; 32]>;
 
 /// The files that a config was made of, with what stood in them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -30,6 +30,18 @@ impl Contents {
     /// The files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// The files with a hash of what stood in each.
+    pub(super) fn hashes(&self) -> impl Iterator<Item = (&Path, Hash)> {
+        self.0.iter().map(|(path, hash)| (path.as_path(), *hash))
+    }
+
+    /// Adds all of another set.
+    fn extend(&mut self, other: &Self) {
+        for (path, hash) in other.hashes() {
+            self.add(path.to_owned(), hash);
+        }
     }
 
     /// Where a file was read twice, what was read last is what counts.
@@ -50,24 +62,39 @@ impl fmt::Debug for Contents {
 
 /// Reads files for a config and remembers what stood in them.
 #[derive(Debug, Default)]
-pub(super) struct Reads(RefCell<Contents>);
+pub(super) struct Reads {
+    contents: RefCell<Contents>,
+    /// Nothing is opened that is no file: to read a pipe may take for ever.
+    careful: bool,
+}
 
 impl Reads {
+    /// For somebody who is not trusted.
+    pub(super) fn careful() -> Self {
+        Self { careful: true, ..Self::default() }
+    }
+
     /// The text of a file of at most `most` bytes.
     pub(super) fn text(&self, path: &Path, most: u64) -> io::Result<String> {
-        let read = read(path, most);
+        let special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+        let read = if special && self.careful { Err(io::Error::other("it is no file")) } else { read(path, most) };
         // A pipe can be read once; there is nothing to look at later.
-        if std::fs::metadata(path).map_or(true, |metadata| metadata.is_file()) {
-            self.0.borrow_mut().add(path.to_owned(), read.as_ref().ok().map(|bytes| hash(bytes)));
+        if !special {
+            self.contents.borrow_mut().add(path.to_owned(), read.as_ref().ok().map(|bytes| hash(bytes)));
         }
         let text =
             String::from_utf8(read?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
         Ok(text)
     }
 
+    /// Adds what another has read.
+    pub(super) fn take(&self, other: &Self) {
+        self.contents.borrow_mut().extend(&other.contents.borrow());
+    }
+
     /// All that was read so far.
     pub(super) fn contents(&self) -> Contents {
-        self.0.borrow().clone()
+        self.contents.borrow().clone()
     }
 }
 

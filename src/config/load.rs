@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::contents::Reads;
+use super::contents::{Contents, Reads};
 use super::expand::{Outcome, Scope};
+use super::project::{self, Approved, NOT_APPROVED};
 use super::report::{Error, Place, Report};
 use super::syntax::{self, Node, Syntax};
 use super::vars::Vars;
@@ -23,6 +24,12 @@ pub struct LoadRequest {
     pub home: Option<PathBuf>,
     /// The folder that holds the `mcp-host` folder of the user's settings, such as `~/.config`.
     pub config_home: Option<PathBuf>,
+    /// Where a project's config is looked for: a directory that somebody else may have filled.
+    pub working_directory: Option<PathBuf>,
+    /// Whether the files that are named were found there.
+    pub project: bool,
+    /// What the user has approved of configs of projects.
+    pub approved: Approved,
     /// Settings of the host that stand over all others: path below `host`, and value as a variable would have it.
     pub flags: Vec<(String, String)>,
 }
@@ -35,7 +42,8 @@ impl LoadRequest {
         let home = absolute(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
         let platform = if cfg!(windows) { absolute("APPDATA") } else { home.as_ref().map(|home| home.join(".config")) };
         let config_home = absolute("XDG_CONFIG_HOME").or(platform);
-        Self { files: Vec::new(), vars, home, config_home, flags: Vec::new() }
+        let working_directory = std::env::current_dir().ok();
+        Self { vars, home, config_home, working_directory, ..Self::default() }
     }
 
     /// Adds a file.
@@ -45,24 +53,30 @@ impl LoadRequest {
         self
     }
 
-    /// The files to read: those named, else the one of `MCP_HOST_CONFIG`, else the user's. The working directory is
-    /// not looked at: what lies there is the word of whoever wrote the project, and a config starts programs.
-    fn find(&self) -> Result<Vec<PathBuf>, Error> {
+    /// The files to read: those named, else the one of `MCP_HOST_CONFIG`, else that of the working directory, else the
+    /// user's. Also whether they are a project's: what lies in the working directory is the word of whoever wrote it.
+    fn find(&self) -> Result<(Vec<PathBuf>, bool), Error> {
         if !self.files.is_empty() {
-            return Ok(self.files.clone());
+            return Ok((self.files.clone(), self.project));
         }
         if let Some(file) = self.vars.get("MCP_HOST_CONFIG").filter(|file| !file.is_empty()) {
-            return Ok(vec![PathBuf::from(file)]);
+            return Ok((vec![PathBuf::from(file)], false));
+        }
+        let names = ["mcp-host.json", "mcp-host.toml"];
+        let here: Vec<_> =
+            self.working_directory.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect();
+        if let Some(file) = here.iter().find(|place| place.exists()) {
+            return Ok((vec![file.clone()], true));
         }
         let mut folders: Vec<PathBuf> = self.config_home.iter().cloned().collect();
         if cfg!(target_os = "macos") {
             folders.extend(self.home.as_ref().map(|home| home.join("Library/Application Support")));
         }
         let names = ["mcp-host/config.json", "mcp-host/config.toml"];
-        let places: Vec<_> = folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect();
-        match places.iter().find(|place| place.exists()) {
-            Some(file) => Ok(vec![file.clone()]),
-            None => Err(Error::NotFound { places }),
+        let users: Vec<_> = folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect();
+        match users.iter().find(|place| place.exists()) {
+            Some(file) => Ok((vec![file.clone()], false)),
+            None => Err(Error::NotFound { places: here.into_iter().chain(users).collect() }),
         }
     }
 }
@@ -74,7 +88,9 @@ impl LoadRequest {
 /// Fails when there is no file, and when anything is wrong with one: then with every problem of all files.
 pub fn load(request: &LoadRequest) -> Result<Config, Error> {
     let mut loader = Loader::new(&request.vars, request.home.as_deref());
-    for file in request.find()? {
+    let (files, project) = request.find()?;
+    loader.approved = project.then_some(&request.approved);
+    for file in files {
         if let Some(text) = loader.read_file(&file) {
             loader.add(&text, Syntax::of(&file), &file);
         }
@@ -99,6 +115,8 @@ pub fn parse_str(text: &str, syntax: Syntax, name: impl AsRef<Path>, vars: &Vars
 struct Loader<'a> {
     vars: &'a Vars,
     home: Option<&'a Path>,
+    /// What is approved, if the files are a project's.
+    approved: Option<&'a Approved>,
     servers: Vec<Server>,
     hosts: Vec<Node>,
     files: Vec<PathBuf>,
@@ -109,7 +127,8 @@ struct Loader<'a> {
 impl<'a> Loader<'a> {
     fn new(vars: &'a Vars, home: Option<&'a Path>) -> Self {
         let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
-        Self { vars, home, servers, hosts, files, reads: Reads::default(), report: Report::default() }
+        let (reads, report) = (Reads::default(), Report::default());
+        Self { vars, home, approved: None, servers, hosts, files, reads, report }
     }
 
     fn read_file(&mut self, file: &Path) -> Option<String> {
@@ -135,8 +154,13 @@ impl<'a> Loader<'a> {
         let Some(shape) = shape::read(&root, file, &mut self.report) else { return };
         let dialect = super::expand::Dialect::Dollar;
         let scope = Scope { vars: self.vars, home: self.home, file, inputs: &shape.inputs, dialect, reads };
-        if let Some(host) = shape.host {
-            self.add_host(host, &scope);
+        match shape.host {
+            Some(host) if self.approved.is_some() => {
+                let note = self.report.note(host.at, "host", "a project's config does not set up the host, ignored");
+                note.help("name the file with --config to have it count");
+            }
+            Some(host) => self.add_host(host, &scope),
+            None => {}
         }
         let mut seen: Vec<(&str, Place)> = Vec::new();
         for entry in &shape.entries {
@@ -150,10 +174,13 @@ impl<'a> Loader<'a> {
             match server::switch(entry.node) {
                 Some(enabled) => self.switch(entry, enabled),
                 None => {
-                    let scope = Scope { dialect: entry.flavor.dialect(), ..scope };
+                    let own = if self.approved.is_some() { Reads::careful() } else { Reads::default() };
+                    let scope = Scope { dialect: entry.flavor.dialect(), reads: &own, ..scope };
                     if let Some(server) = server::read(entry, scope, &mut self.report) {
+                        let server = self.judged(server, entry, file, &own.contents());
                         self.put(server);
                     }
+                    reads.take(&own);
                 }
             }
         }
@@ -162,6 +189,18 @@ impl<'a> Loader<'a> {
             let at = Place { file: number, ..Place::default() };
             self.report.note(at, "", "other users can read this file with its secrets").help("chmod 600");
         }
+    }
+
+    /// A server of a project waits for the user to approve it.
+    fn judged(&self, mut server: Server, entry: &shape::Entry<'_>, file: &Path, reads: &Contents) -> Server {
+        let Some(approved) = self.approved else { return server };
+        let project = project::judge(entry, file, reads, approved);
+        if !project.approved {
+            server.disabled.get_or_insert_with(|| NOT_APPROVED.to_owned());
+            server.unusable = None;
+        }
+        server.project = Some(project);
+        server
     }
 
     fn add_host(&mut self, host: &Node, scope: &Scope<'_>) {
@@ -209,12 +248,16 @@ impl<'a> Loader<'a> {
     fn finish(mut self, flags: &[(String, String)]) -> Result<Config, Error> {
         self.unique_aliases();
         let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
-        let Self { servers, files, reads, report, .. } = self;
+        let Self { servers, files, reads, report, approved, .. } = self;
         let (problems, notes) = report.finish();
         if !problems.is_empty() {
             return Err(Error::Invalid { problems });
         }
-        Ok(Config { servers, host, notes, files, contents: reads.contents() })
+        let mut contents = reads.contents();
+        if let Some(file) = approved.and_then(|approved| approved.file.clone()) {
+            contents.watch(file);
+        }
+        Ok(Config { servers, host, notes, files, contents, project: approved.is_some() })
     }
 }
 

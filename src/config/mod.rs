@@ -13,6 +13,7 @@ mod expand;
 mod fields;
 mod host;
 mod load;
+mod project;
 mod report;
 mod secret;
 mod server;
@@ -36,6 +37,7 @@ pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
 pub use self::host::{BearerClient, HostAuth, HostSettings, Limits};
 pub use self::load::{LoadRequest, load, parse_str};
+pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Note, Problem};
 pub use self::secret::Secret;
 pub use self::syntax::Syntax;
@@ -55,6 +57,8 @@ pub struct Config {
     pub files: Vec<PathBuf>,
     /// Everything that was read for it, with what stood there: the files, and those that they name.
     pub contents: Contents,
+    /// Whether it was found in the working directory, and so is a project's word and not the user's.
+    pub project: bool,
 }
 
 /// One server.
@@ -109,6 +113,8 @@ pub struct Server {
     /// Why it cannot be started as configured, in one line: a variable that is not set, a file that is not there.
     /// Such a server is `failed` from the beginning; the others are not concerned.
     pub unusable: Option<String>,
+    /// What a project's config says of it, and whether the user has approved that.
+    pub project: Option<Project>,
 }
 
 impl Server {
@@ -143,13 +149,19 @@ impl Server {
             description: None,
             disabled: None,
             unusable: None,
+            project: None,
         })
+    }
+
+    /// Whether that is its name in the config, or its alias.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.alias.as_str() == name
     }
 
     /// Whether the other entry means the same server run in the same way; the place in the file does not count.
     pub fn same_as(&self, other: &Self) -> bool {
-        let Self { source, .. } = other;
-        Self { source: source.clone(), ..self.clone() } == *other
+        let Self { source, project, .. } = other;
+        Self { source: source.clone(), project: project.clone(), ..self.clone() } == *other
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::fmt;
 
-/// Text that is never printed: `Debug` hides it, and there is no `Display` and no `Serialize`.
+use zeroize::Zeroizing;
+
+/// Text that is never printed: `Debug` hides it, and there is no `Display` and no `Serialize`. Its memory is wiped when it
+/// goes.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Secret(String);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Wraps a value.
     pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
+        Self(Zeroizing::new(value.into()))
     }
 
     /// The value itself, for the one place that sends it.
@@ -26,6 +29,19 @@ impl fmt::Debug for Secret {
 
 impl From<String> for Secret {
     fn from(value: String) -> Self {
-        Self(value)
+        Self(Zeroizing::new(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h92_a_secret_is_wiped_and_not_shown() {
+        fn is_wiped<T: zeroize::ZeroizeOnDrop>(_: &T) {}
+        let secret = Secret::new("planted");
+        is_wiped(&secret.0);
+        assert_eq!((secret.expose(), format!("{secret:?}")), ("planted", "[secret]".to_owned()));
     }
 }

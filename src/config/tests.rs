@@ -75,7 +75,7 @@ fn the_workspace_is_told_by_the_place_of_the_file() {
 }
 
 #[test]
-fn a_missing_variable_concerns_one_server() {
+fn h92_a_missing_variable_concerns_one_server() {
     let text = r#"{ "mcpServers": {
         "url": { "url": "${A_URL}", "headers": { "Authorization": "Bearer ${B_TOKEN}" } },
         "off": { "command": "${C}", "disabled": true },
@@ -92,18 +92,50 @@ fn a_missing_variable_concerns_one_server() {
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn h92_no_type_of_the_config_shows_a_secret() {
     let text = r#"{ "mcpServers": {
-        "a": { "command": "c", "args": ["--key", "${KEY}"], "env": { "K": "${KEY}" } },
+        "a": { "command": "c", "args": ["--key", "${KEY}"], "env": { "K": "${KEY}", "API_TOKEN": "planted too" } },
         "b": { "url": "https://example.com/${KEY}?k=${KEY}", "headers": { "X": "${KEY}" } },
-        "c": { "url": "https://example.com", "auth": { "type": "basic", "username": "u", "password": "${KEY}" } } } }"#;
-    let config = good(text, &[("KEY", "planted")]);
-    assert!(!format!("{config:?}").contains("planted"));
+        "c": { "url": "https://example.com", "auth": { "type": "basic", "username": "u", "password": "${KEY}" } },
+        "d": { "url": "https://example.com", "auth": { "type": "bearer", "token": "planted too" } } } }"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp-host.json");
+    fs::write(&file, text).unwrap();
+    let vars = Vars::from_iter([("KEY", "planted")]);
+    for project in [false, true] {
+        let request = LoadRequest { files: vec![file.clone()], vars: vars.clone(), project, ..LoadRequest::default() };
+        let config = load(&request).unwrap();
+        assert_eq!(config.servers[0].project.is_some(), project);
+        let shown = format!("{config:?} {config:#?} {request:?} {:?}", config.notes);
+        assert!(!shown.contains("planted"), "{shown}");
+    }
     let text = r#"{ "a": { "url": "${KEY}", "type": "${KEY}", "callTimeout": "${KEY}", "sharing": "${KEY}" },
                     "b": { "url": "https://example.com", "headers": { "X": "${KEY}" }, "rename": { "t": "${KEY}" } },
                     "host": { "listen": "${KEY}" } }"#;
     let error = parse(text, &[("KEY", "planted\n")]).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("planted"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn h92_a_written_secret_is_told_and_so_is_who_may_read_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    let notes = |text: &str, mode: u32| {
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let config = load(&LoadRequest { files: vec![file.clone()], ..LoadRequest::default() }).unwrap();
+        config.notes.iter().map(|note| note.message.clone()).collect::<Vec<_>>()
+    };
+    let written = r#"{ "a": { "command": "c", "env": { "API_TOKEN": "planted too" } } }"#;
+    let (literal, others) = ("a secret is written into the file", "other users can read this file with its secrets");
+    assert_eq!(notes(written, 0o600), [literal]);
+    let mut both = notes(written, 0o644);
+    both.sort();
+    assert_eq!(both, [literal, others]);
+    assert_eq!(notes(r#"{ "a": { "command": "c" } }"#, 0o644), Vec::<String>::new());
 }
 
 #[test]

@@ -253,6 +253,7 @@ impl Host {
     /// Ends everything in good order: doors first, calls have `limits.drain` to finish, then the servers. Done when no
     /// process of ours is left.
     pub async fn shutdown(&self) {
+        self.0.router.close_doors();
         self.0.stop.cancel();
         self.0.doors.close();
         let drain = self.0.router.limits().drain + Duration::from_secs(2);

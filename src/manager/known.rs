@@ -5,8 +5,7 @@
 //! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -14,26 +13,20 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::Transport;
+use crate::keep::Keep;
 use crate::protocol::Era;
 
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    path: Option<PathBuf>,
+    keep: Option<Keep>,
     facts: Mutex<Facts>,
-}
-
-/// The file. Another version of it is not read, and written anew.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    version: u32,
-    #[serde(flatten)]
-    facts: Facts,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Facts {
     /// The servers that have asked a client something.
+    #[serde(default)]
     asking: BTreeSet<String>,
     #[serde(default)]
     eras: BTreeMap<String, Seen>,
@@ -55,9 +48,12 @@ const LEGACY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 impl Known {
     /// Reads what is known from the state directory; nothing without one.
     pub(super) fn load(directory: Option<&Path>) -> Self {
-        let path = directory.map(|directory| directory.join("servers.json"));
-        let facts = path.as_deref().map(read).unwrap_or_default();
-        Self { path, facts: Mutex::new(facts) }
+        let keep = directory.map(|directory| Keep::new(directory.join("servers.json"), VERSION));
+        let facts = keep.as_ref().map(Keep::read).transpose().unwrap_or_else(|error| {
+            tracing::warn!("{error}");
+            None
+        });
+        Self { keep, facts: Mutex::new(facts.unwrap_or_default()) }
     }
 
     pub(super) fn asks(&self, key: &str) -> bool {
@@ -97,17 +93,20 @@ impl Known {
 
     /// Writes what is known, together with what another daemon may have written since.
     fn keep(&self, facts: &mut Facts) {
-        let Some(path) = &self.path else { return };
-        let others = read(path);
-        facts.asking.extend(others.asking);
-        for (key, seen) in others.eras {
-            let mine = facts.eras.entry(key).or_insert(seen);
-            if mine.at < seen.at {
-                *mine = seen;
+        let Some(keep) = &self.keep else { return };
+        let mine = facts.clone();
+        let kept = keep.update(|all: &mut Facts| {
+            all.asking.extend(mine.asking);
+            for (key, seen) in mine.eras {
+                let known = all.eras.entry(key).or_insert(seen);
+                if known.at <= seen.at {
+                    *known = seen;
+                }
             }
-        }
-        if let Err(error) = write(path, &Stored { version: VERSION, facts: facts.clone() }) {
-            tracing::warn!("{} is not written: {error}", path.display());
+        });
+        match kept {
+            Ok(all) => *facts = all,
+            Err(error) => tracing::warn!("{error}"),
         }
     }
 
@@ -118,24 +117,6 @@ impl Known {
 
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map(|age| age.as_secs()).unwrap_or_default()
-}
-
-/// What the file holds; nothing if it is not there, or not one of ours.
-fn read(path: &Path) -> Facts {
-    let text = std::fs::read(path).unwrap_or_default();
-    let stored = serde_json::from_slice::<Stored>(&text).ok().filter(|stored| stored.version == VERSION);
-    stored.map(|stored| stored.facts).unwrap_or_default()
-}
-
-/// Writes it whole or not at all.
-fn write(path: &Path, stored: &Stored) -> std::io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory)?;
-    let partial = directory.join(format!(".servers.{}.json", std::process::id()));
-    let mut file = std::fs::File::create(&partial)?;
-    file.write_all(&serde_json::to_vec(stored)?)?;
-    file.sync_all()?;
-    std::fs::rename(partial, path)
 }
 
 /// Stands for a server: its command line or its URL, hashed because either may hold a secret.

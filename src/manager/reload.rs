@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::leases::LOOK_AGAIN;
 use super::{Manager, Server, lock, servers};
 use crate::config::{self, Config};
-use crate::upstream::Starter;
+use crate::upstream::{Starter, StateName};
 
 /// What another config has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +97,12 @@ impl Manager {
         // Before the others are there: a question of a server must always find it.
         lock(&self.0.retired).extend(gone.iter().cloned());
         self.set(settings);
+        let fresh: Vec<Arc<Server>> =
+            new.iter().filter(|new| !old.iter().any(|old| Arc::ptr_eq(old, new))).cloned().collect();
         self.0.servers.store(Arc::new(new));
+        for server in fresh {
+            self.tell_fixed(&server, &old);
+        }
         for server in gone {
             self.retire(server);
         }
@@ -127,6 +133,15 @@ impl Manager {
     /// How the config stands, now and from now on.
     pub(crate) fn config_status(&self) -> watch::Receiver<ConfigStatus> {
         self.0.config.subscribe()
+    }
+
+    /// No lease will tell of a server that is never started.
+    fn tell_fixed(&self, server: &Server, old: &[Arc<Server>]) {
+        if let Some((state, why)) = &server.fixed {
+            let before = old.iter().find(|old| old.config.name == server.config.name);
+            let from = before.map_or(StateName::Disconnected, |before| self.shown(before));
+            self.emit(server, from, *state, Some(why.clone()), SystemTime::now());
+        }
     }
 
     /// Lets the calls of a server end that is not in the config any more, then stops it.

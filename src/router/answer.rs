@@ -51,8 +51,14 @@ impl Failure {
 
     /// The host ends and takes no more calls.
     pub(super) fn shutting_down() -> Self {
-        let text = "takes no more calls: the host is shutting down".to_owned();
+        let text = "was not sent: the host is shutting down".to_owned();
         Self { kind: Kind::ShuttingDown, text, sent: false, retryable: true }
+    }
+
+    /// The host ended while it ran.
+    pub(super) fn cut_off() -> Self {
+        let text = "was not waited for any longer: the host is shutting down; whether the work was done is unknown";
+        Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
     }
 
     /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.
@@ -114,6 +120,16 @@ impl Failure {
 
     /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.
     pub(super) fn answer(&self, server: &Server, method: &Method) -> Outcome {
+        let name = &server.config.name;
+        self.answer_as(name, &format!("server {name:?} {}", self.text), method)
+    }
+
+    /// The same where no server has anything to do with it.
+    pub(super) fn answer_of_host(&self, method: &Method) -> Outcome {
+        self.answer_as("", &format!("the request {}", self.text), method)
+    }
+
+    fn answer_as(&self, server: &str, text: &str, method: &Method) -> Outcome {
         #[derive(Serialize)]
         struct Details<'a> {
             server: &'a str,
@@ -121,9 +137,7 @@ impl Failure {
             sent: bool,
             retryable: bool,
         }
-        let details =
-            Details { server: &server.config.name, kind: self.kind, sent: self.sent, retryable: self.retryable };
-        let text = format!("server {:?} {}", server.config.name, self.text);
+        let details = Details { server, kind: self.kind, sent: self.sent, retryable: self.retryable };
         if *method != Method::ToolsCall {
             return Err(ErrorObject::internal(text).with_data(Raw::from_value(&details)));
         }

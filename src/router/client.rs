@@ -158,6 +158,11 @@ impl Client {
         state.running.is_empty() && state.places == 0
     }
 
+    /// Whether it waits for no answer.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.state().running.is_empty()
+    }
+
     /// Notes a request; `None` if its id is in use or the client is gone.
     pub(super) fn begin(self: &Arc<Self>, id: &RequestId, leg: &Arc<Mailbox>, limit: usize) -> Result<Guard, Refused> {
         let mut state = self.state();

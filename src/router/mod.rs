@@ -25,6 +25,7 @@ mod tasks;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -66,9 +67,16 @@ struct Inner {
     known_tasks: tasks::Registry,
     server_info: Raw,
     tasks: TaskTracker,
+    /// The host ends: new requests are refused,
+    closing: CancellationToken,
+    /// and then those that still run are answered as they are.
+    ending: CancellationToken,
     stop: CancellationToken,
 }
 
+/// How long requests that are cut off may take to be answered.
+const ANSWERED: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_millis(5);
 /// Instructions of all servers together.
 const INSTRUCTIONS: usize = 32 * 1024;
 
@@ -88,6 +96,8 @@ impl Router {
             known_tasks: tasks::Registry::default(),
             server_info,
             tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            ending: CancellationToken::new(),
             stop: CancellationToken::new(),
         }));
         router.0.tasks.spawn(news::relay(router.clone(), news));
@@ -183,10 +193,17 @@ impl Router {
                     return Some(Err(ErrorObject::internal(text)));
                 }
             };
+            // Whoever runs may still ask whether we live.
+            if router.0.closing.is_cancelled() && method != Method::Ping {
+                return Some(router.whole(&client, &method, answer::Failure::shutting_down().answer_of_host(&method)));
+            }
             tokio::select! {
                 biased;
                 outcome = router.serve(&client, request, &leg) => Some(router.whole(&client, &method, outcome)),
                 () = guard.cancelled() => None,
+                () = router.0.ending.cancelled() => {
+                    Some(router.whole(&client, &method, answer::Failure::cut_off().answer_of_host(&method)))
+                }
             }
         }
     }
@@ -297,6 +314,23 @@ impl Router {
         self.0.tasks.spawn(async move {
             stop.run_until_cancelled(task).await;
         });
+    }
+
+    /// Refuses new requests from now on (`hazards.md` H95).
+    pub(crate) fn close_doors(&self) {
+        self.0.closing.cancel();
+    }
+
+    /// Cancels the requests that still run and has each answered; done when they are, or soon.
+    pub(crate) async fn end_requests(&self) {
+        self.0.ending.cancel();
+        let end = tokio::time::Instant::now() + ANSWERED;
+        let busy = || self.clients().values().any(|client| !client.is_quiet());
+        while busy() && tokio::time::Instant::now() < end {
+            tokio::time::sleep(TICK).await;
+        }
+        // Whoever gave the last answer writes it down.
+        tokio::time::sleep(TICK).await;
     }
 
     /// Ends the router's own tasks and every client.

@@ -57,6 +57,7 @@ fn no_arguments_show_the_next_steps() {
       call       Call a tool
       read       Read a resource
       prompt     Get a prompt
+      approve    Show what a project's config would start, and approve it
       status     Ask a running `serve` how its servers are
       token      Make a token for a client of the endpoint
 
@@ -175,7 +176,7 @@ fn without_a_config_there_is_a_way_on() {
     assert_snapshot!(run(&["tools"]), @"
     exit 2
     --- stderr
-    error: no config found; looked for ~/mcp-host/config.json, ~/mcp-host/config.toml
+    error: no config found; looked for ~/mcp-host.json, ~/mcp-host.toml, ~/mcp-host/config.json, ~/mcp-host/config.toml
     help: mcp-host serve --demo needs none; else name one with --config FILE, any MCP client's will do
     ");
 }
@@ -377,7 +378,7 @@ fn a_taken_address_is_told_before_servers_start() {
     exit 1
     --- stderr
     error: ADDRESS is in use already
-    help: mcp-host status --listen ADDRESS tells if a host has it; --listen 127.0.0.1:0 takes a free port
+    help: it is no mcp-host of yours; --listen 127.0.0.1:0 takes a free port
     ");
 }
 

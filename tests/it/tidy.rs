@@ -13,6 +13,8 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("protocol", 0, &[]),
     ("adapt", 0, &["protocol"]),
     ("config", 0, &["name", "exposed"]),
+    ("keep", 1, &[]),
+    ("approvals", 1, &["keep"]),
     ("dial", 1, &[]),
     ("auth", 1, &["dial"]),
     ("transport", 1, &["dial", "auth"]),

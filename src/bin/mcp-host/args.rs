@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Read(Read),
     /// Get a prompt
     Prompt(Prompt),
+    /// Show what a project's config would start, and approve it
+    Approve(Approve),
     /// Ask a running `serve` how its servers are
     Status(Status),
     /// Make a token for a client of the endpoint
@@ -147,6 +149,18 @@ pub(crate) struct Prompt {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Approve {
+    /// Only this server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Approve what is shown without being asked
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Status {
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT")]
@@ -204,6 +218,7 @@ impl Command {
             Self::Call(args) => &args.common,
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
+            Self::Approve(args) => &args.common,
             Self::Status(args) => &args.common,
             Self::Token(args) => &args.common,
         }

@@ -39,6 +39,8 @@ pub(crate) struct Failure {
     /// Help that fits the whole.
     help: Option<String>,
     findings: Vec<config::Problem>,
+    /// It is as the user wants it.
+    pub(crate) is_wanted: bool,
 }
 
 impl Failure {
@@ -49,12 +51,19 @@ impl Failure {
     /// Many errors of one kind.
     pub(crate) fn several(exit: Exit, errors: impl IntoIterator<Item = String>) -> Self {
         let problems = errors.into_iter().map(|error| (error, None)).collect();
-        Self { exit, problems, help: None, findings: Vec::new() }
+        Self { exit, problems, help: None, findings: Vec::new(), is_wanted: false }
     }
 
     /// Ends the command without a word: all was said, or nobody listens.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::several(exit, [])
+    }
+
+    /// The same, as the user wants it to be: nothing to be warned of.
+    #[must_use]
+    pub(crate) fn wanted(mut self) -> Self {
+        self.is_wanted = true;
+        self
     }
 
     /// Adds what to do.
@@ -125,7 +134,7 @@ impl From<config::Error> for Failure {
             ),
             _ => error.help().map(str::to_owned),
         };
-        Self { exit: Exit::Usage, problems, help, findings }
+        Self { exit: Exit::Usage, problems, help, findings, is_wanted: false }
     }
 }
 

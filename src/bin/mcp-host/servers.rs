@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use std::path::PathBuf;
 
-use mcp_host::config::{self, Config, HostSettings, LoadRequest, Server, Stdio, Transport};
+use mcp_host::approvals::Approvals;
+use mcp_host::config::{self, Approved, Config, HostSettings, LoadRequest, Server, Stdio, Transport};
 use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
@@ -36,9 +37,10 @@ pub(crate) struct Plan {
     request: LoadRequest,
 }
 
-/// Where what is learned of servers is kept: `$XDG_STATE_HOME/mcp-host`.
-fn state_directory() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+/// Where what is learned of servers, and what the user has approved, is kept: `$XDG_STATE_HOME/mcp-host`.
+pub(crate) fn state_directory() -> Option<PathBuf> {
+    // A path that begins in the working directory would be in the hands of whoever filled that.
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("mcp-host"))
 }
@@ -67,8 +69,9 @@ impl Plan {
 
     /// What reads the config again: the files that were read, whatever else may be found by then.
     pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
-        let request = LoadRequest { files: self.config.files.clone(), ..self.request.clone() };
-        move || config::load(&request)
+        let (files, project) = (self.config.files.clone(), self.config.project);
+        let request = LoadRequest { files, project, ..self.request.clone() };
+        move || config::load(&LoadRequest { approved: approved(), ..request.clone() })
     }
 
     /// Drops the servers that are not needed.
@@ -96,7 +99,7 @@ impl Plan {
 
     /// The one server of that name in the config.
     pub(crate) fn server(&self, name: &str) -> Result<&Server, Failure> {
-        let found = self.config.servers.iter().find(|server| server.name == name || server.alias.as_str() == name);
+        let found = self.config.servers.iter().find(|server| server.is_called(name));
         found.ok_or_else(|| self.unknown_server(name))
     }
 
@@ -141,8 +144,13 @@ pub(crate) fn quoted(name: &str) -> String {
 fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     let mut request = LoadRequest::from_process();
     request.files.clone_from(&common.config);
+    request.approved = approved();
     request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
     request
+}
+
+fn approved() -> Approved {
+    state_directory().map(|directory| Approvals::of(&directory).approved()).unwrap_or_default()
 }
 
 fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {

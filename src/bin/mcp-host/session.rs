@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_host::config::Start;
+use mcp_host::config::{NOT_APPROVED, Start};
 use mcp_host::protocol::Raw;
 use mcp_host::{Call, ErrorKind, Host, HostBuilder, ServerStatus, StateName};
 
@@ -88,7 +88,7 @@ impl<'a> Session<'a> {
 
     /// Says which servers are missing. Those that the user turned off are not missed.
     pub(crate) fn warn(&self, failures: &[Failure]) {
-        failures.iter().filter(|failure| failure.exit != Exit::Denied).for_each(|failure| failure.warn(self.output));
+        failures.iter().filter(|failure| !failure.is_wanted).for_each(|failure| failure.warn(self.output));
     }
 
     /// Stops the servers.
@@ -131,9 +131,10 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     let because = cause.map_or_else(String::new, |cause| format!(": {cause}"));
     let failure = match server.state {
         StateName::Connected | StateName::Idle => return None,
+        StateName::Disabled if cause == Some(NOT_APPROVED) => not_approved(name),
         StateName::Disabled => {
             let because = cause.and_then(|cause| cause.strip_prefix("disabled")).unwrap_or(&because);
-            Failure::new(Exit::Denied, format!("server `{name}` is disabled{because}"))
+            Failure::new(Exit::Denied, format!("server `{name}` is disabled{because}")).wanted()
         }
         StateName::Unauthorized => {
             Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{because}"))
@@ -143,6 +144,12 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
             .help(look_closer(name, again)),
     };
     Some(failure)
+}
+
+/// A server of a project that the user has not said yes to.
+fn not_approved(name: &str) -> Failure {
+    let error = format!("server `{name}` is not approved: the config of a project names it");
+    Failure::new(Exit::Denied, error).help(format!("mcp-host approve {}", quoted(name)))
 }
 
 /// The command that tells more about a server.

@@ -25,6 +25,10 @@ impl Socket {
     }
 }
 
+pub(super) fn serving(_: &[PathBuf], _: SocketAddr) -> Option<u32> {
+    None
+}
+
 pub(super) fn directories() -> Vec<PathBuf> {
     Vec::new()
 }

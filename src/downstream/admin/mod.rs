@@ -145,6 +145,13 @@ pub async fn reload(port: Option<u16>) -> Result<String, AskError> {
     platform::ask(&platform::directories(), port, "reload").await
 }
 
+/// The process of the daemon that serves this address, or another address on this port; `None` if there is none, or it is
+/// another user's.
+#[must_use]
+pub fn serving(listen: SocketAddr) -> Option<u32> {
+    platform::serving(&platform::directories(), listen)
+}
+
 fn reloaded(done: &Result<Reload, String>) -> String {
     let answer = match done {
         Ok(Reload { added, removed, changed, pending, .. }) => serde_json::json!({

@@ -139,6 +139,17 @@ fn lock(path: &Path, listen: SocketAddr) -> Result<File, Error> {
     Ok(file)
 }
 
+/// The process that serves an address, if one does: it holds the lock.
+pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32> {
+    directories.iter().find_map(|directory| {
+        let mut lock = File::open(directory.join(format!("{}.lock", listen.port()))).ok()?;
+        match flock(&lock, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::WOULDBLOCK) => holder(&mut lock).0,
+            _ => None,
+        }
+    })
+}
+
 /// Who holds a lock, by its own note.
 fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     let mut note = String::new();

@@ -50,7 +50,7 @@ const STUCK: Duration = Duration::from_secs(180);
 /// How long the door waits when it cannot accept, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers may take to be written once every call is over.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What the config says about the door.
 #[derive(Clone, Debug)]
@@ -261,6 +261,7 @@ impl Door {
 
     /// Lets running calls finish, then ends every session and lets the last answers out.
     async fn drain(&self, connections: &TaskTracker, patience: Duration) {
+        self.router.close_doors();
         connections.close();
         self.tasks.close();
         for session in self.sessions.all() {
@@ -270,7 +271,9 @@ impl Door {
             connections.wait().await;
             self.tasks.wait().await;
         };
-        let _ = timeout(patience, calls).await;
+        if timeout(patience, calls).await.is_err() {
+            self.router.end_requests().await;
+        }
         for session in self.sessions.all() {
             self.end(&session);
         }

@@ -47,6 +47,9 @@ pub(super) const STANDALONE: u32 = 0;
 const ENDED: usize = 16;
 const ENDED_BYTES: usize = 1024 * 1024;
 
+/// A host that ends may be one that starts again.
+const COME_BACK: Duration = Duration::from_secs(3);
+
 /// All sessions of the door.
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -252,6 +255,8 @@ impl Session {
     /// Ends the standalone stream.
     pub(super) fn end_standalone(&self) {
         if let Some(record) = &self.streams().standalone {
+            // Its last frame says when it is worth to come back.
+            record.hang_up(COME_BACK);
             record.end();
         }
     }

@@ -8,6 +8,7 @@ mod standard;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::FutureExt as _;
@@ -28,6 +29,8 @@ use crate::router::{Client, Place, Principal, Router};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
 const BATCH: usize = 64 * 1024;
+/// How long answers may take to be written once every call is over.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Sets of capabilities that one pipe may come with, before the oldest may be forgotten.
 const PLACES: usize = 16;
 
@@ -72,6 +75,7 @@ where
             stop: stop.clone(),
         },
         input,
+        hears: true,
         output,
     };
     let end = door.run(&stop).await;
@@ -84,6 +88,8 @@ struct Door<R, W> {
     room: usize,
     session: Session,
     input: R,
+    /// Whether the client may still say something.
+    hears: bool,
     output: W,
 }
 
@@ -154,8 +160,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
     /// Ends the session, and writes what is still due.
     async fn finish(mut self, end: End) -> io::Result<()> {
         let patience = self.session.router.limits().drain;
+        let mut last_words = LAST_WORDS;
         let result = match end {
             End::Gone(result) => {
+                self.hears = false;
+                last_words = patience;
                 // Answers that are ready now still go out: a script may write its requests and close the pipe.
                 self.session.advance();
                 result
@@ -166,7 +175,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 Ok(())
             }
             End::Stopped => {
-                let _ = timeout(patience, self.drain()).await;
+                self.session.router.close_doors();
+                let drained = timeout(patience, self.drain()).await;
+                if drained.is_err() {
+                    let router = self.session.router.clone();
+                    futures_util::future::join(router.end_requests(), timeout(LAST_WORDS, self.drain())).await.1.ok();
+                }
                 Ok(())
             }
         };
@@ -176,14 +190,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         for withdrawn in self.session.stateless.values() {
             withdrawn.cancel();
         }
-        let _ = timeout(patience, self.drain()).await;
+        let _ = timeout(last_words, self.drain()).await;
         result
     }
 
-    /// Lets the running calls end and writes everything.
+    /// Lets the running calls end and writes everything. What is said meanwhile is heard: an answer to a question lets a
+    /// call end, and a new request is refused.
     async fn drain(&mut self) {
         let session = &mut self.session;
-        let mut writable = true;
+        let (mut writable, mut readable) = (true, self.hears);
         while !session.calls.is_empty() || (writable && !session.out.is_empty()) {
             session.advance();
             tokio::select! {
@@ -192,6 +207,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                     writable = written.is_ok();
                 }
                 Some(progress) = session.calls.next() => session.take(progress),
+                read = self.input.read_buf(self.lines.space()), if readable && session.out.len() < self.room => {
+                    readable = matches!(read, Ok(1..));
+                    while let Some(line) = self.lines.next() {
+                        session.line(line);
+                    }
+                }
                 else => {}
             }
         }

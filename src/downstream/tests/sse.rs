@@ -298,6 +298,8 @@ async fn h95_the_drain_has_an_end() {
     pair.post(&call(1, "slow")).await;
     until(|| house.stage.running() == 1).await;
     house.stop.cancel();
+    let last = pair.stream.chunk().await.unwrap();
+    assert!(last.contains("shutting_down"), "{last}");
     assert_eq!(pair.stream.chunk().await, None);
     house.served.await.unwrap().unwrap();
     until(|| house.stage.running() == 0).await;

@@ -1,5 +1,7 @@
 //! The stdio door on pipes in memory.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
 use tokio::task::JoinHandle;
@@ -175,6 +177,39 @@ async fn h95_stop_lets_calls_finish() {
 }
 
 #[tokio::test]
+async fn h95_a_new_request_is_refused_while_calls_end() {
+    let mut pipe = opened().await;
+    pipe.write(&call(1, "slow")).await;
+    until(|| pipe.stage.running() == 1).await;
+    pipe.stop.cancel();
+    pipe.write(&call(2, "echo")).await;
+    let refused = pipe.read().await;
+    assert_eq!(refused["id"], 2);
+    let details = &refused["result"]["_meta"]["mcp-host/error"];
+    assert_eq!((&details["kind"], &details["sent"]), (&"shutting_down".into(), &false.into()), "{refused}");
+    pipe.write(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#).await;
+    assert_eq!(pipe.read().await["result"], json!({}));
+    pipe.stage.release();
+    assert_eq!(pipe.read().await["id"], 1);
+    pipe.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn h95_what_outlasts_the_drain_is_answered() {
+    let mut pipe = open(stage_with(|limits| limits.drain = Duration::from_millis(20)).await);
+    pipe.write(&initialize("2025-11-25")).await;
+    pipe.read().await;
+    pipe.write(&call(1, "slow")).await;
+    until(|| pipe.stage.running() == 1).await;
+    pipe.stop.cancel();
+    let answer = pipe.read().await;
+    let details = &answer["result"]["_meta"]["mcp-host/error"];
+    assert_eq!((&details["kind"], &details["sent"]), (&"shutting_down".into(), &true.into()), "{answer}");
+    pipe.served.await.unwrap().unwrap();
+    until(|| pipe.stage.running() == 0).await;
+}
+
+#[tokio::test]
 async fn h49_a_client_that_reads_nothing_is_cut_off() {
     let mut pipe = open(stage_with(|limits| limits.client_queue = 1 << 20).await);
     pipe.write(&initialize("2025-11-25")).await;
@@ -325,11 +360,11 @@ async fn streams_of_changes_share_the_pipe() {
 
 #[tokio::test]
 async fn a_client_without_a_session_stays_as_long_as_its_pipe() {
-    let stage = stage_with(|limits| limits.session_idle = std::time::Duration::from_millis(20)).await;
+    let stage = stage_with(|limits| limits.session_idle = Duration::from_millis(20)).await;
     let mut pipe = open(stage.clone());
     pipe.write(&modern_call(1, "echo")).await;
     pipe.read().await;
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(stage.sessions(), 1);
     drop(pipe.input);
     pipe.served.await.unwrap().unwrap();

@@ -82,6 +82,11 @@ impl Program {
         self.answer(id)
     }
 
+    /// What it still says, up to its end.
+    pub(super) fn rest(&self) -> impl Iterator<Item = String> + '_ {
+        std::iter::from_fn(|| self.lines.recv_timeout(Duration::from_secs(20)).ok())
+    }
+
     pub(super) fn answer(&self, id: u64) -> Value {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(20)).unwrap();

@@ -5,5 +5,6 @@
 
 mod follow;
 mod program;
+mod project;
 mod support;
 mod swap;

@@ -80,6 +80,23 @@ fn ask(home: &Path, port: &str, word: &str) -> Value {
 }
 
 #[test]
+fn h95_a_second_signal_waits_for_nobody() {
+    let home = tempfile::tempdir().unwrap();
+    let script = r#"trap '' TERM; "$0" __demo-server; sleep 600 & wait"#;
+    let stubborn = json!({ "command": "/bin/sh", "args": ["-c", script, env!("CARGO_BIN_EXE_mcp-host")] });
+    std::fs::write(home.path().join("mcp.json"), config(&json!({ "a": stubborn }))).unwrap();
+    let mut daemon = Daemon::start(mcp_host(home.path(), &["serve", "-c", "mcp.json", "--listen", "127.0.0.1:0"]));
+    daemon.hears("✓ a");
+    let begun = std::time::Instant::now();
+    daemon.signal(Signal::TERM);
+    daemon.hears("stopping: waiting for servers to end");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(130));
+    // Patience would have taken five seconds.
+    assert!(begun.elapsed() < Duration::from_millis(4500), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn h91_a_daemon_tells_what_it_goes_by() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("mcp.json");

@@ -1,6 +1,6 @@
 //! `mcp-host check`: what the config says, with nothing started.
 
-use mcp_host::config::{Config, Problem, Server};
+use mcp_host::config::{Config, NOT_APPROVED, Problem, Server};
 use serde::Serialize;
 
 use crate::args::{Check, Common};
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
         print(&plan.config, output)?;
         plan.tell_notes(output);
     }
-    unusable(&plan.config).map_or(Ok(Exit::Ok), Err)
+    unusable(&plan.config).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
 }
 
 /// The servers that cannot be started as they are configured, as one failure.
@@ -79,6 +79,14 @@ pub(crate) fn unusable(config: &Config) -> Option<Failure> {
     let errors: Vec<String> =
         broken.map(|(server, why)| format!("{}server `{}`: {why}", place(server), server.name)).collect();
     (!errors.is_empty()).then(|| Failure::several(Exit::Usage, errors))
+}
+
+/// The servers that wait for the user's yes, as one failure.
+pub(crate) fn not_approved(config: &Config) -> Option<Failure> {
+    let waiting = config.servers.iter().filter(|server| server.disabled.as_deref() == Some(NOT_APPROVED));
+    let names: Vec<String> = waiting.map(|server| format!("`{}`", server.name)).collect();
+    let error = format!("not approved: {}; the config of a project names what would be started", names.join(", "));
+    (!names.is_empty()).then(|| Failure::new(Exit::Denied, error).help("mcp-host approve"))
 }
 
 fn place(server: &Server) -> String {
@@ -90,7 +98,7 @@ fn place(server: &Server) -> String {
 
 fn report(config: &Config) -> Report<'_> {
     Report {
-        ok: config.servers.iter().all(|server| server.unusable.is_none()),
+        ok: unusable(config).is_none() && not_approved(config).is_none(),
         files: config.files.iter().map(|file| file.display().to_string()).collect(),
         problems: Vec::new(),
         notes: config.notes.iter().map(finding).collect(),
@@ -115,7 +123,7 @@ fn cells(row: &Row<'_>) -> Vec<String> {
     let name = if row.name == row.alias { row.name.to_owned() } else { format!("{} ({})", row.name, row.alias) };
     let state = match (row.unusable, row.disabled) {
         (Some(_), _) => "unusable".to_owned(),
-        (None, Some(why)) if why.starts_with("disabled") => why.to_owned(),
+        (None, Some(why)) if why.starts_with("disabled") || why == NOT_APPROVED => why.to_owned(),
         (None, Some(why)) => format!("disabled: {why}"),
         (None, None) => "ok".to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use mcp_host::{ServerStatus, StateName};
 
-use super::check::unusable;
+use super::check::{not_approved, unusable};
 use crate::args::{Check, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -17,7 +17,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         plan.config.servers = vec![server];
     }
     plan.tell_notes(output);
-    let unusable = unusable(&plan.config);
+    let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
     let session = Session::look(plan, again.clone(), output).await?;
     let status = session.host.status();

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod approve;
 mod call;
 mod check;
 mod connect;
@@ -45,6 +46,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Call(args) => Box::pin(call::run(&args, common, output)).await,
         Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
+        Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Status(args) => status::run(&args, output).await,
         Command::Token(args) => token::run(&args, common, output),
         Command::Serve(_) | Command::Stdio(_) | Command::DemoServer(_) => demo_server().await,

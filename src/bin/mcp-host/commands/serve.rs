@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use mcp_host::admin;
 use tokio::net::TcpListener;
 
 use super::serving;
@@ -51,9 +52,15 @@ pub(crate) async fn run(
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).await.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => Failure::new(Exit::Failed, format!("{listen} is in use already")).help(format!(
-            "mcp-host status --listen {listen} tells if a host has it; --listen 127.0.0.1:0 takes a free port"
-        )),
+        io::ErrorKind::AddrInUse => match admin::serving(listen) {
+            Some(pid) => Failure::new(
+                Exit::Failed,
+                format!("another mcp-host, process {pid}, serves {listen} already"),
+            )
+            .help(format!("mcp-host status --listen {listen} tells how it is; --listen 127.0.0.1:0 takes a free port")),
+            None => Failure::new(Exit::Failed, format!("{listen} is in use already"))
+                .help("it is no mcp-host of yours; --listen 127.0.0.1:0 takes a free port"),
+        },
         _ => Failure::new(Exit::Failed, format!("cannot listen on {listen}: {error}"))
             .help("--listen 127.0.0.1:0 takes a free port"),
     })

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use mcp_host::config::NOT_APPROVED;
 use mcp_host::{Event, Events, Host, ServerStatus, StateName};
 use serde_json::json;
 
@@ -130,6 +131,9 @@ impl<'a> Watch<'a> {
             return;
         }
         self.output.remark(&summary(&status, tools, took));
+        if status.iter().any(|server| server.last_error.as_deref() == Some(NOT_APPROVED)) {
+            self.output.remark("help: mcp-host approve");
+        }
         if let Some(failed) = status.iter().find(|server| server.state == StateName::Failed) {
             self.output.remark(&format!("help: {}", look_closer(&failed.name, &self.again)));
         }

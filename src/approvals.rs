@@ -1,0 +1,80 @@
+//! What the user has approved of the configs of projects (`hazards.md` H93): kept in the state directory, by the path of
+//! the file and the name of the server, as a hash of its exact entry and as the lines that were shown.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Approved, Project};
+pub use crate::keep::Error;
+use crate::keep::Keep;
+
+/// The approvals of a user.
+#[derive(Clone, Debug)]
+pub struct Approvals(Keep);
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct State {
+    #[serde(default)]
+    projects: BTreeMap<PathBuf, BTreeMap<String, Entry>>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Entry {
+    hash: String,
+    /// What was seen when it was approved.
+    shown: Vec<String>,
+}
+
+const VERSION: u32 = 1;
+
+impl Approvals {
+    /// Those of a state directory.
+    #[must_use]
+    pub fn of(directory: &Path) -> Self {
+        Self(Keep::new(directory.join("approvals.json"), VERSION))
+    }
+
+    /// What is approved, for loading a config. What cannot be read approves nothing.
+    #[must_use]
+    pub fn approved(&self) -> Approved {
+        let state: State = self.0.read().unwrap_or_else(|error| {
+            tracing::warn!("no project is approved: {error}");
+            State::default()
+        });
+        let entries = state.projects.into_iter().flat_map(|(file, servers)| {
+            servers.into_iter().map(move |(server, entry)| ((file.clone(), server), entry.hash))
+        });
+        Approved::new(self.0.path().to_owned(), entries)
+    }
+
+    /// What was shown when a server of that file was approved last.
+    ///
+    /// # Errors
+    /// When the file of approvals cannot be read.
+    pub fn before(&self, file: &Path, server: &str) -> Result<Option<Vec<String>>, Error> {
+        let state: State = self.0.read()?;
+        let entry = state.projects.get(file).and_then(|servers| servers.get(server));
+        Ok(entry.map(|entry| entry.shown.clone()))
+    }
+
+    /// Approves servers of a project as they were loaded and shown.
+    ///
+    /// # Errors
+    /// When the file of approvals cannot be read or written; then nothing is approved.
+    pub fn approve<'a>(
+        &self,
+        file: &Path,
+        servers: impl IntoIterator<Item = (&'a str, &'a Project)>,
+    ) -> Result<(), Error> {
+        self.0.update(|state: &mut State| {
+            let known = state.projects.entry(file.to_owned()).or_default();
+            for (name, project) in servers {
+                let entry = Entry { hash: project.hash.clone(), shown: project.shown.clone() };
+                known.insert(name.to_owned(), entry);
+            }
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! `mcp-host approve`: what a project's config would start, and the user's yes to exactly that (`hazards.md` H93).
+
+use std::io::BufRead as _;
+use std::path::Path;
+
+use mcp_host::approvals::Approvals;
+use mcp_host::config::{Project, Server};
+use serde::Serialize;
+
+use crate::args::{Approve, Common};
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::servers::{Plan, state_directory};
+use crate::text;
+
+/// One server for a machine.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Item<'a> {
+    server: &'a str,
+    file: String,
+    hash: &'a str,
+    approved: bool,
+    shown: &'a [String],
+    /// What was approved last.
+    before: Option<Vec<String>>,
+}
+
+pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let plan = Plan::load(common, false, None)?;
+    if let Some(name) = &args.server {
+        plan.server(name)?;
+    }
+    let wanted = |server: &&Server| args.server.as_ref().is_none_or(|name| server.is_called(name));
+    let waiting: Vec<(&Server, &Project)> = plan
+        .config
+        .servers
+        .iter()
+        .filter(wanted)
+        .filter_map(|server| Some((server, server.project.as_ref().filter(|project| !project.approved)?)))
+        .collect();
+    if waiting.is_empty() {
+        return nothing(&plan, output);
+    }
+    let directory = state_directory().ok_or_else(|| {
+        Failure::new(Exit::Failed, "there is no directory to keep approvals in").help("set HOME or XDG_STATE_HOME")
+    })?;
+    let approvals = Approvals::of(&directory);
+    let mut items = Vec::new();
+    for (server, project) in &waiting {
+        let before = approvals.before(&server.source.file, &server.name).map_err(failed)?;
+        items.push(Item {
+            server: &server.name,
+            file: server.source.file.display().to_string(),
+            hash: &project.hash,
+            approved: false,
+            shown: &project.shown,
+            before,
+        });
+    }
+    if !output.json {
+        let lines: Vec<String> = items.iter().flat_map(lines).collect();
+        output.lines(lines)?;
+    }
+    let agreed = args.yes || (output.interactive() && agreed(items.len(), output).await);
+    if agreed {
+        let servers = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
+        let file = waiting.first().map_or(Path::new(""), |(server, _)| server.source.file.as_path());
+        approvals.approve(file, servers).map_err(failed)?;
+        items.iter_mut().for_each(|item| item.approved = true);
+    }
+    if output.json {
+        output.value(&items)?;
+    }
+    if agreed {
+        let names: Vec<&str> = items.iter().map(|item| item.server).collect();
+        output.remark(&format!("approved: {}", names.join(", ")));
+        return Ok(Exit::Ok);
+    }
+    let server = args.server.as_ref().map(|name| format!(" {}", crate::servers::quoted(name))).unwrap_or_default();
+    let help = format!("mcp-host approve{server} --yes approves what is shown, without being asked");
+    Err(Failure::new(Exit::Denied, "nothing was approved").help(help))
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Failed, error.to_string())
+}
+
+fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
+    if output.json {
+        output.value::<[Item<'_>]>(&[])?;
+    } else if plan.config.project {
+        output.remark("nothing to approve: all of it is approved");
+    } else {
+        output
+            .remark("nothing to approve: this config is your own word, only one found in the working directory is not");
+    }
+    Ok(Exit::Ok)
+}
+
+async fn agreed(count: usize, output: &Output) -> bool {
+    output.ask(&format!("start {} like that? [y/N]", text::count(count, "server")));
+    // A read of stdin cannot be called back: Ctrl-C leaves its thread behind.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    matches!(answer.await, Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+/// What is to be approved; where something was before, as a difference.
+fn lines(item: &Item<'_>) -> Vec<String> {
+    let how = if item.before.is_some() { "has changed since it was approved" } else { "is not approved" };
+    let head = format!("server `{}` of {} {how}:", item.server, item.file);
+    let mut lines = vec![text::line(&head).into_owned()];
+    let body: Vec<String> = match &item.before {
+        Some(before) if before != item.shown => difference(before, item.shown),
+        Some(_) => item.shown.iter().map(|line| format!("  {line}")).chain([HIDDEN.to_owned()]).collect(),
+        None => item.shown.iter().map(|line| format!("  {line}")).collect(),
+    };
+    lines.extend(body.iter().map(|line| format!("  {}", text::line(line))));
+    lines.push(String::new());
+    lines
+}
+
+/// Larger texts are not compared line by line.
+const MOST: usize = 1_000_000;
+const HIDDEN: &str = "! a value that is not shown is another one";
+
+/// Two texts by lines: what stays, what goes, what comes.
+fn difference(before: &[String], now: &[String]) -> Vec<String> {
+    if before.len() * now.len() > MOST {
+        let gone = before.iter().map(|line| format!("- {line}"));
+        return gone.chain(now.iter().map(|line| format!("+ {line}"))).collect();
+    }
+    // The length of what both have in common from each pair of lines on.
+    let mut common = vec![vec![0usize; now.len() + 1]; before.len() + 1];
+    for (i, old) in before.iter().enumerate().rev() {
+        for (j, new) in now.iter().enumerate().rev() {
+            common[i][j] = if old == new { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut lines = Vec::new();
+    while i < before.len() || j < now.len() {
+        if i < before.len() && j < now.len() && before[i] == now[j] {
+            lines.push(format!("  {}", now[j]));
+            (i, j) = (i + 1, j + 1);
+        } else if i < before.len() && (j == now.len() || common[i + 1][j] >= common[i][j + 1]) {
+            lines.push(format!("- {}", before[i]));
+            i += 1;
+        } else {
+            lines.push(format!("+ {}", now[j]));
+            j += 1;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_difference_shows_every_line() {
+        let before = texts(&["command: \"npx\"", "args: [\"a\"]", "env.X: \"1\""]);
+        let now = texts(&["command: \"npx\"", "args: [\"b\"]", "env.X: \"1\"", "cwd: \"/\""]);
+        let expected = ["  command: \"npx\"", "- args: [\"a\"]", "+ args: [\"b\"]", "  env.X: \"1\"", "+ cwd: \"/\""];
+        assert_eq!(difference(&before, &now), expected);
+        assert_eq!(difference(&[], &texts(&["a"])), ["+ a"]);
+        assert_eq!(difference(&texts(&["a"]), &[]), ["- a"]);
+    }
+}

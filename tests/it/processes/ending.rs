@@ -1,0 +1,60 @@
+//! The front end over stdio when its client is gone, and what it says: H96.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::support::{Program, assert_gone, entry, is_alive, server, wait};
+
+#[test]
+fn h96_a_client_that_is_killed_ends_the_host_and_its_servers() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let script = server("echo $$ >\"$0\"", "reply '{}'");
+    std::fs::write(at("mcp.json"), json!({ "mcpServers": { "a": entry(&script, &at("server")) } }).to_string())
+        .unwrap();
+    // The client holds the only end that could write to the host, and is killed.
+    let client = r#"mkfifo in; "$0" stdio --config mcp.json <in >out & echo $! >host; exec 9>in; wait"#;
+    let mut client = Command::new("sh")
+        .args(["-c", client, env!("CARGO_BIN_EXE_mcp-host")])
+        .current_dir(home.path())
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = |name: &str| wait(|| std::fs::read_to_string(at(name)).ok()?.trim().parse::<u32>().ok());
+    let pids = [pid("host"), pid("server")];
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert_gone(pids, Duration::from_secs(5));
+}
+
+#[test]
+fn h96_nothing_but_messages_is_on_stdout() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let noisy = server("echo noise; echo more >&2", "echo noise; reply '{\"content\":[]}'; exit 3");
+    let servers = json!({
+        "noisy": entry(&noisy, file.path()), "gone": { "command": "there-is-no-such-program" },
+        "off": { "command": "x", "env": { "KEY": "${NOT_SET}" } },
+    });
+    let mut program = Program::start_by(&servers, |program| {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"RUST_LOG=trace exec "$0" "$@" -vvv"#, program]);
+        command
+    });
+    // `answer` takes each line for a message, and fails on one that is none.
+    program.say(&Value::from("no message"));
+    program.ask(1, "tools/list", &json!({}));
+    program.ask(2, "tools/call", &json!({ "name": "noisy__act", "arguments": {} }));
+    program.ask(3, "tools/call", &json!({ "name": "none", "arguments": {} }));
+    program.ask(4, "no/such", &json!({}));
+    drop(program.stdin.take());
+    assert!(program.child.wait().unwrap().success());
+    program.rest().for_each(|line| assert!(serde_json::from_str::<Value>(&line).unwrap().is_object(), "{line}"));
+}
