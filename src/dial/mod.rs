@@ -33,6 +33,11 @@ impl Dialer {
         slot.get_or_init(|| build(certificates)).clone()
     }
 
+    /// One that shares no connection with any other.
+    pub(crate) fn anew(url: &url::Url) -> Result<reqwest::Client, String> {
+        build(url.scheme() == "https")
+    }
+
     /// A client for URLs that the server at `configured` gave us, each to be answered within `patience`.
     #[allow(dead_code, reason = "authorization, its user, is being built on it")]
     pub(crate) fn foreign(&self, configured: &url::Url, patience: Duration) -> Result<Foreign, String> {

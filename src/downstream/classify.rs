@@ -129,8 +129,8 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
     Ok(Route::Session(Message::Notification(notice)))
 }
 
-/// Messages in one batch: the answer to one may be a hundred times as long as a bad one is.
-const BATCH: usize = 1000;
+/// Messages in one batch (`hazards.md` H39).
+const BATCH: usize = 100;
 
 /// The messages of a batch (2025-03-26), each with its own fate. Only sessions of that one revision have batches.
 ///

@@ -63,6 +63,8 @@ pub struct ServerStatus {
     pub ready_after_ms: Option<u64>,
     /// The processes of its leases.
     pub pids: Vec<u32>,
+    /// What was dropped of what its connections said: answers that nobody waits for, notifications over the rate.
+    pub dropped: u64,
 }
 
 /// Which of several leases is shown.
@@ -128,6 +130,7 @@ impl Manager {
             required: server.config.required,
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),
             pids: upstreams.iter().filter_map(|upstream| upstream.connection()?.pid()).collect(),
+            dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
         }
     }
 }

@@ -71,10 +71,14 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Whether bytes may be a batch: they begin as an array does.
+pub(crate) fn is_batch(bytes: &[u8]) -> bool {
+    bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+}
+
 /// The messages of a batch as they stand; `None` for what is no array.
 pub(crate) fn batch(bytes: &Bytes) -> Option<Vec<Bytes>> {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first != Some(&b'[') {
+    if !is_batch(bytes) {
         return None;
     }
     let items: Vec<&serde_json::value::RawValue> = serde_json::from_slice(bytes).ok()?;

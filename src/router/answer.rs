@@ -93,13 +93,18 @@ impl Failure {
         use transport::Error as E;
         if error.not_sent() {
             let kind = match error {
-                E::Overloaded(_) => Kind::Overloaded,
+                E::Overloaded(_) | E::Busy { .. } => Kind::Overloaded,
                 E::Unauthorized { .. } => Kind::AuthRequired,
                 _ => Kind::Unavailable,
             };
             return Self { kind, text: format!("did not take the request: {error}"), sent: false, retryable: true };
         }
         let kind = match error {
+            // It says so itself. That it did nothing for the request is likely, and not certain.
+            E::Status { status: 429 | 503, .. } => {
+                let text = format!("did not serve the request: {error}");
+                return Self { kind: Kind::Overloaded, text, sent: true, retryable: true };
+            }
             E::TooLarge(_) => Kind::TooLarge,
             E::Malformed(_) | E::Status { .. } => Kind::Malformed,
             _ => Kind::OutcomeUnknown,

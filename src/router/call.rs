@@ -272,7 +272,10 @@ impl Router {
                 Ok(result) => result,
                 Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
             };
-            match result.text("resultType").as_deref() {
+            // One that is no text is unknown, too.
+            let kind = result.member("resultType");
+            let kind = kind.as_ref().map(|kind| kind.string().unwrap_or_else(|| kind.as_str().into()));
+            match kind.as_deref() {
                 None | Some("complete") => {
                     let outcome = self.adapted(client, forward, version, Ok(result));
                     return Ok(match forward.task {
@@ -283,6 +286,10 @@ impl Router {
                 Some("task") => {
                     let created = self.task_created(client, forward, (upstream, connection), toward, &result).await?;
                     return Ok(self.adapted(client, forward, version, created));
+                }
+                Some("input_required") if !forward.method.may_ask() => {
+                    let what = format!("a result of {} that asks something", forward.method);
+                    return Err(Attempt::Failed(Failure::malformed(&what)));
                 }
                 Some("input_required") if client.revision().is_modern() => {
                     return Ok(self.relay_questions(client, forward, &result));
@@ -304,7 +311,7 @@ impl Router {
                     }
                 }
                 Some(other) => {
-                    let what = format!("a result of the unknown type {other:?}");
+                    let what = format!("a result of the unknown type {}", transport::excerpt(other.as_bytes(), 60));
                     return Err(Attempt::Failed(Failure::malformed(&what)));
                 }
             }

@@ -3,14 +3,19 @@
 //! One POST a message; with a handshake (2025-03-26 to 2025-11-25) one GET stream and one DELETE, too. What is said on a stream is read by whoever holds it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use tokio::time::{Instant, timeout};
 
-use super::{Error, excerpt};
+use super::turn::Turn;
+use super::{Error, excerpt, retry};
 use crate::config;
 use crate::dial::{self, Dialer};
 use crate::protocol::sse::{Event, Events};
@@ -23,18 +28,28 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 pub(super) const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const SESSION_ID_BYTES: usize = 1024;
+/// A longer id of an event is none: it would have to go into a header.
+const EVENT_ID_BYTES: usize = 1024;
+/// What is read of a body under a status that says no.
+const REFUSAL_BYTES: usize = 64 * 1024;
+/// Headers of an answer are waited for that long, where no call waits for it with a limit of its own (`hazards.md` H20).
+pub(crate) const HEADERS: Duration = Duration::from_secs(60);
+/// A body may pause for that long.
+const PAUSE: Duration = Duration::from_secs(60);
 /// Errors that only servers of the modern era have: they are answers, even if the id could not be read.
 const MODERN_ERRORS: [i64; 3] = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY, code::UNSUPPORTED_VERSION];
 
 /// One session with a server behind a URL.
 #[derive(Debug)]
 pub(crate) struct Http {
-    client: reqwest::Client,
+    client: ArcSwap<reqwest::Client>,
     pub(super) url: url::Url,
     pub(super) origin: String,
     headers: HeaderMap,
     session: ArcSwapOption<HeaderValue>,
     version: ArcSwapOption<HeaderValue>,
+    /// Until then it wants to be left alone.
+    alone: Mutex<Option<Instant>>,
     pub(super) cap: usize,
 }
 
@@ -44,8 +59,8 @@ pub(crate) type Heads = Vec<(Cow<'static, str>, String)>;
 /// What a POST is answered with.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// 202: a notification or a response was taken.
-    Accepted,
+    /// 202 or 204: a notification or a response was taken.
+    Accepted { status: u16 },
     /// One message.
     Json(Bytes),
     /// One message, an error, under a status that says so, too.
@@ -70,12 +85,13 @@ impl Http {
         let client =
             dialer.client(&remote.url).map_err(|reason| Error::Unreachable { origin: origin.clone(), reason })?;
         Ok(Self {
-            client,
+            client: ArcSwap::from_pointee(client),
             url: remote.url.clone(),
             origin,
             headers,
             session: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
+            alone: Mutex::default(),
             cap,
         })
     }
@@ -96,21 +112,22 @@ impl Http {
             if let Some(own) = &own { request.headers(own.clone()) } else { request }
         };
         let response = self.send(&Method::POST, &self.url, &BOTH, fill).await?;
+        let status = response.status().as_u16();
+        if heads.is_none() && response.status().is_success() {
+            self.check_session(&response)?;
+        }
         if response.status() == StatusCode::ACCEPTED || response.status() == StatusCode::NO_CONTENT {
-            return Ok(Reply::Accepted);
+            return Ok(Reply::Accepted { status });
         }
         if !response.status().is_success() {
-            let status = response.status().as_u16();
             return Ok(Reply::Refused { status, body: self.refused(response).await? });
         }
-        if heads.is_none() && self.session.load().is_none() && self.version.load().is_none() {
-            // Only the answer to `initialize` comes before a version is agreed on.
-            self.learn_session(&response)?;
-        }
         match kind(&response) {
-            Kind::Json => Ok(Reply::Json(self.body(response).await?)),
+            Kind::Json => Ok(Reply::Json(self.body(response, self.cap).await?)),
             Kind::Events => Ok(Reply::Stream(Box::new(EventStream::new(response, self.cap)))),
-            Kind::Other(kind) if response.content_length() == Some(0) && kind.is_empty() => Ok(Reply::Accepted),
+            Kind::Other(kind) if response.content_length() == Some(0) && kind.is_empty() => {
+                Ok(Reply::Accepted { status })
+            }
             Kind::Other(kind) => Err(Error::Malformed(format!(
                 "{} answered with {}, not with JSON or an event stream; is this the URL of an MCP endpoint?",
                 self.origin,
@@ -126,11 +143,17 @@ impl Http {
             Some(id) => request.header(LAST_EVENT, id),
             None => request,
         };
-        let response = self.send(&Method::GET, &self.url, &EVENTS, fill).await?;
-        if !response.status().is_success() {
-            self.refused(response).await?;
-            return Err(Error::Malformed(format!("{} answered GET with an error", self.origin)));
-        }
+        let opened = async {
+            let response = self.send(&Method::GET, &self.url, &EVENTS, fill).await?;
+            if !response.status().is_success() {
+                self.refused(response).await?;
+                return Err(Error::Malformed(format!("{} answered GET with an error", self.origin)));
+            }
+            Ok(response)
+        };
+        let response =
+            timeout(HEADERS, opened).await.unwrap_or_else(|_| Err(self.silent("did not answer", HEADERS)))?;
+        self.check_session(&response)?;
         match kind(&response) {
             Kind::Events => Ok(EventStream::new(response, self.cap)),
             Kind::Json | Kind::Other(_) => {
@@ -141,7 +164,25 @@ impl Http {
 
     /// A status of this server that is no answer.
     pub(crate) fn status(&self, status: u16) -> Error {
-        Error::Status { origin: self.origin.clone(), status, body: None }
+        Error::Status { origin: self.origin.clone(), status, body: None, retry: self.left() }
+    }
+
+    /// It was silent for too long.
+    pub(crate) fn silent(&self, what: &'static str, limit: Duration) -> Error {
+        Error::Stalled { origin: self.origin.clone(), what, limit }
+    }
+
+    /// Whether it may be asked something now, or still wants to be left alone.
+    pub(crate) fn may_ask(&self) -> Result<(), Error> {
+        match self.left() {
+            Some(left) => Err(Error::Busy { origin: self.origin.clone(), left }),
+            None => Ok(()),
+        }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let alone = (*self.alone.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(alone.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
     /// Ends the session, if there is one.
@@ -158,7 +199,7 @@ impl Http {
 
     /// A request to a URL of this origin.
     pub(super) fn request_to(&self, method: Method, url: url::Url, accept: HeaderValue) -> RequestBuilder {
-        let mut request = self.client.request(method, url).headers(self.headers.clone()).header(ACCEPT, accept);
+        let mut request = self.client.load().request(method, url).headers(self.headers.clone()).header(ACCEPT, accept);
         if let Some(session) = &*self.session.load() {
             request = request.header(SESSION, HeaderValue::clone(session));
         }
@@ -168,14 +209,26 @@ impl Http {
         request
     }
 
-    fn learn_session(&self, response: &Response) -> Result<(), Error> {
-        let Some(id) = response.headers().get(SESSION) else { return Ok(()) };
-        let legal = !id.is_empty()
+    /// Learns the id of the session from the answer to `initialize`. What comes later under another one is not of ours
+    /// (`hazards.md` H31).
+    fn check_session(&self, response: &Response) -> Result<(), Error> {
+        let mut ids = response.headers().get_all(SESSION).iter();
+        let Some(id) = ids.next() else { return Ok(()) };
+        if let Some(known) = &*self.session.load() {
+            let is_ours = std::iter::once(id).chain(ids).all(|id| id == **known);
+            return if is_ours { Ok(()) } else { Err(Error::SessionChanged) };
+        }
+        if self.version.load().is_some() {
+            // The answer to `initialize` named none, so there is none.
+            return Ok(());
+        }
+        let legal = ids.next().is_none()
+            && !id.is_empty()
             && id.len() <= SESSION_ID_BYTES
             && id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
         if !legal {
             return Err(Error::Malformed(format!(
-                "{} gave a session id that is not visible ASCII up to 1 KiB",
+                "{} gave a session id that is not one piece of visible ASCII up to 1 KiB",
                 self.origin
             )));
         }
@@ -194,35 +247,80 @@ impl Http {
         if status == StatusCode::NOT_FOUND && self.session.load().is_some() {
             return Err(Error::SessionEnded);
         }
-        let json = kind(&response) == Kind::Json && response.content_length().is_none_or(|length| length <= 64 * 1024);
-        let body = if json { self.body(response).await? } else { Bytes::new() };
+        let retry = self.note_retry(&response);
+        let body = match kind(&response) {
+            // One that is too large, or breaks off, is none.
+            Kind::Json => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
+            Kind::Events | Kind::Other(_) => Bytes::new(),
+        };
         if let Ok(Message::Response(answer)) = Message::parse(&body)
             && (answer.id.is_some() || answer.outcome.is_err_and(|error| MODERN_ERRORS.contains(&error.code)))
         {
             return Ok(body);
         }
         let body = Some(excerpt(&body, 200)).filter(|text| !text.is_empty());
-        Err(Error::Status { origin, status: status.as_u16(), body })
+        Err(Error::Status { origin, status: status.as_u16(), body, retry })
     }
 
-    async fn body(&self, mut response: Response) -> Result<Bytes, Error> {
-        let length = response.content_length().and_then(|length| usize::try_from(length).ok());
-        if length.is_some_and(|length| length > self.cap) {
-            return Err(Error::TooLarge(self.cap));
+    /// Notes how long the server wants to be left alone, if it says so with a status that means it.
+    fn note_retry(&self, response: &Response) -> Option<Duration> {
+        if !matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            return None;
         }
-        let first = response.chunk().await.map_err(|_| Error::Broken)?.unwrap_or_default();
+        let wait = retry::after(response.headers(), SystemTime::now())?;
+        *self.alone.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
+        Some(wait)
+    }
+
+    async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Error> {
+        match timeout(PAUSE, response.chunk()).await {
+            Ok(chunk) => chunk.map_err(|_| Error::Broken),
+            Err(_) => Err(self.silent("did not go on with its answer", PAUSE)),
+        }
+    }
+
+    async fn body(&self, mut response: Response, cap: usize) -> Result<Bytes, Error> {
+        let length = match response.content_length().map(usize::try_from) {
+            Some(Ok(length)) if length <= cap => Some(length),
+            None => None,
+            Some(_) => return Err(Error::TooLarge(cap)),
+        };
+        let first = self.chunk(&mut response).await?.unwrap_or_default();
         if length == Some(first.len()) {
             return Ok(first);
         }
         let mut whole = BytesMut::with_capacity(length.unwrap_or(first.len() * 2));
         whole.extend_from_slice(&first);
-        while let Some(chunk) = response.chunk().await.map_err(|_| Error::Broken)? {
-            if whole.len() + chunk.len() > self.cap {
-                return Err(Error::TooLarge(self.cap));
+        while let Some(chunk) = self.chunk(&mut response).await? {
+            if whole.len() + chunk.len() > cap {
+                return Err(Error::TooLarge(cap));
             }
             whole.extend_from_slice(&chunk);
         }
         Ok(whole.freeze())
+    }
+
+    /// Refuses an answer that two readers would read differently, and one that is packed: nobody asked for that, and what
+    /// is in it is not to be seen before it is unpacked (`hazards.md` H21, H22).
+    pub(super) fn check_framing(&self, response: &Response) -> Result<(), Error> {
+        let headers = response.headers();
+        let origin = &self.origin;
+        if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
+            // What follows on its connection may be anything. The client keeps it for the next request, so that goes by
+            // another client.
+            if let Ok(client) = Dialer::anew(&self.url) {
+                self.client.store(Arc::new(client));
+            }
+            return Err(Error::Malformed(format!("{origin} says in two ways how long its answer is")));
+        }
+        let packed = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+        match headers.get(CONTENT_ENCODING).filter(packed) {
+            None => Ok(()),
+            Some(coding) => {
+                let coding = excerpt(coding.as_bytes(), 60);
+                Err(Error::Malformed(format!("{origin} answered in the encoding {coding}, which it was not asked for")))
+            }
+        }
     }
 
     pub(super) fn failed(&self, error: &reqwest::Error) -> Error {
@@ -274,11 +372,12 @@ pub(crate) struct EventStream {
     /// How long the server wants us to wait before we come back, in milliseconds.
     pub(crate) retry: Option<u64>,
     cap: usize,
+    turn: Turn,
 }
 
 impl EventStream {
     fn new(response: Response, cap: usize) -> Self {
-        Self { response, events: Events::new(cap), last_event: None, retry: None, cap }
+        Self { response, events: Events::new(cap), last_event: None, retry: None, cap, turn: Turn::default() }
     }
 
     /// The data of the next event that has any; `None` at the end.
@@ -287,16 +386,23 @@ impl EventStream {
     /// A dropped wait loses nothing.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
+            self.turn.pass().await;
             while let Some(event) = self.events.next().map_err(|_| Error::TooLarge(self.cap))? {
+                self.turn.message();
                 let Event { kind, data, id, retry } = event;
-                self.last_event = id.filter(|id| !id.is_empty()).or(self.last_event.take());
+                let id = id.filter(|id| !id.is_empty() && id.len() <= EVENT_ID_BYTES);
+                self.last_event = id.or(self.last_event.take());
                 self.retry = retry.or(self.retry);
                 if !data.is_empty() && (kind.is_empty() || kind == "message") {
                     return Ok(Some(data));
                 }
+                self.turn.pass().await;
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.events.push(&chunk),
+                Ok(Some(chunk)) => {
+                    self.turn.bytes(chunk.len());
+                    self.events.push(&chunk);
+                }
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(Error::Broken),
             }

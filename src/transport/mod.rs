@@ -14,15 +14,18 @@ mod http;
 mod memory;
 mod process;
 mod redirect;
+mod retry;
 mod sse;
 mod stdio;
 #[cfg(all(test, unix))]
 mod tests;
+mod turn;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use guard::guard;
-pub(crate) use http::{EventStream, Heads, Http, Reply};
+pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use sse::{Sse, SseStream};
@@ -75,7 +78,7 @@ pub(crate) enum Error {
     #[error("the server ended the session")]
     SessionEnded,
     /// An HTTP status that is no answer.
-    #[error("{origin} answered {status}{}", tail(.body))]
+    #[error("{origin} answered {status}{}{}", alone(.retry), tail(.body))]
     Status {
         /// Scheme, host and port.
         origin: String,
@@ -83,7 +86,30 @@ pub(crate) enum Error {
         status: u16,
         /// The beginning of the body, escaped.
         body: Option<String>,
+        /// How long it wants to be left alone.
+        retry: Option<Duration>,
     },
+    /// It wants to be left alone, and that time is not over.
+    #[error("{origin} wants no requests for another {left:?} (Retry-After)")]
+    Busy {
+        /// Scheme, host and port.
+        origin: String,
+        /// Until then.
+        left: Duration,
+    },
+    /// It took the request and went silent.
+    #[error("{origin} {what} within {limit:?}")]
+    Stalled {
+        /// Scheme, host and port.
+        origin: String,
+        /// What it did not do.
+        what: &'static str,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// What came belongs to another session.
+    #[error("the server changed the session id in the middle of the session")]
+    SessionChanged,
     /// What came is no answer of MCP.
     #[error("{0}")]
     Malformed(String),
@@ -104,7 +130,7 @@ pub(crate) enum Error {
     Deaf,
     /// The server said nothing after the machine slept.
     #[error("no answer within {0:?} after the machine slept")]
-    Silent(std::time::Duration),
+    Silent(Duration),
     /// The server was gone before a byte of the message was written.
     #[error("the server was gone before the request was written")]
     Unwritten,
@@ -117,16 +143,37 @@ fn tail(text: &Option<String>) -> String {
     text.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
 }
 
+fn alone(retry: &Option<Duration>) -> String {
+    retry.map(|retry| format!(" and wants no requests for {retry:?}")).unwrap_or_default()
+}
+
 impl Error {
+    /// How long the server wants to be left alone, where it said so.
+    #[must_use]
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry, .. } => *retry,
+            Self::Busy { left, .. } => Some(*left),
+            _ => None,
+        }
+    }
+
     /// What became of the request that ended like this.
     #[must_use]
     pub(crate) fn fate(&self) -> Fate {
         match self {
             Self::Spawn { .. } | Self::Exhausted { .. } | Self::Unwritten | Self::Unreachable { .. } => Fate::NeverLeft,
             Self::SessionEnded | Self::Renegotiated => Fate::Refused,
-            Self::Exited { .. } | Self::Broken | Self::Deaf | Self::Silent(_) | Self::Closed => Fate::Lost,
+            Self::Exited { .. }
+            | Self::Broken
+            | Self::Deaf
+            | Self::Silent(_)
+            | Self::Stalled { .. }
+            | Self::SessionChanged
+            | Self::Closed => Fate::Lost,
             Self::Unauthorized { .. }
             | Self::Overloaded(_)
+            | Self::Busy { .. }
             | Self::Status { .. }
             | Self::Malformed(_)
             | Self::TooLarge(_) => Fate::Final,
@@ -137,7 +184,7 @@ impl Error {
     #[must_use]
     pub(crate) fn not_sent(&self) -> bool {
         matches!(self.fate(), Fate::NeverLeft | Fate::Refused)
-            || matches!(self, Self::Unauthorized { .. } | Self::Overloaded(_))
+            || matches!(self, Self::Unauthorized { .. } | Self::Overloaded(_) | Self::Busy { .. })
     }
 }
 
@@ -166,12 +213,21 @@ pub(crate) struct Limits {
 /// A label for logs.
 pub(crate) type Label = Arc<str>;
 
-/// Text from a server for a log or an error: escaped, one line, at most `limit` characters.
+/// Text from a server for a log or an error: escaped, one line, at most `limit` bytes.
 pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(limit * 4)]);
     let mut out = String::new();
-    for c in text.trim().chars().take(limit) {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    for c in text.trim().chars() {
+        let before = out.len();
+        if c.is_control() {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        if out.len() > limit {
+            out.truncate(before);
+            break;
+        }
     }
     out
 }

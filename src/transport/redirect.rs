@@ -24,6 +24,7 @@ impl Http {
             let url = elsewhere.as_ref().unwrap_or(url);
             let request = self.request_to(method.clone(), url.clone(), accept.clone());
             let response = fill(request).send().await.map_err(|error| self.failed(&error))?;
+            self.check_framing(&response)?;
             match self.target(method, url, &response)? {
                 None => return Ok(response),
                 next => elsewhere = next,

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use url::{Origin, Url};
 
 use super::http::{BOTH, EVENTS, JSON, Kind, kind};
+use super::turn::Turn;
 use super::{Error, Http, excerpt};
 use crate::config;
 use crate::dial::Dialer;
@@ -44,6 +45,7 @@ pub(crate) struct SseStream {
     cap: usize,
     /// When the last byte came.
     heard: Instant,
+    turn: Turn,
 }
 
 impl Sse {
@@ -78,8 +80,8 @@ impl Sse {
             }
         }
         let opened = response.url().clone();
-        let mut stream =
-            SseStream { response, events: Events::new(self.http.cap), cap: self.http.cap, heard: Instant::now() };
+        let (cap, heard) = (self.http.cap, Instant::now());
+        let mut stream = SseStream { response, events: Events::new(cap), cap, heard, turn: Turn::default() };
         let Some((kind, data)) = stream.event().await? else {
             return Err(self.strange("ended its event stream before an `endpoint` event"));
         };
@@ -190,13 +192,17 @@ impl SseStream {
     /// The next event that has data, and its kind.
     async fn event(&mut self) -> Result<Option<(String, Bytes)>, Error> {
         loop {
+            self.turn.pass().await;
             while let Some(event) = self.events.next().map_err(|_| Error::TooLarge(self.cap))? {
+                self.turn.message();
                 if !event.data.is_empty() {
                     return Ok(Some((event.kind, event.data)));
                 }
+                self.turn.pass().await;
             }
             match self.response.chunk().await {
                 Ok(Some(chunk)) => {
+                    self.turn.bytes(chunk.len());
                     self.heard = Instant::now();
                     self.events.push(&chunk);
                 }

@@ -3,7 +3,6 @@
 //! Writes are queued and go out in batches by one task, so that no caller waits for a child that does not read; reading is
 //! the task of whoever holds the [`PipeReader`].
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::process::{self, Ladder, Process, StderrTail};
+use super::turn::Turn;
 use super::{Error, Label, Limits, excerpt};
 use crate::config;
 use crate::protocol::lines::{Line, Lines};
-use crate::protocol::{Frame, Malformed, Message, RequestId, batch};
+use crate::protocol::{Frame, Malformed, Message, RequestId, is_batch};
 
 /// The writing end of a child.
 #[derive(Clone, Debug)]
@@ -39,9 +39,8 @@ pub(crate) struct PipeReader {
     drain: JoinHandle<()>,
     tail: StderrTail,
     queue: Arc<Queue>,
-    /// The rest of a batch.
-    rest: VecDeque<Message>,
     noise: Noise,
+    turn: Turn,
     /// When it ends to be listened to, and why.
     leaving: Option<(Instant, Leaving)>,
     server: Label,
@@ -75,6 +74,8 @@ struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Message(Message),
+    /// What may be several at once, and why it is not one.
+    Batch(Bytes, Malformed),
     /// Something that was meant as the answer to that request, and is no message.
     Broken(RequestId, Error),
 }
@@ -111,11 +112,10 @@ pub(crate) fn spawn(
     tasks.spawn(write(ends.stdin, queue.clone()));
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap) = (Lines::new(limits.message), limits.message);
-    let noise = Noise::default();
-    let rest = VecDeque::new();
+    let (noise, turn) = (Noise::default(), Turn::default());
     Ok((
         pipe,
-        PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, rest, noise, leaving: None, server, cap },
+        PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, noise, turn, leaving: None, server, cap },
     ))
 }
 
@@ -269,14 +269,15 @@ impl PipeReader {
     /// # Errors
     /// When the process ended, closed its output, does not read, or says something without end.
     pub(crate) async fn next(&mut self) -> Result<Heard, Error> {
-        if let Some(message) = self.rest.pop_front() {
-            return Ok(Heard::Message(message));
-        }
         loop {
+            // Before anything is taken, so that a wait that is dropped loses nothing.
+            self.turn.pass().await;
             while let Some(line) = self.lines.next() {
+                self.turn.message();
                 if let Some(heard) = self.read(line)? {
                     return Ok(heard);
                 }
+                self.turn.pass().await;
             }
             if self.leaving.is_none() && self.queue.deaf.is_cancelled() {
                 // If it is about to end, that is the better reason; and what it still says counts.
@@ -298,8 +299,9 @@ impl PipeReader {
                     self.leaving = Some((Instant::now() + LAST_WORDS, Leaving::Ended(status)));
                 }
                 read = self.stdout.read_buf(space) => {
-                    if !matches!(read, Ok(1..)) {
-                        return Err(self.ended().await);
+                    match read {
+                        Ok(count @ 1..) => self.turn.bytes(count),
+                        _ => return Err(self.ended().await),
                     }
                 }
                 () = self.queue.deaf.cancelled(), if stays => {}
@@ -311,7 +313,7 @@ impl PipeReader {
         let (text, reason, error) = match line {
             Line::Whole(line) => match Message::passing(&line) {
                 Ok(message) => return Ok(Some(Heard::Message(message))),
-                Err(_) if self.is_batch(&line) => return Ok(self.rest.pop_front().map(Heard::Message)),
+                Err(no_message) if is_batch(&line) => return Ok(Some(Heard::Batch(line, no_message))),
                 Err(Malformed { reason, .. }) => (line, reason.clone(), Error::Malformed(reason)),
             },
             Line::TooLong(head) => (head, "a line over host.limits.message".to_owned(), Error::TooLarge(self.cap)),
@@ -336,16 +338,9 @@ impl PipeReader {
         self.exited(status).await
     }
 
-    /// Servers of 2025-03-26 may say several things at once: they are told one by one.
-    fn is_batch(&mut self, line: &Bytes) -> bool {
-        let Some(items) = batch(line) else { return false };
-        for item in items {
-            match Message::passing(&item) {
-                Ok(message) => self.rest.push_back(message),
-                Err(reason) => self.noise.tell(&self.server, &item, &reason.reason),
-            }
-        }
-        true
+    /// Tells of something that is no message after all.
+    pub(crate) fn tell_noise(&mut self, text: &[u8], reason: &str) {
+        self.noise.tell(&self.server, text, reason);
     }
 
     async fn exited(&mut self, status: Option<std::process::ExitStatus>) -> Error {

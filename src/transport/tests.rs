@@ -59,6 +59,8 @@ impl Child {
                     notice.params.unwrap().member("n").unwrap().to_string()
                 }
                 Heard::Message(Message::Request(request)) => format!("{}?", request.id),
+                // Whether that is something, is not decided here.
+                Heard::Batch(..) => continue,
                 Heard::Broken(id, error) => format!("({id}: {error})"),
             });
         }

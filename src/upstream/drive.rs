@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::exchange::Item;
 use super::{listing, renew, resume};
-use crate::protocol::{Frame, Message, Method, Raw, Response, batch, code};
+use crate::protocol::{Frame, Malformed, Message, Method, Raw, Response, batch, code};
 use crate::transport::{Error, Heard, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
 /// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
@@ -16,17 +16,25 @@ const ACCEPT: Duration = Duration::from_secs(60);
 /// A stream of HTTP with SSE may be silent for that long. Many servers send no comments, and many proxies end a stream that
 /// is silent for a minute.
 const SILENT: Duration = Duration::from_secs(30);
+/// Messages in one batch.
+const BATCH: usize = 100;
 
 /// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
+    if let Err(error) = http.may_ask() {
+        return lost(&connection, id, error);
+    }
     match http.post(frame).await {
         Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match Message::passing(&body) {
             Ok(message) => connection.receive(Some(id), message),
-            Err(_) if take_batch(&connection, Some(id), &body) => {}
-            Err(reason) => return lost(&connection, id, Error::Malformed(format!("the answer is {reason}"))),
+            Err(no_message) => {
+                if let Err(reason) = take_batch(&connection, Some(id), &body, no_message) {
+                    return lost(&connection, id, Error::Malformed(format!("the answer is {reason}")));
+                }
+            }
         },
         Ok(Reply::Stream(stream)) => resume::follow(&connection, &http, id, *stream).await,
-        Ok(Reply::Accepted) => {}
+        Ok(Reply::Accepted { status }) => return lost(&connection, id, no_answer(status)),
         Err(error) => {
             connection.failed(&error);
             return lost(&connection, id, error);
@@ -46,6 +54,9 @@ pub(super) struct Post {
 /// Posts a request of the modern era and reads its answer. A stream that breaks loses the request (2026-07-28, transports);
 /// whoever drops this closes the stream, which cancels it.
 pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>, id: u64, post: Post) {
+    if let Err(error) = http.may_ask() {
+        return lost(&connection, id, error);
+    }
     let mut again = post.method == Method::ToolsCall;
     loop {
         let heads = connection.heads(&post.method, &post.params);
@@ -80,7 +91,7 @@ enum Answer {
 async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool) -> Result<Answer, Error> {
     let mut stream = match reply {
         Reply::Stream(stream) => stream,
-        Reply::Accepted => return Err(Error::Malformed("it answered a request without an answer".to_owned())),
+        Reply::Accepted { status } => return Err(no_answer(status)),
         Reply::Json(body) | Reply::Refused { body, .. } => {
             let message = Message::passing(&body).map_err(|why| Error::Malformed(format!("the answer is {why}")))?;
             let wrong = || Error::Malformed("it answered with what is no answer to the request".to_owned());
@@ -109,7 +120,7 @@ fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) ->
             return Ok(None);
         }
     };
-    if named.is_some_and(|named| Connection::id_of(&named) != Some(id)) {
+    if named.is_some_and(|named| connection.answered(&named) != Some(id)) {
         return Err(Error::Malformed("it answered a request that is not the one it was sent".to_owned()));
     }
     if again && outcome.as_ref().is_err_and(|error| error.code == code::HEADER_MISMATCH) {
@@ -117,6 +128,10 @@ fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) ->
     }
     connection.settle(id, outcome);
     Ok(Some(Answer::Taken))
+}
+
+fn no_answer(status: u16) -> Error {
+    Error::Malformed(format!("it answered a request with status {status} and nothing else"))
 }
 
 /// Ends the request unless it has its answer already.
@@ -128,21 +143,36 @@ pub(super) fn lost(connection: &Connection, id: u64, error: Error) {
 pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
     match Message::passing(data) {
         Ok(message) => connection.receive(origin, message),
-        Err(reason) if !take_batch(connection, origin, data) => tracing::warn!("an event that is no message: {reason}"),
-        Err(_) => {}
+        Err(no_message) => {
+            if let Err(reason) = take_batch(connection, origin, data, no_message) {
+                tracing::warn!("an event that is no message: {reason}");
+            }
+        }
     }
 }
 
-/// Servers of 2025-03-26 may say several things at once.
-fn take_batch(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) -> bool {
-    let Some(items) = batch(data) else { return false };
+/// Servers of 2025-03-26 may say several things at once (`hazards.md` H39).
+///
+/// # Errors
+/// Why it is neither that nor a message.
+fn take_batch(
+    connection: &Arc<Connection>,
+    origin: Option<u64>,
+    data: &bytes::Bytes,
+    no_message: Malformed,
+) -> Result<(), Malformed> {
+    let Some(items) = batch(data).filter(|_| connection.takes_batches()) else { return Err(no_message) };
+    if items.is_empty() || items.len() > BATCH {
+        let reason = format!("a batch of {}, and not of 1 to {BATCH} messages", items.len());
+        return Err(Malformed { reason, ..no_message });
+    }
     for item in items {
         match Message::passing(&item) {
             Ok(message) => connection.receive(origin, message),
             Err(reason) => tracing::warn!("an item of a batch that is no message: {reason}"),
         }
     }
-    true
+    Ok(())
 }
 
 /// Opens the stream of a server over HTTP with SSE; a task reads it from then on.
@@ -223,8 +253,13 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
             () = stop.cancelled() => break,
             next = reader.next() => match next {
                 Ok(Heard::Message(message)) => connection.receive(None, message),
+                Ok(Heard::Batch(line, no_message)) => {
+                    if let Err(no_message) = take_batch(&connection, None, &line, no_message) {
+                        reader.tell_noise(&line, &no_message.reason);
+                    }
+                }
                 Ok(Heard::Broken(id, error)) => {
-                    if let Some(id) = Connection::id_of(&id) {
+                    if let Some(id) = connection.answered(&id) {
                         lost(&connection, id, error);
                     }
                 }

@@ -13,7 +13,7 @@
 //! | any other error or result | legacy | legacy |
 //! | any other 4xx, no body, no message | – | legacy |
 //! | 401, 403 | – | wants credentials: no verdict |
-//! | 5xx, no connection, a broken one | – | no verdict |
+//! | 429, 5xx, no connection, a broken one | – | no verdict |
 //! | nothing in time | legacy, a late answer is looked at | no verdict |
 //! | its end | legacy, by another process | – |
 
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::handshake::{self, NoPeer, Peer};
 use crate::config;
 use crate::protocol::{Era, ErrorObject, Outcome, ProtocolVersion, code};
-use crate::transport::Error;
+use crate::transport::{Error, excerpt};
 
 /// What is known of a server's era from before, and where it is noted; the file behind it is not ours.
 #[derive(Clone)]
@@ -115,7 +115,7 @@ pub(super) fn verdict(answer: Result<Outcome, Error>) -> Verdict {
             Err(NoPeer::NoneOfOurs(versions)) => others(&versions),
         },
         Ok(Err(error)) => refusal(&error),
-        Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => Verdict::Legacy,
+        Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => Verdict::Legacy,
         Err(error @ Error::Unauthorized { .. }) => Verdict::Refused(error),
         Err(error @ (Error::Exited { .. } | Error::Closed)) => Verdict::Ended(error),
         Err(error) => Verdict::Unclear(error),
@@ -144,7 +144,7 @@ fn others(versions: &[String]) -> Verdict {
         return Verdict::Legacy;
     }
     let known: Vec<&str> = ProtocolVersion::ALL.iter().map(|version| version.as_str()).collect();
-    let theirs: Vec<String> = versions.iter().take(8).map(|version| format!("{version:.20?}")).collect();
+    let theirs: Vec<String> = versions.iter().take(8).map(|version| excerpt(version.as_bytes(), 20)).collect();
     Verdict::Refused(Error::Malformed(format!(
         "it speaks revision {} only; this build speaks {}",
         theirs.join(", "),
@@ -177,7 +177,7 @@ mod tests {
         let error = |code: i64, data: serde_json::Value| {
             Ok(Err(ErrorObject::new(code, "no").with_data(Raw::from_value(&data))))
         };
-        let status = |status| Err(Error::Status { origin: String::new(), status, body: None });
+        let status = |status| Err(Error::Status { origin: String::new(), status, body: None, retry: None });
         let exited = Error::Exited { status: "exit code 1".to_owned(), stderr: None };
         let unreachable = Error::Unreachable { origin: String::new(), reason: String::new() };
         let cases: Vec<(Result<Outcome, Error>, &str)> = vec![
@@ -204,6 +204,7 @@ mod tests {
             (status(400), "legacy"),
             (status(404), "legacy"),
             (status(405), "legacy"),
+            (status(429), "unclear"),
             (status(500), "unclear"),
             (status(503), "unclear"),
             (Err(Error::Malformed("it answered with HTML".to_owned())), "legacy"),

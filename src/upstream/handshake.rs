@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, meta, object};
+use crate::transport::excerpt;
 
 /// What a server said in its handshake.
 #[derive(Clone, Debug)]
@@ -103,7 +104,8 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         result.read().map_err(|error| format!("its answer to `initialize` is no InitializeResult: {error}"))?;
     let version = ProtocolVersion::parse_handshake(&wire.protocol_version).ok_or_else(|| {
         let known: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
-        format!("it speaks revision {:?} only; this build speaks {}", wire.protocol_version, known.join(", "))
+        let theirs = excerpt(wire.protocol_version.as_bytes(), 20);
+        format!("it speaks revision {theirs} only; this build speaks {}", known.join(", "))
     })?;
     let mut offers = wire.capabilities.map(offers).unwrap_or_default();
     // The first revision has completion without a capability for it.

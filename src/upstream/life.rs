@@ -18,10 +18,12 @@ use super::{
 };
 use crate::protocol::{Method, Raw};
 use crate::registry::{Kind, Offer};
-use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
+use crate::transport::{self, Error, HEADERS, Http, Ladder, Memory, Sse, excerpt};
 
 /// News of changed lists is gathered that long before they are asked for.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Bytes of the reason for a state.
+const CAUSE: usize = 1024;
 /// The stream of what answers no request is waited for that long.
 const OPENING: Duration = Duration::from_secs(1);
 /// After a sleep of the machine a server has that long to say that it is there.
@@ -55,6 +57,8 @@ struct Life {
     pass: Option<Pass>,
     woken: watch::Receiver<u64>,
     cause: Option<String>,
+    /// The server wants no attempt before that.
+    alone: Option<Instant>,
     refreshes: Pace,
     /// Everything that any connection of this lease ever started.
     tasks: TaskTracker,
@@ -78,6 +82,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
         work: None,
         timer: None,
         cause: None,
+        alone: None,
         refreshes: Pace::default(),
         tasks: TaskTracker::new(),
     };
@@ -259,7 +264,11 @@ impl Life {
             Some(Error::SessionEnded) => Input::Expired,
             _ => Input::Lost,
         };
-        self.cause = error.map(|error| error.to_string()).or(self.cause.take());
+        let retry = error.as_ref().and_then(Error::retry_after);
+        self.alone = retry.map(|retry| Instant::now() + retry);
+        // The server may have said any of it.
+        let cause = error.map(|error| excerpt(error.to_string().as_bytes(), CAUSE));
+        self.cause = cause.or(self.cause.take());
         input
     }
 
@@ -279,7 +288,9 @@ impl Life {
         for action in todo {
             match action {
                 Action::SetTimer(at) => {
-                    (self.timer, self.awake) = (Some(Instant::from_std(at)), self.world.vigil.mark());
+                    let alone = self.alone.filter(|_| self.state.name() == StateName::Reconnecting);
+                    let at = Instant::from_std(at);
+                    (self.timer, self.awake) = (Some(alone.map_or(at, |alone| alone.max(at))), self.world.vigil.mark());
                 }
                 Action::ClearTimer => self.timer = None,
                 Action::Open => {
@@ -554,8 +565,10 @@ fn asking(connection: &Arc<Connection>, method: Method, params: Raw) -> impl Fut
     let (task, stop) = (connection.clone(), connection.stop_token().clone());
     async move {
         let asked = async {
-            if let Ok(Err(error)) = listing::ask(&task, &method, Some(&params)).await {
-                tracing::debug!("{method} was refused: {}", error.message);
+            match tokio::time::timeout(HEADERS, listing::ask(&task, &method, Some(&params))).await {
+                Ok(Ok(Err(error))) => tracing::debug!("{method} was refused: {}", error.message),
+                Ok(_) => {}
+                Err(_) => tracing::debug!("{method} had no answer within {HEADERS:?}"),
             }
         };
         stop.run_until_cancelled(asked).await;

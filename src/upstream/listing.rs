@@ -11,7 +11,7 @@ use super::handshake::{self, Cache, Peer};
 use crate::adapt::task;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
-use crate::transport::Error;
+use crate::transport::{Error, excerpt};
 
 /// Says hello. The connection knows its peer afterwards.
 pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
@@ -114,6 +114,10 @@ async fn pages(
         }
         let mut builder = builder.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
+            Ok(page) if connection.is_modern() && !is_complete(&page) => {
+                builder.fail(kind, &format!("{method} answered with a result that is not complete"));
+                return Ok(());
+            }
             Ok(page) => match builder.page(kind, &if has_tasks { task::marked(&page) } else { page }) {
                 Ok(None) => {
                     drop(builder);
@@ -129,12 +133,18 @@ async fn pages(
             Err(error) => {
                 // Templates are rarely implemented by servers that declare resources.
                 if kind != Kind::ResourceTemplates || error.code != crate::protocol::code::METHOD_NOT_FOUND {
-                    builder.fail(kind, &format!("{method} answered {}: {}", error.code, error.message));
+                    let message = excerpt(error.message.as_bytes(), 200);
+                    builder.fail(kind, &format!("{method} answered {}: {message}", error.code));
                 }
                 return Ok(());
             }
         }
     }
+}
+
+/// Whether a result says that it is whole, or nothing of it (`hazards.md` H44).
+fn is_complete(result: &Raw) -> bool {
+    result.member("resultType").is_none_or(|kind| kind.string().as_deref() == Some("complete"))
 }
 
 /// A request of the host itself.

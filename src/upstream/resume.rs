@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::drive::{lost, take};
-use crate::protocol::{Message, Method};
+use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
 
 /// A broken answer stream is resumed that often without a message, then the call counts as lost.
@@ -38,6 +38,8 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
                     (failures, sent_away) = (0, 0);
                     if !resumed || belongs(&data, id) {
                         take(connection, Some(id), &data);
+                    } else {
+                        connection.drop_one("a resumed stream replays what may belong to another request");
                     }
                     if !connection.waits(id) {
                         return;
@@ -62,15 +64,15 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
             tokio::time::sleep(wait).await;
             match http.stream(Some(&last_event)).await {
                 Ok(resumed) => break resumed,
-                Err(error @ Error::SessionEnded) => {
+                Err(error @ (Error::SessionEnded | Error::SessionChanged)) => {
                     connection.failed(&error);
                     return lost(connection, id, Error::Broken);
                 }
                 // It keeps no streams, or not this one any more.
-                Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => {
+                Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => {
                     return lost(connection, id, Error::Broken);
                 }
-                Err(_) => wait = pause(retry, failures),
+                Err(error) => wait = pause(retry, failures).max(error.retry_after().unwrap_or_default()),
             }
         };
         stream.last_event.get_or_insert(last_event);
@@ -79,22 +81,21 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
     }
 }
 
-/// Whether a message on a resumed stream is of this request: a server that mixes its streams up replays the answers and
-/// the progress of others (`hazards.md` H25).
+/// Whether a message on a resumed stream is of this request: a server that mixes its streams up replays what it said to
+/// others (`hazards.md` H25). Answers and progress say whose they are; other notifications do not, and are dropped, for they
+/// may be anybody's. A request passes: its answer goes back into our own session and no other, and a server may ask on a
+/// stream that it has had taken up again (2025-11-25, transports).
 fn belongs(data: &bytes::Bytes, id: u64) -> bool {
     let named = match Message::passing(data) {
         Ok(Message::Response(response)) => response.id,
         Ok(Message::Notification(notice)) if notice.method == Method::Progress => {
             notice.params.and_then(|params| params.member("progressToken")?.read().ok())
         }
+        Ok(Message::Notification(_)) => None,
         // What is no message is told where it is taken.
-        _ => return true,
+        Ok(Message::Request(_)) | Err(_) => return true,
     };
-    let belongs = named.and_then(|named| Connection::id_of(&named)) == Some(id);
-    if !belongs {
-        tracing::warn!("a resumed stream replays what belongs to another request: dropped");
-    }
-    belongs
+    named.is_some_and(|named: RequestId| matches!(named, RequestId::Number(number) if u64::try_from(number) == Ok(id)))
 }
 
 /// Holds the stream of messages that answer no request, for as long as the connection lives. `ready` is told once it is
@@ -105,7 +106,7 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
     let mut last_event: Option<String> = None;
     let mut retry = None;
     while fruitless < TRIES {
-        let opened = Instant::now();
+        let (opened, mut asked) = (Instant::now(), Duration::ZERO);
         match http.stream(last_event.as_deref()).await {
             Ok(mut stream) => {
                 if let Some(ready) = ready.take() {
@@ -124,17 +125,20 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
                 retry = stream.retry.or(retry);
             }
             // It does not keep the events behind that one any more: from now on, then.
-            Err(Error::Status { status: 400..=499, .. }) if last_event.is_some() => last_event = None,
+            Err(Error::Status { status: 400..=428 | 430..=499, .. }) if last_event.is_some() => last_event = None,
             // The server offers no such stream.
-            Err(Error::Status { status: 400..=499, .. } | Error::Malformed(_)) => return,
-            Err(error @ (Error::SessionEnded | Error::Unreachable { .. } | Error::Unauthorized { .. })) => {
-                return connection.failed(&error);
-            }
-            Err(_) => {}
+            Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => return,
+            Err(
+                error @ (Error::SessionEnded
+                | Error::SessionChanged
+                | Error::Unreachable { .. }
+                | Error::Unauthorized { .. }),
+            ) => return connection.failed(&error),
+            Err(error) => asked = error.retry_after().unwrap_or_default(),
         }
         ready = None;
         fruitless += 1;
-        tokio::time::sleep(pause(retry, fruitless)).await;
+        tokio::time::sleep(pause(retry, fruitless).max(asked)).await;
     }
 }
 
@@ -168,6 +172,8 @@ mod tests {
         assert!(!belongs(
             r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":8,"progress":1}}"#
         ));
-        assert!(belongs(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#));
+        assert!(!belongs(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#));
+        assert!(!belongs(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#));
+        assert!(belongs(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#));
     }
 }

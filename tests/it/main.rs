@@ -1,6 +1,7 @@
 //! Tests.
 
 mod asked;
+mod chaos;
 mod cli;
 mod config;
 mod hazards;

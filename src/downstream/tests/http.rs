@@ -189,7 +189,7 @@ async fn h80_loopback_only() {
 }
 
 #[tokio::test]
-async fn batches_of_the_one_revision_that_has_them() {
+async fn h39_batches_of_the_one_revision_that_has_them() {
     let house = house().await;
     let mut peer = house.client("2025-03-26").await;
     let (first, second) = (call(1, "echo"), call(2, "echo"));
@@ -216,7 +216,12 @@ async fn batches_of_the_one_revision_that_has_them() {
     let codes: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["error"]["code"]).collect();
     assert_eq!(codes, [&json!(-32600), &Value::Null, &json!(-32600)]);
     let claiming = modern(1, "tools/list", json!({}));
-    let many = format!("[{}1]", "1,".repeat(1000));
+    for (count, status) in [(99, 200), (100, 200), (101, 400)] {
+        let head = peer.post(&format!("[{}{ping}]", format!("{ping},").repeat(count - 1))).await;
+        assert_eq!(head.status, status, "{count}");
+        peer.body(&head).await;
+    }
+    let many = format!("[{}1]", "1,".repeat(100));
     for body in ["[]".to_owned(), "[1".to_owned(), many, format!("[{ping},{claiming}]")] {
         let head = peer.post(&body).await;
         let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();

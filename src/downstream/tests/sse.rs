@@ -315,7 +315,7 @@ async fn it_can_be_turned_off() {
 }
 
 #[tokio::test]
-async fn batches_are_taken_apart() {
+async fn h39_batches_are_taken_apart() {
     let house = house().await;
     let mut pair = client(&house, "2025-03-26").await;
     let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;

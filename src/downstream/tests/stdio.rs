@@ -309,7 +309,7 @@ async fn one_era_alone() {
 }
 
 #[tokio::test]
-async fn batches_are_taken_apart() {
+async fn h39_batches_are_taken_apart() {
     let mut pipe = open(stage().await);
     pipe.write(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#).await;
     assert_eq!(pipe.read().await["error"]["code"], -32600, "there is no session yet");

@@ -4,6 +4,7 @@
 //! The table of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it
 //! would cost each call two wake-ups.
 
+mod flood;
 mod receive;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use crate::protocol::{
 };
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
+use flood::Flood;
 
 /// How messages leave.
 #[derive(Clone, Debug)]
@@ -86,6 +88,7 @@ struct Table {
     updates: Vec<(String, Option<u64>, Instant)>,
     /// Since when, and how many questions came since.
     asked: Option<(Instant, u32)>,
+    flood: Flood,
     lost: Option<transport::Error>,
 }
 
@@ -259,6 +262,16 @@ impl Connection {
         self.gone.load(Ordering::Acquire)
     }
 
+    /// Whether the server may say several things at once: only 2025-03-26 has that.
+    pub(super) fn takes_batches(&self) -> bool {
+        self.peer.get().is_some_and(|peer| peer.version == ProtocolVersion::V2025_03_26)
+    }
+
+    /// How much of what it said was dropped: answers that nobody waits for, notifications over the rate.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.lock().flood.dropped()
+    }
+
     /// Requests without an answer, those of the host itself aside.
     pub(crate) fn running(&self) -> usize {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
@@ -323,7 +336,7 @@ impl Connection {
             let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task };
             table.waiting.insert(id, entry);
         }
-        let rpc_id = rpc_id(id, method);
+        let rpc_id = rpc_id(id, is_probe);
         let sent = match self.wire() {
             Wire::Pipe(pipe) => pipe.request(id, Frame::request(&rpc_id, method, params)),
             Wire::Memory(memory) => {
@@ -393,8 +406,10 @@ impl Connection {
             Wire::Http(http) => {
                 let (http, connection) = (http.clone(), self.clone());
                 self.parts.tasks.spawn(self.say_in_time(async move {
-                    if let Err(error) = http.post(message.frame()).await {
-                        connection.failed(&error);
+                    match tokio::time::timeout(transport::HEADERS, http.post(message.frame())).await {
+                        Ok(Ok(_)) => {}
+                        Ok(Err(error)) => connection.failed(&error),
+                        Err(_) => tracing::warn!("a message was not accepted within {:?}", transport::HEADERS),
                     }
                 }));
                 Ok(())
@@ -452,7 +467,7 @@ impl Connection {
     /// may be answered yet (`hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
-        if !matches!(error, E::SessionEnded | E::Unreachable { .. } | E::Unauthorized { .. }) {
+        if !matches!(error, E::SessionEnded | E::SessionChanged | E::Unreachable { .. } | E::Unauthorized { .. }) {
             return;
         }
         let mut table = self.lock();
@@ -512,8 +527,8 @@ impl Connection {
 /// Ids of probes are text, which none of the ids of the session that may follow is.
 const PROBE_ID: &str = "discover-";
 
-fn rpc_id(id: u64, method: &Method) -> RequestId {
-    if *method == Method::Discover {
+fn rpc_id(id: u64, is_probe: bool) -> RequestId {
+    if is_probe {
         return RequestId::Text(format!("{PROBE_ID}{id}").into());
     }
     RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX))

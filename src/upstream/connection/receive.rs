@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::super::exchange::{Ask, Inbox, Item, Owner};
 use super::super::{Relayed, renew};
-use super::{ASKS, ASKS_PER_SECOND, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire};
+use super::{ASKS, ASKS_PER_SECOND, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
 };
@@ -25,16 +25,19 @@ impl Connection {
     pub(in crate::upstream) fn receive(self: &Arc<Self>, origin: Option<u64>, message: Message) {
         match message {
             Message::Response(response) => self.receive_response(response),
+            Message::Notification(notice) if self.is_too_much(&notice.method) => {
+                self.drop_one("too many notifications")
+            }
             Message::Notification(notice) => self.receive_notification(origin, notice),
             Message::Request(request) => self.receive_request(origin, request),
         }
     }
 
     fn receive_response(self: &Arc<Self>, response: Response) {
-        match response.id.as_ref().map(Self::id_of) {
+        match response.id.as_ref().map(|id| self.answered(id)) {
             Some(Some(id)) => self.settle(id, response.outcome),
-            // An id that is none of ours.
-            Some(None) => {}
+            // A request that nobody sent, that has its answer already, or that nobody waits for any more.
+            Some(None) => self.drop_one("an answer to nothing"),
             None => {
                 if let Err(error) = response.outcome {
                     tracing::warn!(
@@ -45,6 +48,35 @@ impl Connection {
                     );
                 }
             }
+        }
+    }
+
+    /// The request that waits for an answer under that id. It counts as it was sent, in value and in type
+    /// (`hazards.md` H34).
+    pub(in crate::upstream) fn answered(&self, id: &RequestId) -> Option<u64> {
+        let number = Self::id_of(id)?;
+        let is_probe = self.lock().waiting.get(&number)?.is_probe;
+        (rpc_id(number, is_probe) == *id).then_some(number)
+    }
+
+    /// Counts a notification, and tells whether it is one of too many. What changes nothing by coming again always passes.
+    fn is_too_much(&self, method: &Method) -> bool {
+        let light = matches!(
+            method,
+            Method::ToolsListChanged
+                | Method::PromptsListChanged
+                | Method::ResourcesListChanged
+                | Method::Cancelled
+                | Method::Acknowledged
+        );
+        self.lock().flood.is_too_much(Instant::now()) && !light
+    }
+
+    /// Counts something that is dropped.
+    pub(in crate::upstream) fn drop_one(&self, what: &str) {
+        let told = self.lock().flood.drop_one(Instant::now());
+        if let Some(dropped) = told {
+            tracing::warn!(server = &*self.parts.server, dropped, "dropped: {what}");
         }
     }
 

@@ -116,15 +116,22 @@ fn batch(items: &[Value]) -> String {
     Value::from(items.to_vec()).to_string()
 }
 
-#[tokio::test]
-async fn a_batch_is_heard_as_json_and_on_a_stream() {
-    let server = Server::start(|seen| match seen.what().as_str() {
+/// A server of that revision which answers a call with one progress, something that is no message, and the answer, at once.
+async fn batching(revision: &'static str, more: usize) -> Server {
+    Server::start(move |seen| match seen.what().as_str() {
+        "POST initialize" => {
+            let result = json!({"protocolVersion": revision, "capabilities": {}, "serverInfo": {}});
+            seen.result(&result)
+        }
         CALL => {
             let id = &seen.body["id"];
             let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
                 "params": {"progressToken": id, "progress": 1}});
             let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
-            let body = batch(&[progress, json!(7), answer]);
+            let mut items = vec![progress, json!(7)];
+            items.resize(items.len() + more, json!({"jsonrpc": "2.0", "method": "notifications/x"}));
+            items.push(answer);
+            let body = batch(&items);
             if seen.body["params"]["name"] == "stream" {
                 let (sender, reply) = stream([]);
                 sender.try_send(body).unwrap();
@@ -135,37 +142,62 @@ async fn a_batch_is_heard_as_json_and_on_a_stream() {
         }
         _ => legacy(seen),
     })
-    .await;
-    let lease = Lease::start(server.target(), Legacy);
-    let connection = lease.connected().await;
-    for name in ["json", "stream"] {
-        let params = Raw::from_value(&json!({"name": name}));
-        let mut exchange = connection.open(connection.next_id(), &Method::ToolsCall, Some(&params), &Terms::host());
-        assert!(matches!(exchange.next().await, Item::Progress(_)), "{name}");
-        assert!(matches!(exchange.next().await, Item::Done(Ok(_))), "{name}");
+    .await
+}
+
+#[tokio::test]
+async fn h39_a_batch_is_heard_as_json_and_on_a_stream() {
+    for more in [0, 97] {
+        let server = batching("2025-03-26", more).await;
+        let lease = Lease::start(server.target(), Legacy);
+        let connection = lease.connected().await;
+        for name in ["json", "stream"] {
+            let params = Raw::from_value(&json!({"name": name}));
+            let mut exchange = connection.open(connection.next_id(), &Method::ToolsCall, Some(&params), &Terms::host());
+            assert!(matches!(exchange.next().await, Item::Progress(_)), "{name}");
+            assert!(matches!(exchange.next().await, Item::Done(Ok(_))), "{name}");
+        }
+        lease.end().await;
     }
-    lease.end().await;
+}
+
+#[tokio::test]
+async fn h39_a_batch_of_another_revision_or_of_too_many_is_no_answer() {
+    for (revision, more) in [("2025-03-26", 98), ("2025-06-18", 0), ("2025-11-25", 0), ("2024-11-05", 0)] {
+        let server = batching(revision, more).await;
+        let lease = Lease::start(server.target(), Legacy);
+        let params = json!({"name": "json"});
+        let error = lease.ask(&Method::ToolsCall, &params).await.unwrap_err();
+        assert!(error.contains("a batch"), "{revision} {more}: {error}");
+        let error = lease.ask(&Method::ToolsCall, &json!({"name": "stream"})).await.unwrap_err();
+        assert_eq!(error, "Broken", "{revision} {more}");
+        lease.end().await;
+    }
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_batch_is_heard_over_a_pipe() {
+async fn h39_a_batch_is_heard_over_a_pipe() {
     use crate::config::Stdio;
     use crate::upstream::Target;
     let script = r#"id() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
         read line
-        printf '[{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{}}}]\n' "$(id "$line")"
+        printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"%s","capabilities":{},"serverInfo":{}}}\n' "$(id "$line")" "$0"
         read line
         read line
-        printf '[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%s,"result":{"n":1}}]\n' "$(id "$line")"
+        id=$(id "$line")
+        printf '[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":%s,"result":{"n":1}}]\n' "$id"
+        printf '{"jsonrpc":"2.0","id":%s,"result":{"n":2}}\n' "$id"
         read line"#;
-    let target = Target::Stdio(Stdio {
-        command: "sh".to_owned(),
-        args: vec!["-c".to_owned(), script.to_owned()],
-        ..Stdio::default()
-    });
-    let lease = Lease::start(target, Legacy);
-    assert_eq!(lease.revision().await, "2025-03-26");
-    assert_eq!(lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await, Ok(json!({"n": 1})));
-    lease.end().await;
+    for (revision, n) in [("2025-03-26", 1), ("2025-06-18", 2)] {
+        let target = Target::Stdio(Stdio {
+            command: "sh".to_owned(),
+            args: vec!["-c".to_owned(), script.to_owned(), revision.to_owned()],
+            ..Stdio::default()
+        });
+        let lease = Lease::start(target, Legacy);
+        assert_eq!(lease.revision().await, revision);
+        assert_eq!(lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await, Ok(json!({"n": n})));
+        lease.end().await;
+    }
 }

@@ -334,7 +334,7 @@ async fn what_says_nothing_of_transports() {
     let cases = [
         (401, "", StateName::Unauthorized, "401", 1),
         (403, "", StateName::Unauthorized, "403", 1),
-        (429, "", StateName::Failed, "429", 2),
+        (429, "", StateName::Failed, "429", 1),
         (500, "", StateName::Failed, "500", 1),
         (400, REFUSAL, StateName::Failed, "not today", 2),
     ];

@@ -1,0 +1,68 @@
+//! What is dropped of what a server says: notifications over a rate, answers that nobody waits for. Counted, and told now
+//! and then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Notifications of one server in a second; what is over that is dropped (`hazards.md` H50).
+const NOTICES_PER_SECOND: u32 = 1000;
+/// What is dropped is told that often at most.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// What was dropped of one server, and why.
+#[derive(Debug, Default)]
+pub(super) struct Flood {
+    /// Since when, and how many notifications came since.
+    window: Option<(Instant, u32)>,
+    told: Option<Instant>,
+    dropped: u64,
+}
+
+impl Flood {
+    /// Counts a notification, and tells whether it is one of too many in a second.
+    pub(super) fn is_too_much(&mut self, now: Instant) -> bool {
+        let (since, count) = self.window.get_or_insert((now, 0));
+        if now - *since >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count > NOTICES_PER_SECOND
+    }
+
+    /// Counts something that is dropped; tells how many there were if that is to be told now.
+    pub(super) fn drop_one(&mut self, now: Instant) -> Option<u64> {
+        self.dropped += 1;
+        if self.told.is_some_and(|told| now - told < TOLD) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(self.dropped)
+    }
+
+    /// How much was dropped so far.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn h50_a_thousand_notifications_a_second_and_no_more() {
+        let (mut flood, begin) = (Flood::default(), Instant::now());
+        let mut passed = [0; 60];
+        for second in &mut passed {
+            for _ in 0..2500 {
+                *second += u32::from(!flood.is_too_much(Instant::now()));
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(passed, [1000; 60]);
+        let told: Vec<u64> = (0..100).filter_map(|_| flood.drop_one(begin)).collect();
+        assert_eq!((told, flood.dropped()), (vec![1], 100));
+        assert_eq!(flood.drop_one(begin + TOLD), Some(101));
+    }
+}
