@@ -8,6 +8,8 @@ mod client;
 #[cfg(target_os = "linux")]
 mod kill9;
 #[cfg(target_os = "linux")]
+mod ledger;
+#[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod reload;
@@ -27,11 +29,21 @@ fn main() -> Result<(), &'static str> {
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    // The stage `spawn` is a host itself, and the stage `sessions` its own server.
+    // The stage `spawn` is a host itself, and some stages are their own servers.
     mcp_host::guard();
-    if std::env::args().nth(1).is_some_and(|argument| argument == sessions::SERVER) {
-        sessions::serve();
-        return std::process::ExitCode::SUCCESS;
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some(sessions::SERVER) => {
+            sessions::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
+        Some(ledger::server::MODE) => {
+            return match ledger::server::main(arguments) {
+                Ok(()) => std::process::ExitCode::SUCCESS,
+                Err(_) => std::process::ExitCode::FAILURE,
+            };
+        }
+        _ => {}
     }
     match soak::run() {
         Ok(code) => code,
@@ -48,7 +60,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{kill9, reload, sessions, sigterm, spawn};
+    use crate::{kill9, ledger, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -66,12 +78,13 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 5] = [
+    const STAGES: [(&str, Stage); 6] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
         ("reload", reload::run),
+        ("ledger", ledger::run),
     ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {

@@ -54,6 +54,33 @@ async fn race_11_a_session_that_ended_under_ten_calls_is_opened_anew_once() {
 }
 
 #[tokio::test]
+async fn h57_a_session_that_ended_under_one_call_leaves_another_to_its_own_answer() {
+    let (answer, later) = watch::channel(None);
+    let server = Server::start(move |seen| match (seen.what().as_str(), seen.body["params"]["name"].as_str()) {
+        (CALL, Some("runs")) => {
+            let (sender, reply) = stream([]);
+            answer.send_replace(Some((sender, seen.body["id"].clone())));
+            reply
+        }
+        (CALL, _) => Reply::Text(404, ""),
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let runs = json!({"name": "runs"});
+    let runs = lease.ask(&Method::ToolsCall, &runs);
+    let ends = async {
+        server.until(CALL, 1).await;
+        assert_eq!(lease.ask(&Method::ToolsCall, &json!({"name": "x"})).await, Err("SessionEnded".to_owned()));
+        let (sender, id) = later.borrow().clone().unwrap();
+        sender.try_send(json!({"jsonrpc": "2.0", "id": id, "result": {"n": 1}}).to_string()).unwrap();
+    };
+    let (outcome, ()) = tokio::join!(runs, ends);
+    assert_eq!(outcome, Ok(json!({"n": 1})), "what has run is not told as refused");
+    lease.end().await;
+}
+
+#[tokio::test]
 async fn what_runs_is_cancelled_before_the_session_ends_and_nothing_is_said_after() {
     let server = Server::start(|seen| match seen.what().as_str() {
         CALL => Reply::Silence,

@@ -262,6 +262,33 @@ async fn a_forgotten_session_is_opened_again_and_the_call_repeated() {
 }
 
 #[tokio::test]
+async fn h57_a_call_that_was_taken_is_not_sent_again_when_another_is_refused() {
+    let server = Server::start(Script::default()).await;
+    let host = host(&server, &json!({"type": "sse", "restart": {"maxRetries": 5, "minDelay": "10ms"}})).await;
+    let mut events = host.events();
+    let taken = host.call_tool("never", Raw::empty_object());
+    let refused = async {
+        while !server.story().last().unwrap().ends_with("tools/call") {
+            tokio::task::yield_now().await;
+        }
+        server.refuse(404);
+        let lost = async {
+            while events.next().await.unwrap().to != StateName::Reconnecting {}
+            server.refuse(0);
+        };
+        let arguments = json!({});
+        tokio::join!(call(&host, "echo", &arguments), lost).0
+    };
+    let (taken, text) = tokio::join!(taken, refused);
+    let error = taken.unwrap_err();
+    assert!(error.to_string().contains("outcome is unknown"), "{error}");
+    assert_eq!(text, "{}");
+    let calls = server.story().iter().filter(|step| step.ends_with("tools/call")).count();
+    assert_eq!(calls, 3, "one was taken, one refused, and that one was sent again");
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_stream_that_does_not_say_where_to_post() {
     let cases = [
         ("event: message\ndata: {}\n\n", "began its event stream with `message`"),
