@@ -174,6 +174,8 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         listen: "127.0.0.1:2".parse().unwrap(),
         startup_wait: Duration::from_secs(2),
         auth: HostAuth::None,
+        tls: None,
+        insecure_http: false,
         allowed_hosts: vec!["c".to_owned()],
         allowed_origins: vec!["https://a.example".to_owned()],
         sse: false,
@@ -202,7 +204,6 @@ fn a_bad_setting_is_found_in_its_layer() {
     insta::assert_snapshot!(error, @r#"
     f.json:2: host.startupWait: 1 has no unit
     environment variable MCP_HOST_AUTH__TYPE: host.auth.type: "oauth" is not one of none, bearer
-    environment variable MCP_HOST_LISTEN: host.listen: "[::]:80" can be reached from other machines, and this build cannot tell who calls
     environment variable MCP_HOST_NAMING__MAX_LENGTH: host.naming.maxLength: 7 is not between 40 and 128
     "#);
 }

@@ -9,13 +9,14 @@ use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
 use super::guard::Refused;
+use super::http::peer::Peer;
 use crate::config::{BearerClient, HostAuth};
 use crate::router::Principal;
 
 /// How clients prove who they are.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Authentication {
-    /// They do not: everybody who comes is the local user.
+    /// They do not: everybody on this machine is the local user, but for whom the system knows as another one.
     #[default]
     None,
     /// By a token of their own, of which the hash is known.
@@ -39,11 +40,20 @@ impl Authentication {
         }
     }
 
+    /// Whether it matters whose process is at the other end.
+    pub(super) fn wants_peer(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     /// Tells whose request it is, or why it goes no further.
-    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Refused> {
-        match self {
-            Self::None => Ok(Principal::local()),
-            Self::Bearer(bearer) => bearer.authenticate(headers),
+    pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> Result<Principal, Refused> {
+        match (self, peer) {
+            (Self::None, Peer::Local) => Ok(Principal::local()),
+            (Self::None, Peer::Stranger) => {
+                let reason = "another user of this machine: without a token only its owner is served (host.auth)";
+                Err(Refused { status: StatusCode::FORBIDDEN, reason, challenge: None })
+            }
+            (Self::Bearer(bearer), _) => bearer.authenticate(headers),
         }
     }
 }

@@ -3,12 +3,20 @@
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, Version};
+
+/// Where we listen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) port: u16,
+    /// What is meant where no port is named.
+    pub(super) default_port: u16,
+}
 
 /// The names under which our port is reached.
 #[derive(Debug)]
 pub(super) struct Guard {
-    port: u16,
+    listen: Own,
     /// Our loopback names with our port, for a compare without parsing.
     own: [String; 3],
     hosts: Vec<String>,
@@ -28,22 +36,33 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Guard {
-    /// A guard for a listener on `port`, with more hosts (`name` or `name:port`) and origins from the config.
-    pub(super) fn new(port: u16, hosts: &[String], origins: &[String]) -> Self {
+    /// A guard for a listener, with more hosts (`name` or `name:port`) and origins from the config.
+    pub(super) fn new(listen: Own, hosts: &[String], origins: &[String]) -> Self {
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        let own = LOOPBACK.map(|name| format!("{name}:{port}"));
-        Self { port, own, hosts: lower(hosts), origins: lower(origins) }
+        let own = LOOPBACK.map(|name| format!("{name}:{}", listen.port));
+        Self { listen, own, hosts: lower(hosts), origins: lower(origins) }
     }
 
     /// Lets a request pass or says why not.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        let host = single(headers, &HOST, "more than one `Host`")?.ok_or_else(|| bad("`Host` is missing"))?;
-        if !self.own.iter().any(|own| own == host) {
-            self.check_host(&authority(host).ok_or_else(|| bad("`Host` is malformed"))?)?;
+    pub(super) fn check(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = single(headers, &HOST, "more than one `Host`")?;
+        // A request to a proxy names the host in its target too, and that name wins over the header (RFC 9112, 3.2.2). In
+        // HTTP/2 it is `:authority`, and the header need not stand beside it.
+        let target = uri.authority().map(Authority::as_str);
+        if let Some(host) = host {
+            self.check_host(host)?;
         }
-        // A request to a proxy names the host in its target too, and that name wins over the header (RFC 9112, 3.2.2).
-        if let Some(target) = uri.authority() {
+        if let Some(target) = target {
             self.check_host(target)?;
+        }
+        let is_h2 = version >= Version::HTTP_2;
+        match (host, target) {
+            (None, Some(_)) if is_h2 => {}
+            (None, _) => return Err(bad("`Host` is missing")),
+            (Some(host), Some(target)) if is_h2 && !host.eq_ignore_ascii_case(target) => {
+                return Err(bad("`Host` and `:authority` differ"));
+            }
+            (Some(_), _) => {}
         }
         if let Some(origin) = single(headers, &ORIGIN, "more than one `Origin`")?
             && !self.knows_origin(origin)
@@ -56,8 +75,12 @@ impl Guard {
         Ok(())
     }
 
-    fn check_host(&self, host: &Authority) -> Result<(), Refused> {
-        if self.knows_host(host, 80) {
+    fn check_host(&self, host: &str) -> Result<(), Refused> {
+        if self.own.iter().any(|own| own == host) {
+            return Ok(());
+        }
+        let host = authority(host).ok_or_else(|| bad("`Host` is malformed"))?;
+        if self.knows_host(&host, self.listen.default_port) {
             Ok(())
         } else {
             Err(forbidden("this `Host` is not allowed (host.allowedHosts)"))
@@ -67,7 +90,7 @@ impl Guard {
     fn knows_host(&self, host: &Authority, default_port: u16) -> bool {
         let name = host.host();
         let port = host.port_u16().unwrap_or(default_port);
-        if port == self.port && LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        if port == self.listen.port && LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             return true;
         }
         self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host.as_str()) || known.eq_ignore_ascii_case(name))
@@ -84,7 +107,7 @@ impl Guard {
         };
         let Some(host) = authority(rest) else { return false };
         // An allowed host without a port is one on any port of ours; as an origin it still has to be on our port.
-        host.port_u16().unwrap_or(default_port) == self.port && self.knows_host(&host, default_port)
+        host.port_u16().unwrap_or(default_port) == self.listen.port && self.knows_host(&host, default_port)
     }
 }
 

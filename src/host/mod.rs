@@ -146,15 +146,17 @@ impl Host {
     /// host shuts down.
     ///
     /// # Errors
-    /// When the listener is not on loopback, or another daemon serves this address.
+    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set; when the
+    /// files of `host.tls` cannot be used; when another daemon serves this address.
     #[cfg(feature = "server")]
     pub async fn serve_http(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
         let internal = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
         let listen = listener.local_addr().map_err(internal)?;
-        if !listen.ip().is_loopback() {
-            let text = format!("{listen} can be reached from other machines, and this build cannot tell who calls");
-            return Err(Error::new(ErrorKind::Config, text));
+        let settings = self.0.manager.settings();
+        if let Some((lacks, help)) = settings.lacks_for(listen) {
+            return Err(Error::new(ErrorKind::Config, format!("{lacks}; {help}")));
         }
+        let tls = Self::endpoint_tls(settings)?;
         let stop = self.0.stop.child_token();
         let socket = match downstream::admin::StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
@@ -175,6 +177,7 @@ impl Host {
             allowed_hosts: self.0.manager.settings().allowed_hosts.clone(),
             allowed_origins: self.0.manager.settings().allowed_origins.clone(),
             authentication: downstream::authentication::Authentication::new(&self.0.manager.settings().auth),
+            tls,
             sse: self.0.manager.settings().sse,
             eras: self.0.eras,
         };
@@ -216,6 +219,21 @@ impl Host {
     #[cfg(feature = "server")]
     async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
+    }
+
+    /// Whether the files that these settings name for the endpoint can be used; nothing is started.
+    ///
+    /// # Errors
+    /// When they cannot, naming the file.
+    #[cfg(feature = "server")]
+    pub fn check_endpoint(settings: &config::HostSettings) -> Result<(), Error> {
+        Self::endpoint_tls(settings).map(drop)
+    }
+
+    #[cfg(feature = "server")]
+    fn endpoint_tls(settings: &config::HostSettings) -> Result<Option<tokio_rustls::TlsAcceptor>, Error> {
+        let acceptor = settings.tls.as_ref().map(downstream::http::tls::acceptor).transpose();
+        acceptor.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
     }
 
     /// Adds a server, or takes another config for the one of that name.

@@ -107,6 +107,16 @@ fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
 }
 
 #[test]
+fn bad_files_for_tls_are_found_before_anything_starts() {
+    let config = r#"{ "mcpServers": {}, "host": { "tls": { "cert": "a.pem", "key": "b.pem" } } }"#;
+    for command in ["check", "serve"] {
+        let shown = run_with(config, &[command, "--config", "mcp.json", "--quiet"]);
+        let shown = shown.split("--- stderr").last().unwrap();
+        assert_eq!(shown.trim(), "error: host.tls: \"~/a.pem\" cannot be read: No such file or directory (os error 2)");
+    }
+}
+
+#[test]
 fn help_of_a_command() {
     assert_snapshot!(run(&["call", "--help"]), @"
     exit 0

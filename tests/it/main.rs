@@ -4,6 +4,7 @@ mod asked;
 mod chaos;
 mod cli;
 mod config;
+mod door;
 mod hazards;
 mod processes;
 mod readme;

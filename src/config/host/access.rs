@@ -1,9 +1,12 @@
-//! Who may call: `host.auth`.
+//! Who may call, and on which way: `host.auth`, `host.tls`, `host.insecureHttp`, and what a wide `host.listen` takes.
 
 use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use sha2::{Digest as _, Sha256};
 
+use super::HostSettings;
 use crate::config::fields::Field;
 use crate::config::report::Report;
 
@@ -54,8 +57,65 @@ impl fmt::Debug for BearerClient {
     }
 }
 
+/// Files for TLS at the endpoint, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostTls {
+    /// The certificate, and those between it and its root.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl HostSettings {
+    /// What is lacking before others than this machine may reach `listen`, with what to do about it.
+    pub(crate) fn lacks_for(&self, listen: SocketAddr) -> Option<(String, &'static str)> {
+        if listen.ip().is_loopback() {
+            return None;
+        }
+        let no_auth = self.auth == HostAuth::None;
+        let no_tls = self.tls.is_none() && !self.insecure_http;
+        let (lacks, help) = match (no_auth, no_tls) {
+            (false, false) => return None,
+            (true, true) => (
+                "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
+                "give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]",
+            ),
+            (true, false) => (
+                "there is no `host.auth` to tell who calls",
+                "give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]",
+            ),
+            (false, true) => (
+                "there is no `host.tls` to hide tokens and all that is said",
+                "set `host.tls` to a certificate and its key; behind a proxy with TLS, set \"insecureHttp\": true",
+            ),
+        };
+        Some((format!("{listen} can be reached from other machines, and {lacks}"), help))
+    }
+}
+
 const SCHEME: &str = "sha256:";
 const MINT: &str = "run `mcp-host token NAME`, and put the line that it prints here";
+
+/// Reads `host.tls`; two empty names are none.
+pub(super) fn tls(field: &Field<'_>, report: &mut Report) -> Option<HostTls> {
+    let mut fields = field.fields(report)?;
+    let folder = report.file(field.at.file).parent().map(PathBuf::from).unwrap_or_default();
+    let [cert, key] = ["cert", "key"].map(|name| {
+        let text = fields.take(&[name], report).map(|field| field.text(report));
+        // What is no text is told of already.
+        text.map_or(Some(""), |text| text)
+    });
+    fields.finish(&["cert", "key"], report);
+    match (cert?, key?) {
+        ("", "") => None,
+        ("", _) | (_, "") => {
+            let problem = report.problem(field.at, &field.path, "it takes both `cert` and `key`");
+            problem.help("name two PEM files: the certificate, and its private key");
+            None
+        }
+        (cert, key) => Some(HostTls { cert: folder.join(cert), key: folder.join(key) }),
+    }
+}
 
 /// Reads `host.auth`.
 pub(super) fn auth(field: &Field<'_>, report: &mut Report) -> Option<HostAuth> {

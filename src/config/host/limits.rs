@@ -13,15 +13,13 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 11] = [
+const LACKING: [&str; 9] = [
     "oauthDocument",
     "oauthToken",
     "oauthRequest",
     "login",
     "depth",
     "pending",
-    "headers",
-    "headerBytes",
     "leases",
     "oauthChallenge",
     "redirects",
@@ -107,6 +105,10 @@ limits! {
     parked_per_principal: positive_count -> usize = 64,
     /// Calls in all that are held for clients without a session.
     parked: positive_count -> usize = 1024,
+    /// Headers of one request to our endpoint.
+    headers: positive_count -> usize = 100,
+    /// Bytes of its head: the first line and all headers.
+    header_bytes: positive_size -> usize = 64 * 1024,
     /// Connections of clients.
     connections: positive_count -> usize = 2048,
     /// How long a person may take to answer.

@@ -4,12 +4,12 @@ mod access;
 mod layers;
 mod limits;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use url::Url;
 
-pub use self::access::{BearerClient, HostAuth};
+pub use self::access::{BearerClient, HostAuth, HostTls};
 use self::layers::Layers;
 pub use self::limits::Limits;
 use super::fields::{Field, Fields};
@@ -40,12 +40,16 @@ const KEYS: [&str; 15] = [
 /// The settings of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostSettings {
-    /// Where the endpoint listens: loopback only.
+    /// Where the endpoint listens. Beyond loopback it takes `auth`, and `tls` or `insecure_http`.
     pub listen: SocketAddr,
     /// How long a first list waits for servers that are still starting.
     pub startup_wait: Duration,
     /// How clients prove who they are.
     pub auth: HostAuth,
+    /// TLS at the endpoint.
+    pub tls: Option<HostTls>,
+    /// Whether the endpoint may be reached from other machines without TLS.
+    pub insecure_http: bool,
     /// Values of `Host` that are answered beside our own on loopback.
     pub allowed_hosts: Vec<String>,
     /// Values of `Origin` that are answered beside our own on loopback.
@@ -69,6 +73,8 @@ impl Default for HostSettings {
             listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
             startup_wait: Duration::from_secs(3),
             auth: HostAuth::None,
+            tls: None,
+            insecure_http: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             sse: true,
@@ -127,18 +133,10 @@ pub(super) fn read(files: Vec<Node>, vars: &Vars, flags: &[(String, String)], re
 
 fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     let Some(mut fields) = Fields::open(node, "host", report) else { return };
-    if let Some(listen) = fields.take(&["listen"], report).and_then(|field| listen(&field, report)) {
-        settings.listen = listen;
-    }
     if let Some(wait) = fields.take(&["startupWait"], report).and_then(|field| field.time(report)) {
         settings.startup_wait = wait;
     }
-    if let Some(auth) = fields.take(&["auth"], report).and_then(|field| access::auth(&field, report)) {
-        settings.auth = auth;
-    }
-    if let Some(field) = fields.take(&["allowedHosts"], report) {
-        settings.allowed_hosts = field.texts(report);
-    }
+    reach(settings, &mut fields, report);
     if let Some(field) = fields.take(&["allowedOrigins"], report) {
         settings.allowed_origins = origins(&field, report);
     }
@@ -161,6 +159,37 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     fields.finish(&KEYS, report);
 }
 
+/// Where we are reached, by whom, and under which names.
+fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
+    let listen = fields.take(&["listen"], report).and_then(|field| Some((listen(&field, report)?, field)));
+    if let Some((listen, _)) = &listen {
+        settings.listen = *listen;
+    }
+    let before = report.problems();
+    if let Some(auth) = fields.take(&["auth"], report).and_then(|field| access::auth(&field, report)) {
+        settings.auth = auth;
+    }
+    settings.tls = fields.take(&["tls"], report).and_then(|field| access::tls(&field, report));
+    if let Some(insecure) = fields.take(&["insecureHttp"], report).and_then(|field| field.flag(report)) {
+        settings.insecure_http = insecure;
+    }
+    if let Some(field) = fields.take(&["allowedHosts"], report) {
+        settings.allowed_hosts = field.texts(report);
+    }
+    // Where one of these is wrong, that is what is to be mended first.
+    if let Some((listen, field)) = &listen
+        && report.problems() == before
+    {
+        if let Some((message, help)) = settings.lacks_for(*listen) {
+            report.problem(field.at, &field.path, message).help(help);
+        } else if !listen.ip().is_loopback() && settings.allowed_hosts.is_empty() {
+            let note =
+                report.note(field.at, &field.path, "clients of other machines are refused: no name of ours is known");
+            note.help("put the names by which they reach us into `host.allowedHosts`");
+        }
+    }
+}
+
 fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
     let text = field.text(report)?;
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -170,16 +199,6 @@ fn listen(field: &Field<'_>, report: &mut Report) -> Option<SocketAddr> {
         problem.help("write it like \"127.0.0.1:8808\"");
         return None;
     };
-    let loopback = match address.ip() {
-        IpAddr::V4(ip) => ip.is_loopback(),
-        IpAddr::V6(ip) => ip.is_loopback(),
-    };
-    if !loopback {
-        let message =
-            format!("{} can be reached from other machines, and this build cannot tell who calls", field.quote(text));
-        report.problem(field.at, &field.path, message).help("listen on 127.0.0.1 or [::1]");
-        return None;
-    }
     Some(address)
 }
 
@@ -223,17 +242,12 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
 
 /// Refuses what this build cannot do. Ignoring it would leave open what the user believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
-    fields.refuse(&["tls", "secrets", "sanitizeResults"], report);
+    fields.refuse(&["secrets", "sanitizeResults"], report);
     for (name, only) in [("validate", "definitions"), ("approval", "off")] {
         let Some(field) = fields.take(&[name], report) else { continue };
         if field.text(report).is_some_and(|text| text != only) {
             let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
             problem.help(format!("write \"{only}\", or take the key out"));
         }
-    }
-    if let Some(field) = fields.take(&["insecureHttp"], report)
-        && field.flag(report) == Some(true)
-    {
-        field.lacking(report);
     }
 }

@@ -6,9 +6,11 @@
 
 mod answer;
 mod body;
+mod connection;
 mod get;
 mod headers;
 mod outlet;
+pub(super) mod peer;
 mod post;
 mod replay;
 mod routes;
@@ -16,35 +18,29 @@ mod session;
 mod sse;
 mod stateless;
 mod stream;
+pub(crate) mod tls;
 
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::answer::Refusal;
-use self::outlet::Wire;
-use self::routes::Service;
+#[cfg(test)]
+pub(super) use self::connection::STREAMS;
 use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
 use super::authentication::Authentication;
 use super::classify::Eras;
-use super::guard::Guard;
+use super::guard::{Guard, Own};
 use crate::router::{Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const HEADER_TIME: Duration = Duration::from_secs(10);
-const HEADER_BYTES: usize = 64 * 1024;
-/// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
-const BUFFER: usize = 128 * 1024;
 /// How long a client that has more than its queue holds may take nothing of it.
 const STUCK: Duration = Duration::from_secs(180);
 /// How long the door waits when it cannot accept, most likely for want of file descriptors.
@@ -53,7 +49,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What the config says about the door.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     /// Hosts beside our own on loopback: `name` or `name:port`.
     pub(crate) allowed_hosts: Vec<String>,
@@ -61,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) allowed_origins: Vec<String>,
     /// How clients prove who they are.
     pub(crate) authentication: Authentication,
+    /// TLS, if it is spoken.
+    pub(crate) tls: Option<TlsAcceptor>,
     /// The eras that are spoken.
     pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
@@ -73,6 +71,7 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             authentication: Authentication::None,
+            tls: None,
             eras: Eras::Both,
             sse: true,
         }
@@ -80,24 +79,27 @@ impl Default for Settings {
 }
 
 /// What all requests share.
-#[derive(Debug)]
 struct Door {
     router: Router,
     eras: Eras,
     guard: Guard,
+    tls: Option<TlsAcceptor>,
     authentication: Authentication,
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
     sse: Option<sse::Table>,
     /// Calls whose connection broke.
     tasks: TaskTracker,
+    /// Requests over HTTP/2.
+    streams: TaskTracker,
     stopping: CancellationToken,
 }
 
-/// Serves until `stop`, then lets running calls finish for as long as the limits say.
+/// Serves until `stop`, then lets running calls finish for as long as the limits say. Whether clients of other machines may
+/// reach the listener is the caller's to know.
 ///
 /// # Errors
-/// When the listener is not on a loopback address: without authentication nobody else may reach the host.
+/// When the listener has no address.
 pub(crate) async fn serve(
     router: Router,
     listener: TcpListener,
@@ -105,18 +107,17 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
-    if !address.ip().is_loopback() {
-        let reason = format!("{address} is no loopback address, and there is no authentication yet");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    }
+    let own = Own { port: address.port(), default_port: if settings.tls.is_some() { 443 } else { 80 } };
     let limits = router.limits().clone();
     let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
     let door = Arc::new(Door {
-        guard: Guard::new(address.port(), &settings.allowed_hosts, &settings.allowed_origins),
+        guard: Guard::new(own, &settings.allowed_hosts, &settings.allowed_origins),
+        tls: settings.tls,
         authentication: settings.authentication,
         sessions: Sessions::new(caps, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
+        streams: TaskTracker::new(),
         stopping: stop,
         eras: settings.eras,
         router,
@@ -127,6 +128,9 @@ pub(crate) async fn serve(
     door.drain(&connections, limits.drain).await;
     kill.cancel();
     connections.wait().await;
+    // What is left of requests ends with their connections.
+    door.streams.close();
+    door.streams.wait().await;
     Ok(())
 }
 
@@ -149,9 +153,13 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                 }
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= limits.connections => turn_away(&stream),
+                Ok((stream, _)) if connections.len() >= limits.connections => {
+                    if door.tls.is_none() {
+                        turn_away(&stream);
+                    }
+                }
                 Ok((stream, _)) => {
-                    connections.spawn(connection(Arc::clone(door), stream, kill.clone()));
+                    connections.spawn(connection::serve(Arc::clone(door), stream, kill.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -167,35 +175,6 @@ fn turn_away(stream: &TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n\
         connection: close\r\n\r\n";
     let _ = stream.try_write(FULL);
-}
-
-async fn connection(door: Arc<Door>, stream: TcpStream, kill: CancellationToken) {
-    // Small answers must not wait for the acknowledgement of the ones before.
-    let _ = stream.set_nodelay(true);
-    let stop = door.stopping.clone();
-    let used = Arc::new(AtomicBool::new(false));
-    let wire = Wire::default();
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME)
-        .max_header_size(HEADER_BYTES)
-        .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(stream), Service::new(door, wire.clone(), Arc::clone(&used)));
-    let mut connection = pin!(connection);
-    // Errors are the client's: it went away, or what it sent is no HTTP.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = wire.0.cancelled() => return,
-        () = stop.cancelled() => {}
-    }
-    if used.load(Ordering::Relaxed) {
-        connection.as_mut().graceful_shutdown();
-        tokio::select! {
-            _ = connection => {}
-            () = wire.0.cancelled() => {}
-            () = kill.cancelled() => {}
-        }
-    }
 }
 
 impl Door {

@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
 use hyper::body::Incoming;
 
 use super::answer::Refusal;
 use super::outlet::Wire;
+use super::peer::Peer;
 use super::{Door, get, post, sse};
 use crate::downstream::classify::Eras;
 use crate::downstream::guard::Refused;
@@ -56,17 +57,18 @@ impl Route {
 }
 
 /// What a connection serves: nothing that the guard refuses, and nothing to who has not said who it is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Service {
     door: Arc<Door>,
+    peer: Peer,
     used: Arc<AtomicBool>,
     wire: Wire,
 }
 
 impl Service {
     /// A service for one connection, which notes that it was used.
-    pub(super) fn new(door: Arc<Door>, wire: Wire, used: Arc<AtomicBool>) -> Self {
-        Self { door, used, wire }
+    pub(super) fn new(door: Arc<Door>, peer: Peer, wire: Wire, used: Arc<AtomicBool>) -> Self {
+        Self { door, peer, used, wire }
     }
 }
 
@@ -81,19 +83,33 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         self.used.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(self.wire.clone());
         let (uri, headers) = (request.uri(), request.headers());
-        if let Err(refused) = self.door.guard.check(uri, headers) {
-            return Either::Left(ready(Ok(Refusal::from(refused).into_response())));
+        // Over HTTP/1.1 hyper leaves the body out by itself.
+        let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
+        let refuse = |refusal: Refusal| Either::Left(ready(Ok(cut(refusal.into_response(), head_only))));
+        if let Err(refused) = self.door.guard.check(request.version(), uri, headers) {
+            return refuse(refused.into());
+        }
+        if headers.len() > self.door.router.limits().headers {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return refuse(Refusal::new(status, "too many headers (host.limits.headers)"));
         }
         let route = Route::of(uri.path());
-        let asker = self.door.authentication.authenticate(headers);
+        let asker = self.door.authentication.authenticate(headers, self.peer);
         if let Err(refused) = asker
             && !route.is_some_and(Route::is_open)
         {
-            return Either::Left(ready(Ok(Refusal::from(refused).into_response())));
+            return refuse(refused.into());
         }
         let door = Arc::clone(&self.door);
-        Either::Right(Box::pin(async move { Ok(serve(&door, route, asker, request.map(Body::new)).await) }))
+        Either::Right(Box::pin(
+            async move { Ok(cut(serve(&door, route, asker, request.map(Body::new)).await, head_only)) },
+        ))
     }
+}
+
+/// The answer to HEAD has no body.
+fn cut(response: Response, head_only: bool) -> Response {
+    if head_only { response.map(|_| Body::empty()) } else { response }
 }
 
 async fn serve(
@@ -178,6 +194,18 @@ fn readiness<'a>(required: impl Iterator<Item = (&'a str, StateName, &'a str)>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn h83_the_routes_are_these() {
+        let paths = ROUTES.map(|(path, _)| path);
+        assert_eq!(
+            paths,
+            ["/mcp", "/sse", "/messages", "/healthz", "/readyz"],
+            "a new one only reads, as `product.md` says"
+        );
+        let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();
+        assert_eq!(open, ["/healthz", "/readyz"], "served without a token");
+    }
 
     #[test]
     fn ready_or_failed_for_good() {

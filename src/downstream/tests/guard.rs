@@ -1,16 +1,20 @@
 //! The guard as a table.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 
-use crate::downstream::guard::Guard;
+use crate::downstream::guard::{Guard, Own};
 
 fn check(uri: &str, headers: &[(&'static str, &'static str)]) -> u16 {
-    let guard = Guard::new(8808, &["mcp.example".into(), "box.example:9000".into()], &["https://app.example".into()]);
+    let listen = Own { port: 8808, default_port: 80 };
+    let guard = Guard::new(listen, &["mcp.example".into(), "box.example:9000".into()], &["https://app.example".into()]);
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    guard.check(&uri.parse::<Uri>().unwrap(), &map).err().map_or(200, |refused| refused.status.as_u16())
+    guard
+        .check(Version::HTTP_11, &uri.parse::<Uri>().unwrap(), &map)
+        .err()
+        .map_or(200, |refused| refused.status.as_u16())
 }
 
 #[test]

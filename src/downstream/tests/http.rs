@@ -181,14 +181,6 @@ async fn health_and_readiness() {
 }
 
 #[tokio::test]
-async fn h80_loopback_only() {
-    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let settings = Settings::default();
-    let served = crate::downstream::http::serve(stage().await.router, listener, settings, Default::default()).await;
-    assert_eq!(served.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
-}
-
-#[tokio::test]
 async fn h39_batches_of_the_one_revision_that_has_them() {
     let house = house().await;
     let mut peer = house.client("2025-03-26").await;

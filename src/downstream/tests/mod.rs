@@ -12,7 +12,13 @@ mod guard;
 #[cfg(feature = "server")]
 mod http;
 #[cfg(feature = "server")]
+mod http2;
+#[cfg(feature = "server")]
+mod limits;
+#[cfg(feature = "server")]
 mod listen;
+#[cfg(feature = "server")]
+mod matrix;
 #[cfg(feature = "server")]
 mod principals;
 #[cfg(feature = "server")]
@@ -26,3 +32,7 @@ mod stateless;
 mod stdio;
 #[cfg(feature = "server")]
 mod streams;
+#[cfg(feature = "server")]
+mod tls;
+#[cfg(feature = "server")]
+mod two;

@@ -120,3 +120,39 @@ async fn h60_a_stream_of_messages_is_of_the_token_that_opened_it() {
         assert_eq!(peer.send(&request).await.status, status, "{token}");
     }
 }
+
+/// Sends a GET of `path` as that user of the system; the first line of the answer.
+#[cfg(target_os = "linux")]
+async fn get_as(user: u32, port: u16, path: &str) -> String {
+    let host = format!("127.0.0.1:{port}");
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n' >&3; \
+         IFS= read -r line <&3; printf %s \"$line\""
+    );
+    let mut command = tokio::process::Command::new("bash");
+    let output = command.args(["-c", &script]).uid(user).current_dir("/").output().await.expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn h80_another_user_of_this_machine_is_refused() {
+    let me = rustix::process::geteuid();
+    let house = house().await;
+    assert_eq!(get_as(me.as_raw(), house.port, "/sse").await, "HTTP/1.1 200 OK");
+    // Only root can be another user; without it, the table in `peer.rs` has to do.
+    if me.is_root() {
+        for (path, line) in [
+            ("/sse", "HTTP/1.1 403 Forbidden"),
+            ("/mcp", "HTTP/1.1 403 Forbidden"),
+            ("/nowhere", "HTTP/1.1 403 Forbidden"),
+            ("/healthz", "HTTP/1.1 200 OK"),
+        ] {
+            assert_eq!(get_as(65_534, house.port, path).await, line, "{path}");
+        }
+        // With tokens, they tell who it is.
+        let house = house_with(stage().await, bearer()).await;
+        assert_eq!(get_as(65_534, house.port, "/mcp").await, "HTTP/1.1 401 Unauthorized");
+    }
+}

@@ -378,6 +378,15 @@ mod http {
             self.head().await
         }
 
+        /// The status, unless the connection is closed before.
+        pub(crate) async fn send_if(&mut self, request: &str) -> Option<u16> {
+            let request = request.replace("HOST", &format!("127.0.0.1:{}", self.port));
+            self.stream.write_all(request.as_bytes()).await.ok()?;
+            let mut line = String::new();
+            self.stream.read_line(&mut line).await.ok()?;
+            line.split(' ').nth(1)?.parse().ok()
+        }
+
         pub(crate) fn request(&self, method: &str, more: &str, body: &str) -> String {
             let session = self.session.as_ref().map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
             let token = self.token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));

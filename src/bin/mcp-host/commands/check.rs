@@ -1,5 +1,6 @@
 //! `mcp-host check`: what the config says, with nothing started.
 
+use mcp_host::Host;
 use mcp_host::config::{Config, NOT_APPROVED, Problem, Server};
 use serde::Serialize;
 
@@ -70,6 +71,7 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
         print(&plan.config, output)?;
         plan.tell_notes(output);
     }
+    Host::check_endpoint(&plan.config.host)?;
     unusable(&plan.config).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
 }
 

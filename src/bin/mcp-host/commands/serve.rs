@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use mcp_host::admin;
+use mcp_host::{Host, admin};
 use tokio::net::TcpListener;
 
 use super::serving;
@@ -22,12 +22,14 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let plan = Plan::load(common, args.demo, args.listen)?;
     plan.tell_notes(output);
+    Host::check_endpoint(&plan.config.host)?;
+    let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
     // The address first: where it is taken, no server is started in vain.
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
     let follow = plan.again();
     let host = plan.builder().start().await?;
-    watch::listening(&url(address), output);
+    watch::listening(&url(scheme, address), output);
     let mut watch = Watch::new(&host, common.again(args.demo), output);
     if !args.demo {
         host.follow_config(follow);
@@ -36,7 +38,7 @@ pub(crate) async fn run(
     let starting = async {
         watch.start().await;
         if args.demo {
-            hints(address, output);
+            hints(scheme, address, output);
         }
         watch.follow().await
     };
@@ -67,18 +69,18 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// A client on this machine does not reach `0.0.0.0`, but it does reach loopback.
-fn url(mut address: SocketAddr) -> String {
+fn url(scheme: &str, mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { [0, 0, 0, 0, 0, 0, 0, 1].into() });
     }
-    format!("http://{address}/mcp")
+    format!("{scheme}://{address}/mcp")
 }
 
 /// What to do with a demo, to be copied.
-fn hints(address: SocketAddr, output: &Output) {
+fn hints(scheme: &str, address: SocketAddr, output: &Output) {
     let listen = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --listen {address}") };
     output.remark("");
-    output.remark(&format!("connect a client    claude mcp add --transport http demo {}", url(address)));
+    output.remark(&format!("connect a client    claude mcp add --transport http demo {}", url(scheme, address)));
     output.remark(&format!("see the servers     mcp-host status{listen}"));
     output.remark("see progress        mcp-host call --demo echo__countdown from=3");
     output.remark("see a question      mcp-host call --demo echo__ask");
@@ -93,8 +95,8 @@ mod tests {
 
     #[test]
     fn the_url_is_one_that_works() {
-        assert_eq!(url("0.0.0.0:80".parse().unwrap()), "http://127.0.0.1:80/mcp");
-        assert_eq!(url("[::]:80".parse().unwrap()), "http://[::1]:80/mcp");
-        assert_eq!(url("127.0.0.1:8808".parse().unwrap()), "http://127.0.0.1:8808/mcp");
+        assert_eq!(url("http", "0.0.0.0:80".parse().unwrap()), "http://127.0.0.1:80/mcp");
+        assert_eq!(url("https", "[::]:80".parse().unwrap()), "https://[::1]:80/mcp");
+        assert_eq!(url("http", "127.0.0.1:8808".parse().unwrap()), "http://127.0.0.1:8808/mcp");
     }
 }

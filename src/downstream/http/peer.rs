@@ -1,0 +1,183 @@
+//! Whose process is at the other end of a connection on this machine, where the system tells (`hazards.md` H80). Asked
+//! once, when a connection is accepted.
+//!
+//! Linux is asked for the one socket by its addresses (`sock_diag`), which takes the same time however many there are.
+
+use tokio::net::TcpStream;
+
+/// What is known of the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::downstream) enum Peer {
+    /// Somebody who may be the local user: this user, root, or nobody can tell.
+    Local,
+    /// Another user of this machine, or somebody who has left already and cannot be asked.
+    Stranger,
+}
+
+impl Peer {
+    /// Asks the system.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(stream: &TcpStream) -> Self {
+        let (Ok(ours), Ok(theirs)) = (stream.local_addr(), stream.peer_addr()) else { return Self::Stranger };
+        let me = rustix::process::geteuid().as_raw();
+        linux::judge(linux::look(theirs, ours), || linux::look(ours, theirs), me)
+    }
+
+    /// Nothing is told here.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn of(_: &TcpStream) -> Self {
+        Self::Local
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::net::{IpAddr, SocketAddr};
+
+    use rustix::io::{self, Errno};
+    use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+
+    use super::Peer;
+
+    /// One end of a connection, as the system describes it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct End {
+        pub(super) state: u8,
+        pub(super) user: u32,
+        /// None: no process has it any more.
+        pub(super) inode: u32,
+    }
+
+    pub(super) const ESTABLISHED: u8 = 1;
+    const LISTEN: u8 = 10;
+
+    /// A client that is gone has no owner any more, and could have been anybody: who sends a request and runs is served no
+    /// more than who stays. Where its end is unknown while ours is well, it is not of this system, which cannot tell then.
+    pub(super) fn judge(theirs: io::Result<Option<End>>, ours: impl Fn() -> io::Result<Option<End>>, me: u32) -> Peer {
+        let is_local = match theirs {
+            Ok(Some(end)) if end.state != LISTEN => end.inode != 0 && (end.user == me || end.user == 0),
+            Ok(_) => match ours() {
+                Ok(end) => end.is_some_and(|end| end.state == ESTABLISHED),
+                Err(_) => true,
+            },
+            Err(_) => true,
+        };
+        if is_local { Peer::Local } else { Peer::Stranger }
+    }
+
+    const REQUEST: usize = 72;
+
+    /// The end of a connection that has this address; `None` if there is none.
+    pub(super) fn look(of: SocketAddr, to: SocketAddr) -> io::Result<Option<End>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
+        sendto(&socket, &request(of, to), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        // The kernel answers within the call that asks.
+        let mut answer = [0; 1024];
+        let (_, length) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+        read(answer.get(..length).unwrap_or_default())
+    }
+
+    fn request(of: SocketAddr, to: SocketAddr) -> [u8; REQUEST] {
+        const BY_FAMILY: u16 = 20;
+        const IS_REQUEST: u16 = 1;
+        const TCP: u8 = 6;
+        let family: u8 = if of.is_ipv4() { 2 } else { 10 };
+        let mut bytes = [0; REQUEST];
+        let mut put = Writer(&mut bytes, 0);
+        put.put(&72_u32.to_ne_bytes());
+        put.put(&BY_FAMILY.to_ne_bytes());
+        put.put(&IS_REQUEST.to_ne_bytes());
+        put.put(&[0; 8]);
+        put.put(&[family, TCP, 0, 0]);
+        // In any state.
+        put.put(&[0xff; 4]);
+        put.put(&of.port().to_be_bytes());
+        put.put(&to.port().to_be_bytes());
+        for address in [of.ip(), to.ip()] {
+            match address {
+                IpAddr::V4(ip) => put.put(&[ip.octets(), [0; 4], [0; 4], [0; 4]].concat()),
+                IpAddr::V6(ip) => put.put(&ip.octets()),
+            }
+        }
+        // On any interface, and with no cookie.
+        put.put(&[0; 4]);
+        put.put(&[0xff; 8]);
+        bytes
+    }
+
+    struct Writer<'a>(&'a mut [u8; REQUEST], usize);
+
+    impl Writer<'_> {
+        fn put(&mut self, part: &[u8]) {
+            for (to, from) in self.0.iter_mut().skip(self.1).zip(part) {
+                *to = *from;
+            }
+            self.1 += part.len();
+        }
+    }
+
+    fn read(answer: &[u8]) -> io::Result<Option<End>> {
+        const ERROR: u16 = 2;
+        let word = |at: usize| answer.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        let kind = answer.get(4..).and_then(<[u8]>::first_chunk).map(|bytes| u16::from_ne_bytes(*bytes));
+        if kind.ok_or(Errno::BADMSG)? == ERROR {
+            let code = word(16).map(u32::cast_signed).ok_or(Errno::BADMSG)?;
+            let error = Errno::from_raw_os_error(code.saturating_neg());
+            return if error == Errno::NOENT { Ok(None) } else { Err(error) };
+        }
+        match (answer.get(17), word(80), word(84)) {
+            (Some(state), Some(user), Some(inode)) => Ok(Some(End { state: *state, user, inode })),
+            _ => Err(Errno::BADMSG),
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::io::Errno;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::linux::{ESTABLISHED, End, judge, look};
+    use super::*;
+
+    #[test]
+    fn h80_who_is_a_stranger() {
+        let end = |state, user, inode| Ok(Some(End { state, user, inode }));
+        let fine = end(ESTABLISHED, 1000, 7);
+        let cases = [
+            ("this user", end(ESTABLISHED, 1000, 7), fine, Peer::Local),
+            ("root", end(ESTABLISHED, 0, 7), fine, Peer::Local),
+            ("another user", end(ESTABLISHED, 1001, 7), fine, Peer::Stranger),
+            ("has closed, and so is nobody's", end(5, 0, 0), end(8, 1000, 7), Peer::Stranger),
+            ("has reset", Ok(None), Ok(None), Peer::Stranger),
+            ("has closed long ago", Ok(None), end(8, 1000, 7), Peer::Stranger),
+            ("another one listens at its port", end(10, 1000, 7), Ok(None), Peer::Stranger),
+            ("of another system", Ok(None), fine, Peer::Local),
+            ("it is not told", Err(Errno::PROTONOSUPPORT), fine, Peer::Local),
+        ];
+        for (what, theirs, ours, peer) in cases {
+            assert_eq!(judge(theirs, || ours, 1000), peer, "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_system_tells_of_both_families() {
+        let me = rustix::process::geteuid().as_raw();
+        for (listen, connect) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("127.0.0.1:0", "::ffff:127.0.0.1")]
+        {
+            let listener = TcpListener::bind(listen).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let to = std::net::SocketAddr::new(connect.parse().unwrap(), port);
+            let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
+            let client = socket.connect(to).await.unwrap();
+            let (stream, from) = listener.accept().await.unwrap();
+            let end = look(from, stream.local_addr().unwrap()).unwrap().unwrap();
+            assert_eq!((end.state, end.user, end.inode != 0), (ESTABLISHED, me, true), "{connect}");
+            assert_eq!(Peer::of(&stream), Peer::Local);
+            drop(client);
+            assert_eq!(Peer::of(&stream), Peer::Stranger, "{connect}: it is gone");
+        }
+    }
+}

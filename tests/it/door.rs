@@ -1,0 +1,38 @@
+//! The endpoint from outside: where it may listen, and what its files must be.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use mcp_host::config::{BearerClient, Config, HostAuth, HostSettings, HostTls};
+use mcp_host::{ErrorKind, Host};
+use tokio::net::TcpListener;
+
+#[tokio::test]
+async fn h80_others_reach_it_only_with_auth_and_tls() {
+    let bearer = HostAuth::Bearer(vec![BearerClient::of_token("laptop", "token").unwrap()]);
+    let file = |name: &str| format!("tests/fixtures/tls/{name}").into();
+    let tls = HostTls { cert: file("cert.pem"), key: file("none.pem") };
+    let (neither, auth, hidden) = (
+        "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
+        "there is no `host.auth` to tell who calls",
+        "there is no `host.tls` to hide tokens and all that is said",
+    );
+    let wide = "0.0.0.0:0";
+    let cases = [
+        (wide, HostAuth::None, None, false, neither),
+        ("[::]:0", HostAuth::None, None, false, neither),
+        (wide, HostAuth::None, None, true, auth),
+        (wide, HostAuth::None, Some(tls.clone()), false, auth),
+        (wide, bearer.clone(), None, false, hidden),
+        // What is not lacking there is looked at.
+        (wide, bearer, Some(tls.clone()), false, "none.pem\" cannot be read"),
+        ("127.0.0.1:0", HostAuth::None, Some(tls), false, "none.pem\" cannot be read"),
+    ];
+    for (listen, auth, tls, insecure_http, text) in cases {
+        let what = format!("{listen} {auth:?} {tls:?} {insecure_http}");
+        let settings = HostSettings { auth, tls, insecure_http, ..HostSettings::default() };
+        let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
+        let error = host.serve_http(TcpListener::bind(listen).await.unwrap()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{what}");
+        assert!(error.to_string().contains(text), "{what}: {error}");
+        host.shutdown().await;
+    }
+}
