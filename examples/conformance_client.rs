@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
 
 /// One server, under its own names.
 fn config(url: &str, version: ProtocolVersion) -> Result<Config> {
-    let remote = Remote { url: url.parse()?, headers: Vec::new(), insecure_http: false };
+    let remote = Remote::new(url.parse()?);
     let mut server = Server::new("suite", Transport::Http(remote))?;
     server.prefix = Prefix::Never;
     server.era = if version.is_modern() { Era::Modern } else { Era::Legacy };

@@ -40,6 +40,7 @@ mod transport;
 mod upstream;
 
 pub use config::Config;
+pub use dial::{Certificates, Changed as ChangedCertificate};
 pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;

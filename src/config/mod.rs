@@ -22,6 +22,7 @@ mod shape;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 mod units;
 mod vars;
@@ -41,6 +42,7 @@ pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Note, Problem};
 pub use self::secret::Secret;
 pub use self::syntax::Syntax;
+pub use self::tls::{Fingerprint, Tls};
 pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
@@ -227,17 +229,28 @@ pub struct Remote {
     pub headers: Vec<(String, Secret)>,
     /// Whether plain HTTP may leave this machine.
     pub insecure_http: bool,
+    /// Whom to believe behind the URL, and as whom to come.
+    pub tls: Tls,
+}
+
+impl Remote {
+    /// A server at this URL, with nothing else said of it.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self { url, headers: Vec::new(), insecure_http: false, tls: Tls::default() }
+    }
 }
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Some services put the key into the path.
         let origin = self.url.origin().ascii_serialization();
-        let Self { url: _, headers, insecure_http } = self;
+        let Self { url: _, headers, insecure_http, tls } = self;
         f.debug_struct("Remote")
             .field("url", &format_args!("{origin}/…"))
             .field("headers", headers)
             .field("insecure_http", insecure_http)
+            .field("tls", tls)
             .finish()
     }
 }

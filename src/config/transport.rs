@@ -8,7 +8,7 @@ use super::secret::Secret;
 use super::shape::Flavor;
 use super::syntax::{Origin, Value};
 use super::{Remote, Stdio, Transport};
-use super::{auth, expand, vars};
+use super::{auth, expand, tls, vars};
 
 /// Keys that only a process has.
 const STDIO_KEYS: [&str; 12] = [
@@ -26,7 +26,7 @@ const STDIO_KEYS: [&str; 12] = [
     "bearer_token",
 ];
 /// Keys that only a server with a URL has.
-const REMOTE_KEYS: [&str; 14] = [
+const REMOTE_KEYS: [&str; 15] = [
     "url",
     "httpUrl",
     "serverUrl",
@@ -41,6 +41,7 @@ const REMOTE_KEYS: [&str; 14] = [
     "insecureHttp",
     "oauth",
     "http_headers_helper",
+    "tls",
 ];
 
 const KINDS: &str = "use \"stdio\", \"http\" or \"sse\", or leave it out";
@@ -268,7 +269,9 @@ impl Reader<'_> {
             self.header(&field, &name, value.expose().to_owned(), &mut headers);
         }
         auth::foreign(fields, self.report);
-        Some(Remote { url: url?, headers, insecure_http })
+        let tls = fields.take(&["tls"], self.report);
+        let tls = tls.map(|field| tls::read(&field, |path| self.scope.path(path), self.report)).unwrap_or_default();
+        Some(Remote { url: url?, headers, insecure_http, tls })
     }
 
     fn url(&mut self, field: &Field<'_>, insecure_http: bool) -> Option<Url> {

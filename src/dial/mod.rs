@@ -2,14 +2,20 @@
 //!
 //! Not here: credentials and what is said. A client is made when the first server wants one: reading the certificates of
 //! the platform costs more than starting a small server. Start reading at [`Dialer`]; `foreign.rs` is the way to URLs that
-//! are not of the config.
+//! are not of the config, `tls.rs` says whom to believe.
 
 mod address;
 #[allow(dead_code, reason = "authorization, its user, is being built on it")]
 mod foreign;
+mod pins;
+mod tls;
 
-use std::sync::OnceLock;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+pub use self::pins::{Certificates, Changed};
+use crate::config::{Remote, Tls};
 
 #[allow(unused_imports, reason = "authorization, their user, is being built on them")]
 pub(crate) use self::address::{Refused, is_loopback};
@@ -21,16 +27,29 @@ pub(crate) use self::foreign::{Document, Error, Foreign};
 pub(crate) struct Dialer {
     plain: OnceLock<Result<reqwest::Client, String>>,
     tls: OnceLock<Result<reqwest::Client, String>>,
+    pins: Arc<Certificates>,
 }
 
 const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(90);
 
 impl Dialer {
-    /// The client for this URL of the config.
-    pub(crate) fn client(&self, url: &url::Url) -> Result<reqwest::Client, String> {
-        let (slot, certificates) = if url.scheme() == "https" { (&self.tls, true) } else { (&self.plain, false) };
-        slot.get_or_init(|| build(certificates)).clone()
+    /// One that keeps what it believes in a state directory.
+    pub(crate) fn new(state: Option<&Path>) -> Self {
+        Self { pins: Arc::new(Certificates::new(state)), ..Self::default() }
+    }
+
+    /// The client for a server of the config. One with a TLS of its own has a client of its own, made of its files as they
+    /// are now.
+    pub(crate) fn client(&self, remote: &Remote) -> Result<reqwest::Client, String> {
+        if remote.url.scheme() != "https" {
+            return self.plain.get_or_init(|| made(plain())).clone();
+        }
+        if remote.tls == Tls::default() {
+            return self.tls.get_or_init(|| made(builder())).clone();
+        }
+        let origin = remote.url.origin().ascii_serialization();
+        made(builder().tls_backend_preconfigured(tls::client_config(&remote.tls, &origin, &self.pins)?))
     }
 
     /// One that shares no connection with any other.
@@ -56,19 +75,40 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("mcp-host/", env!("CARGO_PKG_VERSION")))
 }
 
-fn build(certificates: bool) -> Result<reqwest::Client, String> {
-    let mut builder = builder();
-    if !certificates {
-        builder = builder.tls_certs_only([]).no_proxy().http1_only();
-    }
+/// Without TLS no certificate is read.
+fn plain() -> reqwest::ClientBuilder {
+    builder().tls_certs_only([]).no_proxy().http1_only()
+}
+
+fn made(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| error.to_string())
 }
 
 /// What went wrong, in the words of whoever noticed first.
 pub(crate) fn explain(error: &reqwest::Error) -> String {
+    if let Some(error) = in_tls(error) {
+        return tls::explain(error).0;
+    }
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
     cause.to_string()
+}
+
+/// Why the two ends do not believe each other, if that is what went wrong: it stays so until somebody does something.
+pub(crate) fn untrusted(error: &reqwest::Error) -> Option<String> {
+    in_tls(error).map(tls::explain).filter(|(_, lasting)| *lasting).map(|(reason, _)| reason)
+}
+
+/// The error of TLS among the causes. An I/O error does not name what is in it as its source, and one may hold another.
+fn in_tls<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(found) = error.downcast_ref() {
+        return Some(found);
+    }
+    let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match within {
+        Some(inner) => in_tls(inner),
+        None => in_tls(error.source()?),
+    }
 }

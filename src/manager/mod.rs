@@ -231,7 +231,8 @@ impl Manager {
     ) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
-        let world = World::new(relay, changes, nature);
+        let mut world = World::new(relay, changes, nature);
+        world.dialer = Arc::new(crate::dial::Dialer::new(state));
         let known = Arc::new(Known::load(state));
         let servers = servers(config.servers, memory, &config.host.naming, &known);
         let manager = Self(Arc::new(Inner {

@@ -82,8 +82,7 @@ impl Http {
             value.set_sensitive(true);
             headers.append(header, value);
         }
-        let client =
-            dialer.client(&remote.url).map_err(|reason| Error::Unreachable { origin: origin.clone(), reason })?;
+        let client = dialer.client(remote).map_err(|reason| Error::Untrusted { origin: origin.clone(), reason })?;
         Ok(Self {
             client: ArcSwap::from_pointee(client),
             url: remote.url.clone(),
@@ -324,6 +323,9 @@ impl Http {
     }
 
     pub(super) fn failed(&self, error: &reqwest::Error) -> Error {
+        if let Some(reason) = dial::untrusted(error) {
+            return Error::Untrusted { origin: self.origin.clone(), reason };
+        }
         if error.is_connect() {
             return Error::Unreachable { origin: self.origin.clone(), reason: dial::explain(error) };
         }

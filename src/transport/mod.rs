@@ -66,6 +66,14 @@ pub(crate) enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// One of the two ends does not believe the other's certificate.
+    #[error("{origin} is not trusted: {reason}")]
+    Untrusted {
+        /// Scheme, host and port.
+        origin: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// The server wants credentials that we do not have.
     #[error("{origin} answered {status}: it wants credentials; put them into `headers` or `auth` of this server")]
     Unauthorized {
@@ -162,7 +170,7 @@ impl Error {
     #[must_use]
     pub(crate) fn fate(&self) -> Fate {
         match self {
-            Self::Spawn { .. } | Self::Exhausted { .. } | Self::Unwritten | Self::Unreachable { .. } => Fate::NeverLeft,
+            Self::Spawn { .. } | Self::Exhausted { .. } | Self::Unwritten | Self::Unreachable { .. } | Self::Untrusted { .. } => Fate::NeverLeft,
             Self::SessionEnded | Self::Renegotiated => Fate::Refused,
             Self::Exited { .. }
             | Self::Broken

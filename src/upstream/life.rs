@@ -260,7 +260,7 @@ impl Life {
     fn lost(&mut self, error: Option<Error>) -> Input {
         let input = match &error {
             Some(Error::Unauthorized { .. }) => Input::Refused,
-            Some(Error::Spawn { .. }) => Input::Hopeless,
+            Some(Error::Spawn { .. } | Error::Untrusted { .. }) => Input::Hopeless,
             Some(Error::SessionEnded) => Input::Expired,
             _ => Input::Lost,
         };

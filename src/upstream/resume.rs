@@ -132,6 +132,7 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
                 error @ (Error::SessionEnded
                 | Error::SessionChanged
                 | Error::Unreachable { .. }
+                | Error::Untrusted { .. }
                 | Error::Unauthorized { .. }),
             ) => return connection.failed(&error),
             Err(error) => asked = error.retry_after().unwrap_or_default(),

@@ -330,9 +330,7 @@ fn refused() {
       take the key out
     lacking-server-features.toml:3: server "login": auth.type: "oauth" is not possible, this build does not have this feature
       use "bearer" with token, "api-key" with apiKey, or "basic" with username and password
-    lacking-server-features.toml:4: server "login": tls: this build does not have this feature
-      take the key out
-    lacking-server-features.toml:8: server "local": sanitizeResults: this build does not have this feature
+    lacking-server-features.toml:7: server "local": sanitizeResults: this build does not have this feature
       take the key out
     no-servers.json:1: no servers in this file
       did you mean `mcpServers`?

@@ -12,3 +12,4 @@ mod reload;
 mod resume;
 mod sse;
 mod tidy;
+mod tls;

@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn keys_in_urls_are_masked() {
         let url = "https://example.com/v1/a1b2c3d4e5f6a7b8c9/mcp?api_key=hunter2".parse().unwrap();
-        let remote = Remote { url, headers: Vec::new(), insecure_http: false };
+        let remote = Remote::new(url);
         assert_eq!(target(&Transport::Auto(remote)), "https://example.com/v1/***/mcp?…");
     }
 }

@@ -395,7 +395,7 @@ impl Shop {
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let app = axum::Router::new().route("/mcp", post(serve)).with_state(jobs.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
-        let remote = Remote { url: url.parse().unwrap(), headers: Vec::new(), insecure_http: false };
+        let remote = Remote::new(url.parse().unwrap());
         let mut entry = config::Server::new("jobs", Transport::Http(remote)).unwrap();
         entry.era = config::Era::Modern;
         Self::open(jobs, entry, &HashMap::new(), |_| {})

@@ -53,7 +53,7 @@ async fn router() -> Router {
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let app = axum::Router::new().route("/mcp", post(serve)).with_state(level);
     tokio::spawn(async move { axum::serve(listener, app).await });
-    let remote = Remote { url: url.parse().unwrap(), headers: Vec::new(), insecure_http: false };
+    let remote = Remote::new(url.parse().unwrap());
     let mut entry = config::Server::new("far", Transport::Http(remote)).unwrap();
     entry.prefix = Prefix::Never;
     entry.era = config::Era::Legacy;

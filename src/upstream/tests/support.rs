@@ -219,7 +219,7 @@ impl Server {
 
     pub(super) fn target(&self) -> Target {
         let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
-        Target::Http(Remote { url, headers: Vec::new(), insecure_http: false })
+        Target::Http(Remote::new(url))
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {

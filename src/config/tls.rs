@@ -1,0 +1,133 @@
+//! The `tls` of an entry: whom to believe behind its URL, and as whom to come.
+
+use std::path::PathBuf;
+
+use super::fields::{Field, Fields};
+use super::report::Report;
+
+/// How the certificate of one server is judged, and which one we show it. By default the platform's authorities judge and
+/// none is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// The authorities that are believed instead of the platform's: a file of certificates in PEM.
+    pub ca: Option<PathBuf>,
+    /// Our certificate and its key, each a file in PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Whether nothing older than TLS 1.3 is spoken.
+    pub only_tls13: bool,
+    /// The one certificate that is believed, whoever signed it.
+    pub pin: Option<Fingerprint>,
+    /// Whether a certificate that no authority vouches for is believed at first sight, and only that one from then on.
+    pub trust_on_first_use: bool,
+}
+
+/// The SHA-256 of a certificate as it is sent (DER).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Of these bytes of a hash.
+    #[must_use]
+    pub fn new(hash: [u8; 32]) -> Self {
+        Self(hash)
+    }
+
+    /// Reads `sha256:` and 64 hexadecimal digits, with colons between pairs or without; `sha256:` may be left out.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let digits = text.get(..7).filter(|head| head.eq_ignore_ascii_case("sha256:")).map_or(text, |_| &text[7..]);
+        let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b':').collect();
+        let mut hash = [0; 32];
+        if digits.len() != 64 {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        // `from_str_radix` takes a sign.
+        digits.iter().all(u8::is_ascii_hexdigit).then_some(Self(hash))
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+const KEYS: [&str; 6] = ["ca", "cert", "key", "minVersion", "pin", "trustOnFirstUse"];
+
+/// Reads `tls` of an entry; `path` makes a path of what is written.
+pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &mut Report) -> Tls {
+    let mut tls = Tls::default();
+    let Some(mut fields) = field.fields(report) else { return tls };
+    let file = |name: &str, fields: &mut Fields<'_>, report: &mut Report| {
+        fields.take(&[name], report).and_then(|field| field.text(report)).map(&path)
+    };
+    tls.ca = file("ca", &mut fields, report);
+    let identity = (file("cert", &mut fields, report), file("key", &mut fields, report));
+    tls.identity = match identity {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        (Some(_), None) => {
+            report.problem(field.at, &field.path, "`cert` without `key`").help("name the file of its key as `key`");
+            None
+        }
+        (None, Some(_)) => {
+            let problem = report.problem(field.at, &field.path, "`key` without `cert`");
+            problem.help("name the file of its certificate as `cert`");
+            None
+        }
+    };
+    if let Some(version) = fields.take(&["minVersion"], report) {
+        tls.only_tls13 = version.choice(&[("1.2", false), ("1.3", true)], report).unwrap_or_default();
+    }
+    if let Some(pin) = fields.take(&["pin"], report)
+        && let Some(text) = pin.text(report)
+    {
+        tls.pin = Fingerprint::parse(text);
+        if tls.pin.is_none() {
+            let problem = report.problem(pin.at, &pin.path, format!("{} is no fingerprint", pin.quote(text)));
+            problem.help("write \"sha256:\" and the 64 hexadecimal digits of the certificate's SHA-256");
+        }
+    }
+    if let Some(trust) = fields.take(&["trustOnFirstUse"], report) {
+        tls.trust_on_first_use = trust.flag(report).unwrap_or(false);
+        if tls.trust_on_first_use && tls.pin.is_some() {
+            report
+                .problem(trust.at, &trust.path, "`pin` names the one certificate already")
+                .help("keep one of the two");
+        }
+    }
+    fields.finish(&KEYS, report);
+    tls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fingerprint;
+
+    #[test]
+    fn fingerprints_as_tools_print_them() {
+        let plain = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+        let colons = plain.as_bytes().chunks(2).map(|pair| String::from_utf8_lossy(pair).to_uppercase());
+        let colons = colons.collect::<Vec<_>>().join(":");
+        let expected = format!("sha256:{plain}");
+        for text in [plain, &expected, &format!("SHA256:{colons}"), &colons] {
+            assert_eq!(Fingerprint::parse(text).map(|found| found.to_string()).as_deref(), Some(&*expected), "{text}");
+        }
+        for text in
+            ["", "sha256:", "sha256:00", &plain[1..], &format!("+1{}", &plain[2..]), "sha256:é", &format!("{plain}00")]
+        {
+            assert_eq!(Fingerprint::parse(text), None, "{text}");
+        }
+    }
+}

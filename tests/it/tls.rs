@@ -1,0 +1,259 @@
+//! Servers behind TLS (H33): who is believed, who is not, and what is said then. The server is a host of its own behind a
+//! proxy that shows certificates made for the test.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use mcp_host::config::{Syntax, Vars, parse_str};
+use mcp_host::{Host, StateName};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate and its key, in PEM.
+struct Shown {
+    chain: String,
+    key: String,
+}
+
+/// An authority of the test.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        // Two authorities of one name would be taken for each other.
+        params.distinguished_name.push(DnType::CommonName, format!("authority {:x?}", &key.public_key_raw()[..8]));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    fn signs(&self, name: &str, until: i32) -> Shown {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 1, 1));
+        let key = KeyPair::generate().unwrap();
+        Shown { chain: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+    }
+}
+
+fn self_signed() -> Shown {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    Shown { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
+}
+
+/// A server that speaks TLS; what it shows can be changed.
+struct Server {
+    url: String,
+    tls: Arc<Mutex<Arc<ServerConfig>>>,
+    _host: Host,
+}
+
+fn server_config(
+    shown: &Shown,
+    wants: Option<&Authority>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions).unwrap();
+    let builder = match wants {
+        Some(authority) => {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+            builder.with_client_cert_verifier(verifier)
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let chain = vec![CertificateDer::from_pem_slice(shown.chain.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes()).unwrap();
+    Arc::new(builder.with_single_cert(chain, key).unwrap())
+}
+
+impl Server {
+    async fn start(shown: &Shown) -> Self {
+        Self::with(server_config(shown, None, rustls::ALL_VERSIONS)).await
+    }
+
+    async fn with(config: Arc<ServerConfig>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (plain, front) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), listener.local_addr().unwrap());
+        let (behind, port) = (plain.local_addr().unwrap(), front.port());
+        let text = json!({"mcpServers": {}, "host": {"allowedHosts": [format!("localhost:{port}")], "sse": false}});
+        let config_text = parse_str(&text.to_string(), Syntax::Json, "server.json", &Vars::default()).unwrap();
+        let host = Host::builder().config(config_text).start().await.unwrap();
+        let serving = host.clone();
+        tokio::spawn(async move { serving.serve_http(plain).await });
+        let tls = Arc::new(Mutex::new(config));
+        let current = tls.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = TlsAcceptor::from(current.lock().unwrap().clone());
+                tokio::spawn(async move {
+                    let mut stream = match acceptor.accept(stream).into_fallible().await {
+                        Ok(stream) => stream,
+                        // What it said is lost if the end comes before the client has read it.
+                        Err((_, mut stream)) => {
+                            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+                            return;
+                        }
+                    };
+                    let mut plain = TcpStream::connect(behind).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut stream, &mut plain).await;
+                });
+            }
+        });
+        Self { url: format!("https://localhost:{port}/mcp"), tls, _host: host }
+    }
+
+    fn shows(&self, shown: &Shown) {
+        *self.tls.lock().unwrap() = server_config(shown, None, rustls::ALL_VERSIONS);
+    }
+
+    /// A host of its own goes there: the state it ends in, and why.
+    async fn seen_by(&self, tls: &Value, state: &Path) -> (StateName, String) {
+        let entry =
+            json!({"url": self.url, "tls": tls, "type": "http", "restart": {"maxRetries": 0, "minDelay": "10ms"}});
+        let text = json!({"mcpServers": {"far": entry}, "host": {"startupWait": "20s"}}).to_string();
+        let config = parse_str(&text, Syntax::Json, "test.json", &Vars::default()).unwrap();
+        let host = Host::builder().config(config).state_directory(state).start().await.unwrap();
+        host.settled().await;
+        let status = host.status().remove(0);
+        host.shutdown().await;
+        (status.state, status.last_error.unwrap_or_default())
+    }
+}
+
+/// A folder with files in it.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+#[tokio::test]
+async fn h33_only_a_good_certificate_is_believed() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let folder = folder(&[("ca.pem", &authority.pem), ("no.pem", "nothing")]);
+    let path = folder.path();
+    let ca = json!({"ca": path.join("ca.pem")});
+    let server = Server::start(&authority.signs("localhost", 2100)).await;
+    assert_eq!(server.seen_by(&ca, path).await, (StateName::Connected, String::new()));
+    for (shown, tls, said) in [
+        (None, json!({}), "no authority that this machine knows vouches for its certificate"),
+        (None, json!({"ca": path.join("no.pem")}), "no certificate in PEM"),
+        (None, json!({"ca": path.join("absent.pem")}), "absent.pem cannot be used as a certificate"),
+        (Some(authority.signs("localhost", 2021)), ca.clone(), "its certificate has expired"),
+        (Some(authority.signs("other.example", 2100)), ca.clone(), r#"is for "other.example", not for "localhost""#),
+        (Some(other.signs("localhost", 2100)), ca.clone(), "no authority that this machine knows"),
+        (Some(self_signed()), ca.clone(), "no authority that this machine knows"),
+    ] {
+        if let Some(shown) = &shown {
+            server.shows(shown);
+        }
+        let (state, error) = server.seen_by(&tls, path).await;
+        assert_eq!(state, StateName::Failed, "{error}");
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn h33_a_pinned_certificate_and_no_other() {
+    let (first, second) = (self_signed(), self_signed());
+    let server = Server::start(&first).await;
+    let folder = folder(&[]);
+    let pin = |shown: &Shown| {
+        use sha2::{Digest as _, Sha256};
+        let hash = Sha256::digest(CertificateDer::from_pem_slice(shown.chain.as_bytes()).unwrap());
+        hash.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+    };
+    let tls = json!({"pin": pin(&first)});
+    assert_eq!(server.seen_by(&tls, folder.path()).await.0, StateName::Connected);
+    server.shows(&second);
+    let (state, error) = server.seen_by(&tls, folder.path()).await;
+    assert_eq!(state, StateName::Failed);
+    assert!(error.contains("but tls.pin names sha256:"), "{error}");
+    // The public certificate of a server that is pinned is not enough without its key.
+    assert_eq!(server.seen_by(&json!({"pin": pin(&second)}), folder.path()).await.0, StateName::Connected);
+}
+
+#[tokio::test]
+async fn h33_trust_on_first_use_and_a_change() {
+    let (first, second) = (self_signed(), self_signed());
+    let server = Server::start(&first).await;
+    let folder = folder(&[]);
+    let tls = json!({"trustOnFirstUse": true});
+    for _ in 0..2 {
+        assert_eq!(server.seen_by(&tls, folder.path()).await.0, StateName::Connected);
+    }
+    server.shows(&second);
+    let (state, error) = server.seen_by(&tls, folder.path()).await;
+    assert_eq!(state, StateName::Failed);
+    assert!(error.contains("mcp-host approve") && error.matches("sha256:").count() == 2, "{error}");
+    let certificates = mcp_host::Certificates::new(Some(folder.path()));
+    let changed = certificates.changed().unwrap();
+    assert_eq!(changed.len(), 1);
+    assert!(certificates.accept(&changed[0].origin, &changed[0].shown).unwrap());
+    assert_eq!(server.seen_by(&tls, folder.path()).await.0, StateName::Connected);
+    // An expired one is never believed, known or not.
+    let authority = Authority::new();
+    server.shows(&authority.signs("localhost", 2021));
+    let (_, error) = server.seen_by(&tls, folder.path()).await;
+    assert!(error.contains("expired"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_of_ours() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let (ours, strangers) = (clients.signs("me", 2100), Authority::new().signs("me", 2100));
+    let folder = folder(&[
+        ("ca.pem", &authority.pem),
+        ("me.pem", &ours.chain),
+        ("me.key", &ours.key),
+        ("stranger.pem", &strangers.chain),
+        ("stranger.key", &strangers.key),
+    ]);
+    let file = |name: &str| folder.path().join(name);
+    let shown = authority.signs("localhost", 2100);
+    let server = Server::with(server_config(&shown, Some(&clients), rustls::ALL_VERSIONS)).await;
+    let tls = json!({"ca": file("ca.pem"), "cert": file("me.pem"), "key": file("me.key")});
+    assert_eq!(server.seen_by(&tls, folder.path()).await, (StateName::Connected, String::new()));
+    for (tls, said) in [
+        (json!({"ca": file("ca.pem")}), "it wants a certificate of ours; name one as `tls.cert` and `tls.key`"),
+        (
+            json!({"ca": file("ca.pem"), "cert": file("stranger.pem"), "key": file("stranger.key")}),
+            "it does not accept our certificate",
+        ),
+        (json!({"ca": file("ca.pem"), "cert": file("me.pem"), "key": file("stranger.key")}), "do not belong together"),
+    ] {
+        let (state, error) = server.seen_by(&tls, folder.path()).await;
+        assert_eq!(state, StateName::Failed, "{error}");
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_too_old() {
+    let authority = Authority::new();
+    let folder = folder(&[("ca.pem", &authority.pem)]);
+    let shown = authority.signs("localhost", 2100);
+    let server = Server::with(server_config(&shown, None, &[&rustls::version::TLS12])).await;
+    let tls = |version: &str| json!({"ca": folder.path().join("ca.pem"), "minVersion": version});
+    assert_eq!(server.seen_by(&tls("1.2"), folder.path()).await.0, StateName::Connected);
+    let (state, error) = server.seen_by(&tls("1.3"), folder.path()).await;
+    assert_eq!(state, StateName::Failed);
+    assert!(error.contains("tls.minVersion"), "{error}");
+}
