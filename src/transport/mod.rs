@@ -170,7 +170,11 @@ impl Error {
     #[must_use]
     pub(crate) fn fate(&self) -> Fate {
         match self {
-            Self::Spawn { .. } | Self::Exhausted { .. } | Self::Unwritten | Self::Unreachable { .. } | Self::Untrusted { .. } => Fate::NeverLeft,
+            Self::Spawn { .. }
+            | Self::Exhausted { .. }
+            | Self::Unwritten
+            | Self::Unreachable { .. }
+            | Self::Untrusted { .. } => Fate::NeverLeft,
             Self::SessionEnded | Self::Renegotiated => Fate::Refused,
             Self::Exited { .. }
             | Self::Broken

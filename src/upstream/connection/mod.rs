@@ -467,7 +467,10 @@ impl Connection {
     /// may be answered yet (`hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
-        if !matches!(error, E::SessionEnded | E::SessionChanged | E::Unreachable { .. } | E::Untrusted { .. } | E::Unauthorized { .. }) {
+        if !matches!(
+            error,
+            E::SessionEnded | E::SessionChanged | E::Unreachable { .. } | E::Untrusted { .. } | E::Unauthorized { .. }
+        ) {
             return;
         }
         let mut table = self.lock();
