@@ -22,6 +22,8 @@ pub(crate) use meta::{Trace, notice, request_meta};
 pub(crate) use question::{Asked, Refusal, question};
 pub(crate) use result::result;
 
+use serde_json::json;
+
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 
 /// The extensions whose messages we can carry: MCP Apps, and tasks since 2026-07-28.
@@ -48,7 +50,9 @@ pub(crate) fn outcome(outcome: Outcome, method: &Method, gap: &Gap<'_>) -> Outco
     let Gap { from, to, server, info } = *gap;
     match outcome {
         Ok(raw) if !raw.is_object() => {
-            Err(ErrorObject::internal(format!("server {server:?} answered with a result that is no object")))
+            let details = json!({ "server": server, "kind": "malformed", "sent": true, "retryable": false });
+            let error = ErrorObject::internal(format!("server {server:?} answered with a result that is no object"));
+            Err(error.with_data(Raw::from_value(&details)))
         }
         Ok(raw) => Ok(result(raw, method, from, to, info)),
         Err(object) => error(object, method, from, to, server).map(|raw| result(raw, method, OWN, to, info)),

@@ -165,6 +165,17 @@ impl<'a> Field<'a> {
         self.positive(count, report)
     }
 
+    /// How deep something may nest: no deeper than JSON is read anywhere.
+    pub(super) fn nesting(&self, report: &mut Report) -> Option<usize> {
+        let count = self.positive_count(report)?;
+        if count > crate::protocol::DEPTH {
+            let most = crate::protocol::DEPTH;
+            report.problem(self.at, &self.path, format!("{count} levels: no message may nest deeper than {most}"));
+            return None;
+        }
+        Some(count)
+    }
+
     fn positive<T: Default + PartialEq>(&self, value: T, report: &mut Report) -> Option<T> {
         if value == T::default() {
             report.problem(self.at, &self.path, "must be more than zero");

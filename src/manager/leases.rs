@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,6 +21,26 @@ pub(super) struct Entry {
     principal: Principal,
     users: HashSet<Owner>,
     used: Instant,
+    _counted: Counted,
+}
+
+/// A lease counts among all while this lives.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// One more, if there may be.
+    fn new(count: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
+        let more = |now: usize| (now < limit).then_some(now + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self(count.clone()))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The leases of a server.
@@ -42,12 +62,14 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(crate) enum NoLease {
     /// Disabled, or failed by its config: why.
     Fixed(String),
-    /// All leases that there may be are in use.
+    /// All leases of the server that there may be are in use.
     Limit(usize),
     /// The host ends.
     Stopping,
     /// The server was changed or taken out of the config.
     Closed,
+    /// All leases that there may be are in use.
+    InAll(usize),
 }
 
 impl Manager {
@@ -64,8 +86,7 @@ impl Manager {
         entries.retain(|entry| !entry.upstream.is_stopped());
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
         if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
-            entry.users.insert(who.owner);
-            entry.used = Instant::now();
+            entry.enter(who.owner);
             return Ok(entry.upstream.clone());
         }
         let best = entries
@@ -88,8 +109,7 @@ impl Manager {
             }
             // A question may have bound it to another client in this moment.
             if !alone || entry.upstream.bound_to() == Some(who.owner) {
-                entry.users.insert(who.owner);
-                entry.used = Instant::now();
+                entry.enter(who.owner);
                 return Ok(entry.upstream.clone());
             }
         }
@@ -142,14 +162,39 @@ impl Manager {
         if entries.len() >= limit && !evict(entries) {
             return Err(NoLease::Limit(limit));
         }
+        let in_all = self.limits().leases;
+        let counted = loop {
+            match Counted::new(&self.0.leases, in_all) {
+                Some(counted) => break counted,
+                None if evict(entries) || self.evict_elsewhere(server) => {}
+                None => return Err(NoLease::InAll(in_all)),
+            }
+        };
         let upstream = self.spawn(server, profile, who.owner, true);
-        entries.push(Entry {
-            upstream: upstream.clone(),
-            principal: who.principal.clone(),
-            users: HashSet::from([who.owner]),
-            used: Instant::now(),
-        });
+        let (principal, users) = (who.principal.clone(), HashSet::new());
+        let mut entry =
+            Entry { upstream: upstream.clone(), principal, users, used: Instant::now(), _counted: counted };
+        entry.enter(who.owner);
+        entries.push(entry);
         Ok(upstream)
+    }
+
+    /// Ends the lease idle longest of all servers but this one.
+    fn evict_elsewhere(&self, but: &Arc<Server>) -> bool {
+        let servers = self.servers();
+        let others = servers.iter().filter(|server| !Arc::ptr_eq(server, but));
+        // Whoever holds the table of another server may be waiting for ours.
+        let idle = others.filter_map(|server| {
+            let table = server.leases.try_lock().ok()?;
+            Some((table.entries.get(idlest(&table.entries)?)?.used, server))
+        });
+        let Some((_, server)) = idle.min_by_key(|(used, _)| *used) else { return false };
+        server.leases.try_lock().is_ok_and(|mut table| evict(&mut table.entries))
+    }
+
+    /// Leases of all servers.
+    pub(crate) fn lease_count(&self) -> usize {
+        self.0.leases.load(Ordering::Relaxed)
     }
 
     /// The lease that this client has already, if any.
@@ -174,6 +219,7 @@ impl Manager {
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 let left = entry.users.remove(&owner) && entry.users.is_empty();
+                entry.upstream.note_users(entry.users.len());
                 if own && !entry.upstream.serves_only(owner) {
                     shared.push((server.clone(), entry.upstream.clone()));
                     return true;
@@ -240,6 +286,11 @@ impl Manager {
         if server.target.is_none() || self.is_stopping() {
             return;
         }
+        let in_all = self.limits().leases;
+        let Some(counted) = Counted::new(&self.0.leases, in_all) else {
+            tracing::warn!(server = &*server.label, "not started before it is used: {in_all} connections (host.limits.leases)");
+            return;
+        };
         let eager = server.config.start == Start::Eager;
         let profile = lease::profile(Profile::EMPTY, server.config.sharing, &server.config.roots);
         let mut table = lock(&server.leases);
@@ -252,6 +303,7 @@ impl Manager {
             principal: Principal::local(),
             users: HashSet::new(),
             used: Instant::now(),
+            _counted: counted,
         });
     }
 
@@ -277,6 +329,12 @@ impl Manager {
 }
 
 impl Entry {
+    fn enter(&mut self, owner: Owner) {
+        self.users.insert(owner);
+        self.used = Instant::now();
+        self.upstream.note_users(self.users.len());
+    }
+
     /// Whether nobody else uses it, so that it can become this client's own.
     fn is_free_for(&self, owner: Owner) -> bool {
         self.upstream.bound_to() == Some(owner)
@@ -286,7 +344,13 @@ impl Entry {
 
 /// Ends the lease idle longest that nobody has a call on.
 fn evict(entries: &mut Vec<Entry>) -> bool {
-    let idle = entries
+    let Some(index) = idlest(entries) else { return false };
+    entries.swap_remove(index).upstream.stop();
+    true
+}
+
+fn idlest(entries: &[Entry]) -> Option<usize> {
+    entries
         .iter()
         .enumerate()
         .filter(|(_, entry)| match entry.upstream.connection() {
@@ -295,10 +359,7 @@ fn evict(entries: &mut Vec<Entry>) -> bool {
             None => !entry.upstream.status().state.is_starting(),
         })
         .min_by_key(|(_, entry)| entry.used)
-        .map(|(index, _)| index);
-    let Some(index) = idle else { return false };
-    entries.swap_remove(index).upstream.stop();
-    true
+        .map(|(index, _)| index)
 }
 
 impl Server {

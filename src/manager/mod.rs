@@ -10,6 +10,7 @@ mod last;
 mod lease;
 mod leases;
 mod reload;
+mod slots;
 mod status;
 mod supervisor;
 mod view;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Semaphore, broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +30,7 @@ pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::NoLease;
 pub use reload::{ConfigStatus, Reload};
+pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;
 
 use known::Known;
@@ -83,7 +85,7 @@ pub(crate) struct Server {
     since: Instant,
     calls: AtomicU64,
     /// `maxConcurrent`: above it calls wait, first come first served.
-    pub(crate) slots: Option<Semaphore>,
+    pub(crate) slots: Option<Slots>,
 }
 
 impl Server {
@@ -102,7 +104,7 @@ impl Server {
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let asks = known.asks(&known::key(&config.transport));
-        let slots = (config.max_concurrent > 0).then(|| Semaphore::new(config.max_concurrent));
+        let slots = (config.max_concurrent > 0).then(|| Slots::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             slots,
@@ -194,6 +196,8 @@ struct Inner {
     events: broadcast::Sender<Event>,
     tasks: TaskTracker,
     next_lease: AtomicU64,
+    /// Leases that there are, of all servers.
+    leases: Arc<AtomicUsize>,
     owners: Mutex<Owners>,
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
@@ -247,6 +251,7 @@ impl Manager {
             events: broadcast::Sender::new(EVENTS),
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
+            leases: Arc::default(),
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,

@@ -6,7 +6,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::scan::Scanner;
+use super::scan::{DEPTH, Scanner};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
 /// A result or an error.
@@ -91,16 +91,26 @@ impl Message {
     /// # Errors
     /// When the bytes are no JSON, an array, or no envelope of JSON-RPC 2.0.
     pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
-        Envelope::read(bytes, Scanner::checked(bytes).map_err(Malformed::no_json)?)?.classify()
+        Self::parse_within(bytes, DEPTH)
     }
 
-    /// Reads one message of a server, to be passed on: the envelope is parsed as strictly, but the escapes in strings are
-    /// left to whoever opens them.
+    /// The same of one that may nest so deep, the envelope counted.
     ///
     /// # Errors
     /// As [`Message::parse`].
-    pub(crate) fn passing(bytes: &Bytes) -> Result<Self, Malformed> {
-        Envelope::read(bytes, Scanner::passing(bytes).map_err(Malformed::no_json)?)?.classify()
+    pub(crate) fn parse_within(bytes: &Bytes, depth: usize) -> Result<Self, Malformed> {
+        let scanner = Scanner::checked(bytes).map_err(Malformed::no_json)?;
+        Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
+    }
+
+    /// Reads one message of a server, to be passed on: the envelope is parsed as strictly, but the escapes in strings are
+    /// left to whoever opens them. It may nest so deep, the envelope counted.
+    ///
+    /// # Errors
+    /// As [`Message::parse`].
+    pub(crate) fn passing(bytes: &Bytes, depth: usize) -> Result<Self, Malformed> {
+        let scanner = Scanner::passing(bytes).map_err(Malformed::no_json)?;
+        Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
     }
 
     /// The request that a text answers which is cut off or broken: its `id`, if that stands before the break and no

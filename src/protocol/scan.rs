@@ -20,8 +20,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Values may nest that deep (`hazards.md` H38); one bit each tells objects from arrays.
-const DEPTH: u32 = 128;
+/// Values may nest that deep at most (`hazards.md` H38); one bit each tells objects from arrays.
+pub(crate) const DEPTH: usize = 128;
 
 /// A place in JSON text.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     strings: Strings,
+    most: usize,
 }
 
 /// How strings are read.
@@ -43,7 +44,7 @@ enum Strings {
 impl<'a> Scanner<'a> {
     /// At the start of `bytes`, which are known to be JSON.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, strings: Strings::Skipped }
+        Self { bytes, at: 0, strings: Strings::Skipped, most: DEPTH }
     }
 
     /// At the start of bytes from outside, to be checked throughout.
@@ -65,6 +66,11 @@ impl<'a> Scanner<'a> {
         // Blanks between values may be control characters; then strings are looked through for them.
         let strings = if low < 0x20 { Strings::Checked } else { Strings::Skipped };
         Ok(Self { strings, ..Self::new(bytes) })
+    }
+
+    /// The same where values may nest less deep.
+    pub(super) fn within(self, most: usize) -> Self {
+        Self { most: most.min(DEPTH), ..self }
     }
 
     /// The next byte that is no blank.
@@ -112,13 +118,13 @@ impl<'a> Scanner<'a> {
         self.peek();
         let start = self.at;
         // The open objects (1) and arrays (0), the innermost in the lowest bit.
-        let (mut open, mut depth) = (0u128, 0u32);
+        let (mut open, mut depth) = (0u128, 0);
         loop {
             match self.peek() {
                 Some(kind @ (b'{' | b'[')) => {
                     self.at += 1;
                     depth += 1;
-                    if depth > DEPTH {
+                    if depth > self.most {
                         return Err(self.fault("nested too deep"));
                     }
                     open = open << 1 | u128::from(kind == b'{');

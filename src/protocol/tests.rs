@@ -150,18 +150,18 @@ fn h4_characters_that_are_split() {
     }
     let Some(Line::Whole(line)) = lines.next() else { panic!("no line") };
     assert_eq!(line, text.trim_end());
-    assert!(Message::passing(&line).is_ok());
+    assert!(Message::passing(&line, DEPTH).is_ok());
 }
 
 #[test]
 fn h4_bytes_that_are_no_text() {
     for bad in [&b"\xff"[..], b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\x80", b"\x00"] {
         let line = [&br#"{"jsonrpc":"2.0","id":1,"result":""#[..], bad, b"\"}"].concat();
-        assert!(Message::passing(&line.into()).is_err(), "{bad:?}");
+        assert!(Message::passing(&line.into(), DEPTH).is_err(), "{bad:?}");
     }
     // An escape is the business of whoever opens the string.
     let lone = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":"\ud800"}"#);
-    assert!(Message::passing(&lone).is_ok());
+    assert!(Message::passing(&lone, DEPTH).is_ok());
 }
 
 #[test]
@@ -316,6 +316,21 @@ proptest! {
             }
             let got: Value = edits.apply().read().unwrap();
             prop_assert_eq!(got, want);
+        }
+    }
+}
+
+#[test]
+fn limit_depth() {
+    let message = |depth: usize| {
+        // The envelope is the first level, the params the second.
+        let (open, close) = ("[".repeat(depth - 2), "]".repeat(depth - 2));
+        Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":{open}{close}}}}}"#))
+    };
+    for limit in [8, DEPTH] {
+        for (depth, fine) in [(limit - 1, true), (limit, true), (limit + 1, false)] {
+            assert_eq!(Message::parse_within(&message(depth), limit).is_ok(), fine, "{depth} of {limit}");
+            assert_eq!(Message::passing(&message(depth), limit).is_ok(), fine, "{depth} of {limit}");
         }
     }
 }

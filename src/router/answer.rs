@@ -39,14 +39,16 @@ impl Failure {
 
     /// It is never started, or may not be started once more.
     pub(super) fn lease(none: NoLease) -> Self {
-        let retryable = none == NoLease::Closed;
-        let text = match none {
-            NoLease::Stopping => return Self::shutting_down(),
-            NoLease::Closed => "was changed in the config a moment ago; call again".to_owned(),
-            NoLease::Fixed(why) => format!("is not to be had: {why}"),
-            NoLease::Limit(limit) => format!("has {limit} connections in use already (host.limits.leasesPerServer)"),
-        };
-        Self { kind: Kind::Unavailable, text, sent: false, retryable }
+        let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));
+        let unavailable =
+            |text: String, retryable| Self { kind: Kind::Unavailable, text, sent: false, retryable };
+        match none {
+            NoLease::Stopping => Self::shutting_down(),
+            NoLease::Closed => unavailable("was changed in the config a moment ago; call again".to_owned(), true),
+            NoLease::Fixed(why) => unavailable(format!("is not to be had: {why}"), false),
+            NoLease::Limit(limit) => in_use(limit, "host.limits.leasesPerServer"),
+            NoLease::InAll(limit) => in_use(limit, "host.limits.leases"),
+        }
     }
 
     /// The host ends and takes no more calls.
@@ -57,18 +59,48 @@ impl Failure {
 
     /// The host ended while it ran.
     pub(super) fn cut_off() -> Self {
-        let text = "was not waited for any longer: the host is shutting down; whether the work was done is unknown";
+        let text = "the request was not waited for any longer: the host is shutting down; whether the work was done is unknown";
         Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
+    }
+
+    /// It was in the config when its name was looked up.
+    pub(super) fn removed() -> Self {
+        let text = "the server was removed a moment ago".to_owned();
+        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+    }
+
+    /// One client has too many requests.
+    pub(super) fn client_limit(limit: usize) -> Self {
+        Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))
+    }
+
+    /// All clients together have too many requests.
+    pub(super) fn pending(limit: usize) -> Self {
+        Self::overloaded(format!("more than {limit} requests of all clients at once (host.limits.pending)"))
+    }
+
+    /// One client has too many streams of changes.
+    pub(super) fn listens(limit: usize) -> Self {
+        Self::overloaded(format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)"))
+    }
+
+    /// Too many calls are held for clients without a session.
+    pub(super) fn parked(limit: usize) -> Self {
+        Self::overloaded(format!("{limit} calls are held for clients without a session (host.limits.parked)"))
+    }
+
+    /// Too many clients without a session are busy.
+    pub(super) fn sessions(limit: usize, name: &str) -> Self {
+        Self::overloaded(format!("{limit} kinds of clients are busy (host.limits.{name})"))
+    }
+
+    fn overloaded(text: String) -> Self {
+        Self { kind: Kind::Overloaded, text, sent: false, retryable: true }
     }
 
     /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.
     pub(super) fn queue(wait: std::time::Duration) -> Self {
-        Self {
-            kind: Kind::Overloaded,
-            text: format!("had no free slot within {wait:?} (queueTimeout)"),
-            sent: false,
-            retryable: true,
-        }
+        Self::overloaded(format!("had no free slot within {wait:?} (queueTimeout)"))
     }
 
     /// No answer in time.
@@ -93,11 +125,12 @@ impl Failure {
         use transport::Error as E;
         if error.not_sent() {
             let kind = match error {
-                E::Overloaded(_) | E::Busy { .. } => Kind::Overloaded,
+                E::Overloaded(_) | E::Busy(_) | E::Share(_) | E::Paused { .. } => Kind::Overloaded,
                 E::Unauthorized { .. } => Kind::AuthRequired,
                 _ => Kind::Unavailable,
             };
-            return Self { kind, text: format!("did not take the request: {error}"), sent: false, retryable: true };
+            let retryable = kind != Kind::AuthRequired;
+            return Self { kind, text: format!("did not take the request: {error}"), sent: false, retryable };
         }
         let kind = match error {
             // It says so itself. That it did nothing for the request is likely, and not certain.
@@ -126,23 +159,21 @@ impl Failure {
     /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.
     pub(super) fn answer(&self, server: &Server, method: &Method) -> Outcome {
         let name = &server.config.name;
-        self.answer_as(name, &format!("server {name:?} {}", self.text), method)
+        self.outcome(Some(name), format!("server {name:?} {}", self.text), method)
     }
 
-    /// The same where no server has anything to do with it.
+    /// The same where it is no server's fault.
     pub(super) fn answer_of_host(&self, method: &Method) -> Outcome {
-        self.answer_as("", &format!("the request {}", self.text), method)
+        self.outcome(None, self.text.clone(), method)
     }
 
-    fn answer_as(&self, server: &str, text: &str, method: &Method) -> Outcome {
-        #[derive(Serialize)]
-        struct Details<'a> {
-            server: &'a str,
-            kind: Kind,
-            sent: bool,
-            retryable: bool,
-        }
-        let details = Details { server, kind: self.kind, sent: self.sent, retryable: self.retryable };
+    /// The same as an error, whatever was asked.
+    pub(super) fn error_of_host(&self) -> ErrorObject {
+        ErrorObject::internal(self.text.clone()).with_data(Raw::from_value(&self.details(None)))
+    }
+
+    fn outcome(&self, server: Option<&str>, text: String, method: &Method) -> Outcome {
+        let details = self.details(server);
         if *method != Method::ToolsCall {
             return Err(ErrorObject::internal(text).with_data(Raw::from_value(&details)));
         }
@@ -152,4 +183,20 @@ impl Failure {
             "_meta": { "mcp-host/error": details },
         })))
     }
+
+    fn details<'a>(&self, server: Option<&'a str>) -> Details<'a> {
+        Details { server, kind: self.kind, sent: self.sent, retryable: self.retryable }
+    }
+}
+
+/// What every error of ours says of itself.
+#[derive(Serialize)]
+struct Details<'a> {
+    /// Its name in the config; none where it is the host itself that refuses.
+    server: Option<&'a str>,
+    kind: Kind,
+    /// Whether any of the request may have reached the server.
+    sent: bool,
+    /// Whether the same request may succeed later, and does no harm then.
+    retryable: bool,
 }

@@ -14,7 +14,7 @@ use super::running::{Attempt, Running, Toward};
 use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
-use crate::manager::Server;
+use crate::manager::{Server, Slot};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
 use crate::registry::{Resolution, Target, expose_content};
 use crate::transport::{self, Fate};
@@ -87,7 +87,9 @@ impl Router {
             return Err(ErrorObject::invalid_params(format!("tool {name:?}: `arguments` is not an object")));
         }
         let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
-        let server = self.server(&target)?;
+        let Some(server) = self.manager().server(target.server) else {
+            return Failure::removed().answer_of_host(&Method::ToolsCall);
+        };
         let name = name.into_owned();
         let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
         self.plan_task(client, &mut forward, &name, task.as_ref()).await?;
@@ -108,7 +110,7 @@ impl Router {
     }
 
     pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, ErrorObject> {
-        self.manager().server(target.server).ok_or_else(|| ErrorObject::internal("its server was removed a moment ago"))
+        self.manager().server(target.server).ok_or_else(|| Failure::removed().error_of_host())
     }
 
     /// Finds whom a name belongs to; a client that never listed waits for the servers as a list does.
@@ -168,7 +170,7 @@ impl Router {
     pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Outcome {
         let server = &forward.server;
         let _calling = server.calling();
-        let _slot = match self.slot(server).await {
+        let _slot = match self.slot(client, server).await {
             Ok(slot) => slot,
             Err(failure) => return failure.answer(server, &forward.method),
         };
@@ -212,13 +214,10 @@ impl Router {
         hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
-    async fn slot<'a>(&self, server: &'a Server) -> Result<Option<tokio::sync::SemaphorePermit<'a>>, Failure> {
+    async fn slot<'a>(&self, client: &Client, server: &'a Server) -> Result<Option<Slot<'a>>, Failure> {
         let Some(slots) = &server.slots else { return Ok(None) };
         let wait = server.config.queue_timeout;
-        match tokio::time::timeout(wait, slots.acquire()).await {
-            Ok(Ok(slot)) => Ok(Some(slot)),
-            _ => Err(Failure::queue(wait)),
-        }
+        slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
     }
 
     async fn attempt(

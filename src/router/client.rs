@@ -163,6 +163,12 @@ impl Client {
         self.state().running.is_empty()
     }
 
+    /// Questions that it was asked, its streams of changes, and what it watches.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        let state = self.state();
+        (state.asked.len(), state.listens, state.subscriptions.len())
+    }
+
     /// Notes a request; `None` if its id is in use or the client is gone.
     pub(super) fn begin(self: &Arc<Self>, id: &RequestId, leg: &Arc<Mailbox>, limit: usize) -> Result<Guard, Refused> {
         let mut state = self.state();
@@ -435,7 +441,10 @@ impl Drop for Listen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     IdInUse,
+    /// This client has too many.
     Limit,
+    /// There are too many in all.
+    Load,
     Closed,
 }
 

@@ -9,6 +9,7 @@ mod call;
 mod client;
 mod driver;
 mod extensions;
+mod gauges;
 mod list;
 mod mailbox;
 mod modern;
@@ -23,7 +24,7 @@ mod subscribe;
 mod tasks;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use client::{Client, Place};
+pub(crate) use gauges::Gauges;
 pub(crate) use mailbox::Mailbox;
 
 use crate::adapt;
@@ -43,6 +45,7 @@ use crate::protocol::{
 use crate::queues::{Account, Queues};
 use crate::seal::Seal;
 use crate::upstream::{Owner, Upstream};
+use answer::Failure;
 use client::Refused;
 
 /// Routes what clients say to the servers and back; cheap to clone.
@@ -63,6 +66,8 @@ struct Inner {
     /// What waits for all clients.
     queues: Queues,
     seal: Option<Seal>,
+    /// Requests being served, of all clients.
+    load: Arc<AtomicUsize>,
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
     server_info: Raw,
@@ -93,6 +98,7 @@ impl Router {
             listens: subscribe::Listens::default(),
             parked: park::Table::default(),
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
+            load: Arc::default(),
             known_tasks: tasks::Registry::default(),
             server_info,
             tasks: TaskTracker::new(),
@@ -176,22 +182,24 @@ impl Router {
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
-        let limit = self.limits().pending_per_client;
+        let limits = self.limits();
+        let (limit, in_all) = (limits.pending_per_client, limits.pending);
         // Before the first poll: a `cancelled` that comes right behind the request has to find it.
-        let begun = client.begin(&request.id, &leg, limit);
+        let begun = match self.load(in_all) {
+            Some(load) => client.begin(&request.id, &leg, limit).map(|guard| (guard, load)),
+            None => Err(Refused::Load),
+        };
         let method = request.method.clone();
         async move {
-            let guard = match begun {
-                Ok(guard) => guard,
+            let (guard, _load) = match begun {
+                Ok(begun) => begun,
                 Err(Refused::Closed) => return None,
                 Err(Refused::IdInUse) => {
                     let text = format!("request id {} is in use by a request without an answer yet", request.id);
                     return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
                 }
-                Err(Refused::Limit) => {
-                    let text = format!("more than {limit} requests at once (host.limits.pendingPerClient)");
-                    return Some(Err(ErrorObject::internal(text)));
-                }
+                Err(Refused::Limit) => return Some(Failure::client_limit(limit).answer_of_host(&method)),
+                Err(Refused::Load) => return Some(Failure::pending(in_all).answer_of_host(&method)),
             };
             // Whoever runs may still ask whether we live.
             if router.0.closing.is_cancelled() && method != Method::Ping {
@@ -206,6 +214,20 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// Whether no more requests are served now.
+    #[must_use]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.load.load(Ordering::Relaxed) >= self.limits().pending
+    }
+
+    /// Counts a request in, if there may be one more.
+    fn load(&self, limit: usize) -> Option<Load> {
+        let more = |now: usize| (now < limit).then_some(now + 1);
+        self.0.load.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Load(self.0.load.clone()))
     }
 
     /// The outcome with all that every result says since 2026-07-28, also where we made it ourselves.
@@ -345,22 +367,22 @@ impl Router {
     }
 
     /// The lease of this server for this client.
-    fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, answer::Failure> {
+    fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, Failure> {
         // One that others use, too, was given out before the server asked anybody anything.
         let stays =
             |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
         if let Some(upstream) = client.lease(server.id).filter(stays) {
             return Ok(upstream);
         }
-        let upstream = self.0.manager.lease(server, &client.who).map_err(answer::Failure::lease)?;
+        let upstream = self.0.manager.lease(server, &client.who).map_err(Failure::lease)?;
         client.keep_lease(server.id, upstream.clone());
         self.apply_level(server, &upstream);
         Ok(upstream)
     }
 
     /// A lease for one call, beside the one that the client has.
-    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Arc<Upstream>, answer::Failure> {
-        self.0.manager.lease_beside(server, &client.who).map_err(answer::Failure::lease)
+    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Arc<Upstream>, Failure> {
+        self.0.manager.lease_beside(server, &client.who).map_err(Failure::lease)
     }
 
     /// What seals handles that clients keep.
@@ -426,6 +448,15 @@ impl Router {
 
     fn clients(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Client>>> {
         self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request is being served while this lives.
+struct Load(Arc<AtomicUsize>);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Failure;
 use super::client::{Client, LEVELS, Level};
 use super::{Mailbox, Principal, Router};
 use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
@@ -84,8 +85,7 @@ impl Router {
             let Some(longest) = idle.min_by_key(|(_, pooled)| pooled.used).map(|(key, _)| key.clone()) else {
                 let (limit, name) =
                     if own_full { (of_one, "sessionsPerPrincipal") } else { (limits.sessions, "sessions") };
-                let text = format!("{limit} kinds of clients are busy (host.limits.{name})");
-                return Err(ErrorObject::internal(text));
+                return Err(Failure::sessions(limit, name).error_of_host());
             };
             if let Some(pooled) = pool.remove(&longest) {
                 self.close(&pooled.client);

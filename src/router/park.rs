@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Failure;
 use super::call::Forward;
 use super::client::{Client, Guard};
 use super::question::{self, log};
@@ -109,17 +110,14 @@ impl Router {
         let table = &self.0.parked;
         let limit = self.limits().parked;
         if table.lock().len() >= limit {
-            let text = format!("{limit} calls are held for clients without a session (host.limits.parked)");
-            return Err(ErrorObject::internal(text));
+            return Failure::parked(limit).answer_of_host(&forward.method);
         }
         let number = table.count.fetch_add(1, Ordering::Relaxed) + 1;
         // It holds its client, which has no session to be held by.
         let id = RequestId::Text(format!("parked {number}").into());
         let Ok(guard) = client.begin(&id, leg, self.limits().pending_per_client) else {
             let limit = self.limits().pending_per_client;
-            return Err(ErrorObject::internal(format!(
-                "more than {limit} requests at once (host.limits.pendingPerClient)"
-            )));
+            return Failure::client_limit(limit).answer_of_host(&forward.method);
         };
         let account = self.account();
         let parked = Arc::new(Parked {
@@ -293,6 +291,11 @@ async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Ar
 }
 
 impl Table {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Parked>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Failure;
 use super::client::{Client, is_part};
 use super::tasks::Task;
 use super::{Mailbox, Router};
@@ -104,8 +105,7 @@ impl Router {
     ) -> Option<Outcome> {
         let limit = self.limits().pending_per_client;
         let Some(_place) = client.listen(limit) else {
-            let text = format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)");
-            return Some(Err(ErrorObject::internal(text)));
+            return Some(Failure::listens(limit).answer_of_host(&Method::Listen));
         };
         let filter = match Filter::read(params.as_ref(), client.declares(task::EXTENSION)) {
             Ok(filter) => filter,

@@ -174,7 +174,7 @@ impl Http {
     /// Whether it may be asked something now, or still wants to be left alone.
     pub(crate) fn may_ask(&self) -> Result<(), Error> {
         match self.left() {
-            Some(left) => Err(Error::Busy { origin: self.origin.clone(), left }),
+            Some(left) => Err(Error::Paused { origin: self.origin.clone(), left }),
             None => Ok(()),
         }
     }

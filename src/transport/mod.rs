@@ -99,7 +99,7 @@ pub(crate) enum Error {
     },
     /// It wants to be left alone, and that time is not over.
     #[error("{origin} wants no requests for another {left:?} (Retry-After)")]
-    Busy {
+    Paused {
         /// Scheme, host and port.
         origin: String,
         /// Until then.
@@ -130,6 +130,12 @@ pub(crate) enum Error {
     /// The server does not read what we write.
     #[error("the server does not read: its queue of {0} bytes is full (host.limits.serverQueue)")]
     Overloaded(usize),
+    /// So many requests wait for the server already.
+    #[error("{0} requests wait for it already (host.limits.pendingPerServer)")]
+    Busy(usize),
+    /// So many of them are this client's, and others use the server, too.
+    #[error("{0} requests of this client wait for it already, and others use it, too (half of host.limits.pendingPerServer)")]
+    Share(usize),
     /// The server refused the revision of a request before any work.
     #[error("it refused the revision of the request")]
     Renegotiated,
@@ -161,7 +167,7 @@ impl Error {
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry, .. } => *retry,
-            Self::Busy { left, .. } => Some(*left),
+            Self::Paused { left, .. } => Some(*left),
             _ => None,
         }
     }
@@ -185,7 +191,9 @@ impl Error {
             | Self::Closed => Fate::Lost,
             Self::Unauthorized { .. }
             | Self::Overloaded(_)
-            | Self::Busy { .. }
+            | Self::Busy(_)
+            | Self::Share(_)
+            | Self::Paused { .. }
             | Self::Status { .. }
             | Self::Malformed(_)
             | Self::TooLarge(_) => Fate::Final,
@@ -196,7 +204,14 @@ impl Error {
     #[must_use]
     pub(crate) fn not_sent(&self) -> bool {
         matches!(self.fate(), Fate::NeverLeft | Fate::Refused)
-            || matches!(self, Self::Unauthorized { .. } | Self::Overloaded(_) | Self::Busy { .. })
+            || matches!(
+                self,
+                Self::Unauthorized { .. }
+                    | Self::Overloaded(_)
+                    | Self::Busy(_)
+                    | Self::Share(_)
+                    | Self::Paused { .. }
+            )
     }
 }
 
@@ -220,6 +235,8 @@ pub(crate) struct Limits {
     pub(crate) message: usize,
     /// Bytes that may wait to be written.
     pub(crate) queue: usize,
+    /// Levels that a message may nest.
+    pub(crate) depth: usize,
 }
 
 /// A label for logs.

@@ -45,6 +45,7 @@ pub(crate) struct PipeReader {
     leaving: Option<(Instant, Leaving)>,
     server: Label,
     cap: usize,
+    depth: usize,
 }
 
 #[derive(Debug)]
@@ -111,11 +112,24 @@ pub(crate) fn spawn(
     let drain = tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
     tasks.spawn(write(ends.stdin, queue.clone()));
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
-    let (lines, cap) = (Lines::new(limits.message), limits.message);
+    let (lines, cap, depth) = (Lines::new(limits.message), limits.message, limits.depth);
     let (noise, turn) = (Noise::default(), Turn::default());
     Ok((
         pipe,
-        PipeReader { stdout: ends.stdout, lines, process, drain, tail, queue, noise, turn, leaving: None, server, cap },
+        PipeReader {
+            stdout: ends.stdout,
+            lines,
+            process,
+            drain,
+            tail,
+            queue,
+            noise,
+            turn,
+            leaving: None,
+            server,
+            cap,
+            depth,
+        },
     ))
 }
 
@@ -311,7 +325,7 @@ impl PipeReader {
 
     fn read(&mut self, line: Line) -> Result<Option<Heard>, Error> {
         let (text, reason, error) = match line {
-            Line::Whole(line) => match Message::passing(&line) {
+            Line::Whole(line) => match Message::passing(&line, self.depth) {
                 Ok(message) => return Ok(Some(Heard::Message(message))),
                 Err(no_message) if is_batch(&line) => return Ok(Some(Heard::Batch(line, no_message))),
                 Err(Malformed { reason, .. }) => (line, reason.clone(), Error::Malformed(reason)),

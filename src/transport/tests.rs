@@ -26,7 +26,7 @@ fn start(command: &str, args: &[&str]) -> Child {
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
         ..Stdio::default()
     };
-    let (tail, limits) = (StderrTail::default(), Limits { message: CAP, queue: 4 * CAP });
+    let (tail, limits) = (StderrTail::default(), Limits { message: CAP, queue: 4 * CAP, depth: crate::protocol::DEPTH });
     let (pipe, reader) = spawn(&stdio, &limits, "test".into(), tail.clone(), &TaskTracker::new()).unwrap();
     Child { pipe, reader, tail }
 }
@@ -365,7 +365,7 @@ async fn h16_nothing_leaks_into_a_child() {
         forward_env: vec!["CARGO_PKG_NAME".to_owned()],
         ..Stdio::default()
     };
-    let limits = Limits { message: CAP, queue: CAP };
+    let limits = Limits { message: CAP, queue: CAP, depth: crate::protocol::DEPTH };
     let (pipe, mut reader) = spawn(&stdio, &limits, "t".into(), StderrTail::default(), &TaskTracker::new()).unwrap();
     assert!(matches!(reader.next().await, Ok(Heard::Message(_))));
     let text = std::fs::read_to_string(&out).unwrap();
@@ -410,7 +410,7 @@ async fn h17_arguments_reach_the_child_as_they_are() {
     child.reader.stop(ladder(0, 0)).await;
     // A command is a program's name, no line of a shell.
     let stdio = Stdio { command: "true; true".to_owned(), ..Stdio::default() };
-    let limits = Limits { message: CAP, queue: CAP };
+    let limits = Limits { message: CAP, queue: CAP, depth: crate::protocol::DEPTH };
     let started = spawn(&stdio, &limits, "test".into(), StderrTail::default(), &TaskTracker::new());
     assert!(matches!(started, Err(Error::Spawn { .. })));
 }

@@ -25,7 +25,7 @@ pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u6
         return lost(&connection, id, error);
     }
     match http.post(frame).await {
-        Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match Message::passing(&body) {
+        Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match connection.read(&body) {
             Ok(message) => connection.receive(Some(id), message),
             Err(no_message) => {
                 if let Err(reason) = take_batch(&connection, Some(id), &body, no_message) {
@@ -93,13 +93,13 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
         Reply::Stream(stream) => stream,
         Reply::Accepted { status } => return Err(no_answer(status)),
         Reply::Json(body) | Reply::Refused { body, .. } => {
-            let message = Message::passing(&body).map_err(|why| Error::Malformed(format!("the answer is {why}")))?;
+            let message = connection.read(&body).map_err(|why| Error::Malformed(format!("the answer is {why}")))?;
             let wrong = || Error::Malformed("it answered with what is no answer to the request".to_owned());
             return hear(connection, id, message, again)?.ok_or_else(wrong);
         }
     };
     while let Some(data) = stream.next().await? {
-        match Message::passing(&data) {
+        match connection.read(&data) {
             Ok(message) => {
                 if let Some(answer) = hear(connection, id, message, again)? {
                     return Ok(answer);
@@ -141,7 +141,7 @@ pub(super) fn lost(connection: &Connection, id: u64, error: Error) {
 
 /// Takes a message as it came.
 pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
-    match Message::passing(data) {
+    match connection.read(data) {
         Ok(message) => connection.receive(origin, message),
         Err(no_message) => {
             if let Err(reason) = take_batch(connection, origin, data, no_message) {
@@ -167,7 +167,7 @@ fn take_batch(
         return Err(Malformed { reason, ..no_message });
     }
     for item in items {
-        match Message::passing(&item) {
+        match connection.read(&item) {
             Ok(message) => connection.receive(origin, message),
             Err(reason) => tracing::warn!("an item of a batch that is no message: {reason}"),
         }

@@ -522,6 +522,8 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         client_info: settings.client_info.clone(),
         caps: settings.caps,
         pending_cap: limits.pending_per_server,
+        depth: limits.depth,
+        users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
     };
@@ -531,7 +533,7 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
     };
     match &settings.target {
         Target::Stdio(stdio) => {
-            let sizes = transport::Limits { message: limits.message, queue: limits.server_queue };
+            let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
             let (pipe, reader) =
                 transport::spawn(stdio, &sizes, settings.server.clone(), upstream.tail.clone(), tasks)?;
             let connection = Connection::new(parts(Wire::Pipe(pipe)));

@@ -24,6 +24,7 @@ mod state;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -202,6 +203,7 @@ pub(crate) struct Upstream {
     connection: ArcSwapOption<Connection>,
     offer: ArcSwapOption<Offer>,
     binding: Arc<OnceLock<Owner>>,
+    users: Arc<AtomicUsize>,
     wanted: Mutex<Wanted>,
     /// How many times the server is being told its level just now.
     telling: Arc<watch::Sender<usize>>,
@@ -249,6 +251,7 @@ impl Upstream {
             connection: ArcSwapOption::empty(),
             offer: ArcSwapOption::empty(),
             binding: Arc::default(),
+            users: Arc::default(),
             wanted: Mutex::default(),
             telling: Arc::default(),
             lane: Arc::new(Semaphore::new(1)),
@@ -334,6 +337,11 @@ impl Upstream {
     /// Binds it to a client before the first question (`sharing: "session"`).
     pub(crate) fn bind(&self, owner: Owner) {
         let _ = self.binding.set(owner);
+    }
+
+    /// So many clients use it now.
+    pub(crate) fn note_users(&self, count: usize) {
+        self.users.store(count, Ordering::Relaxed);
     }
 
     /// Whether nobody but this client has a call on it.

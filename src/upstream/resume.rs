@@ -86,7 +86,7 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
 /// may be anybody's. A request passes: its answer goes back into our own session and no other, and a server may ask on a
 /// stream that it has had taken up again (2025-11-25, transports).
 fn belongs(data: &bytes::Bytes, id: u64) -> bool {
-    let named = match Message::passing(data) {
+    let named = match Message::passing(data, crate::protocol::DEPTH) {
         Ok(Message::Response(response)) => response.id,
         Ok(Message::Notification(notice)) if notice.method == Method::Progress => {
             notice.params.and_then(|params| params.member("progressToken")?.read().ok())

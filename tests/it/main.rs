@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod door;
 mod hazards;
+mod limits;
 mod processes;
 mod readme;
 mod reload;

@@ -13,14 +13,11 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 9] = [
+const LACKING: [&str; 6] = [
     "oauthDocument",
     "oauthToken",
     "oauthRequest",
     "login",
-    "depth",
-    "pending",
-    "leases",
     "oauthChallenge",
     "redirects",
 ];
@@ -65,6 +62,8 @@ limits! {
     message: positive_size -> usize = 16 * MIB,
     /// The body of one request to our endpoint.
     body: positive_size -> usize = 4 * MIB,
+    /// How deep a message may nest.
+    depth: nesting -> usize = 128,
     /// Tools of one server.
     tools: positive_count -> usize = 1000,
     /// The definitions of one server in all.
@@ -73,6 +72,8 @@ limits! {
     pending_per_server: positive_count -> usize = 1024,
     /// Requests of one client that wait.
     pending_per_client: positive_count -> usize = 1024,
+    /// Requests in all that are being served.
+    pending: positive_count -> usize = 16384,
     /// What waits to be written to one server.
     server_queue: positive_size -> usize = 4 * MIB,
     /// What waits to be written to one client.
@@ -101,6 +102,8 @@ limits! {
     drain: time -> Duration = seconds(10),
     /// Connections to one server.
     leases_per_server: positive_count -> usize = 64,
+    /// Connections to all servers.
+    leases: positive_count -> usize = 512,
     /// Calls of one principal that wait for answers of clients without a session.
     parked_per_principal: positive_count -> usize = 64,
     /// Calls in all that are held for clients without a session.

@@ -21,7 +21,7 @@ use self::elsewhere as platform;
 #[cfg(unix)]
 use self::unix as platform;
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
-use crate::router::Router;
+use crate::router::{Gauges, Router};
 
 /// Why there is no status socket.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +123,7 @@ impl StatusSocket {
             version: env!("CARGO_PKG_VERSION"),
             config: router.manager().config_status().borrow().clone(),
             servers: router.status(),
+            gauges: router.gauges(),
         };
         // Nothing in it can fail to be written.
         serde_json::to_string(&status).unwrap_or_default()
@@ -172,6 +173,7 @@ struct Status {
     version: &'static str,
     config: ConfigStatus,
     servers: Vec<ServerStatus>,
+    gauges: Gauges,
 }
 
 #[cfg(all(test, unix))]

@@ -44,7 +44,7 @@ pub(super) async fn post(
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
     let bytes = body::read(body, door.router.limits().body).await?;
     let version = headers::version(&headers);
-    let message = match Message::parse(&bytes) {
+    let message = match Message::parse_within(&bytes, door.router.limits().depth) {
         Ok(message) => message,
         Err(malformed) => {
             return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
@@ -58,6 +58,10 @@ pub(super) async fn post(
         _ => None,
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
+    // Answers and cancellations still come through: they make room.
+    if id.is_some() && door.router.is_full() {
+        return Err(about(Refusal::busy("too many requests at once (host.limits.pending)")));
+    }
     let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
         Route::Session(message) => session(door, principal, &headers, message, &wire).await.map_err(about),

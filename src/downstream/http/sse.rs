@@ -137,7 +137,7 @@ pub(super) async fn post(
     check_version(&head.headers)?;
     let entry = table.find(head.uri.query(), principal)?;
     let bytes = body::read(body, door.router.limits().body).await?;
-    let message = match Message::parse(&bytes) {
+    let message = match Message::parse_within(&bytes, door.router.limits().depth) {
         Ok(message) => message,
         Err(malformed) => {
             let items = batch(&bytes).ok_or(malformed)?;

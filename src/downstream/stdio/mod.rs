@@ -257,7 +257,7 @@ impl Session {
                 return self.refuse(None, ErrorObject::new(code::INVALID_REQUEST, reason));
             }
         };
-        let message = match Message::parse(&bytes) {
+        let message = match Message::parse_within(&bytes, self.router.limits().depth) {
             Ok(message) => message,
             Err(malformed) => {
                 return match batch(&bytes).filter(|_| self.eras != Eras::Modern) {

@@ -15,8 +15,10 @@ use super::At;
 use super::registry::{Place, Task};
 use crate::adapt::task;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::{Router, question};
+use crate::transport::Error;
 use crate::upstream::{Ask, Connection, Item};
 
 /// The questions of one task, and its outcome once there is one.
@@ -156,10 +158,11 @@ impl Router {
         self.hold_result(client, task, at);
         let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
         if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
-            return Err(ErrorObject::internal("the server says that the task is over, but does not tell its result"));
+            let failure = Failure::malformed("it says that a task is over, and does not tell its result");
+            return failure.answer(&at.server, &Method::TasksResult);
         }
         let outcome = hold.lock().outcome.clone();
-        outcome.unwrap_or_else(|| Err(ErrorObject::internal("the server was lost before it told the task's result")))
+        outcome.unwrap_or_else(|| Failure::lost(&Error::Broken).answer(&at.server, &Method::TasksResult))
     }
 
     /// Holds a `tasks/result` open, unless that is done or was.

@@ -1,13 +1,17 @@
 //! The router with servers in this process behind it, on a paused clock: calls that are parked, and the races around them.
 
+mod again;
 #[cfg(feature = "server")]
 mod apps;
 #[cfg(feature = "server")]
 mod driven;
+mod far;
 #[cfg(feature = "server")]
 mod jobs;
+mod leaks;
 #[cfg(feature = "server")]
 mod levels;
+mod limits;
 mod mailbox;
 mod parked;
 mod races;

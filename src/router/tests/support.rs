@@ -39,6 +39,10 @@ pub(super) async fn stage() -> Stage {
 }
 
 pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
+    stage_of(|config| change(&mut config.host.limits)).await
+}
+
+pub(super) async fn stage_of(change: impl FnOnce(&mut Config)) -> Stage {
     let script = Arc::<Script>::default();
     let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page", "visit", "straggler", "drop"];
     let server = tools.into_iter().fold(InProcess::new("script", "1"), |server, name| {
@@ -51,7 +55,7 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
     entry.prefix = Prefix::Never;
     let mut config = Config::default();
     config.servers.push(entry);
-    change(&mut config.host.limits);
+    change(&mut config);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
     let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None);
@@ -199,6 +203,23 @@ impl Running {
         match self.answer.await.unwrap() {
             Some(Ok(result)) => result.read().unwrap(),
             Some(Err(error)) => json!({ "error": error.code, "message": error.message }),
+            None => Value::Null,
+        }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.answer.is_finished()
+    }
+
+    /// Its answer; an error with its data as well.
+    pub(super) async fn whole_answer(self) -> Value {
+        match self.answer.await.unwrap() {
+            Some(Ok(result)) => result.read().unwrap(),
+            Some(Err(error)) => {
+                let data: Value = error.data.map_or(Value::Null, |data| data.read().unwrap());
+                json!({ "error": error.code, "message": error.message, "data": data })
+            }
             None => Value::Null,
         }
     }

@@ -9,7 +9,7 @@ mod receive;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +49,10 @@ pub(super) struct Parts {
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,
+    /// How deep its messages may nest.
+    pub(super) depth: usize,
+    /// How many clients use the lease.
+    pub(super) users: Arc<AtomicUsize>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -156,6 +160,11 @@ impl Connection {
     /// Whether each request says of itself who sends it, and what may be asked meanwhile.
     pub(crate) fn is_modern(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version.is_modern())
+    }
+
+    /// Reads what the server said.
+    pub(super) fn read(&self, bytes: &bytes::Bytes) -> Result<Message, crate::protocol::Malformed> {
+        Message::passing(bytes, self.parts.depth)
     }
 
     pub(super) fn caps(&self) -> Caps {
@@ -277,6 +286,11 @@ impl Connection {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
     }
 
+    /// Questions of the server without an answer.
+    pub(crate) fn questions(&self) -> usize {
+        self.lock().asks.len()
+    }
+
     /// Whether all requests without an answer are this client's, those of the host itself aside.
     pub(super) fn serves_only(&self, owner: Owner) -> bool {
         self.lock().waiting.values().all(|waiting| waiting.owner == owner || waiting.owner == Owner::HOST)
@@ -317,10 +331,7 @@ impl Connection {
                 // What the host itself asks is to be told why; for all others it is enough that nothing has left.
                 Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
                 Some(_) => Some(transport::Error::Unwritten),
-                None if table.waiting.len() >= self.parts.pending_cap => {
-                    Some(transport::Error::Overloaded(self.parts.pending_cap))
-                }
-                None => None,
+                None => self.overload(&table, terms.owner),
             };
             if let Some(error) = refused {
                 drop(table);
@@ -361,6 +372,20 @@ impl Connection {
             self.finish(id, Item::Lost(error));
         }
         exchange
+    }
+
+    /// Why no more may wait: there are too many, or too many of one client where others want to be served, too.
+    fn overload(&self, table: &Table, owner: Owner) -> Option<transport::Error> {
+        let (all, cap) = (table.waiting.len(), self.parts.pending_cap);
+        if all >= cap {
+            return Some(transport::Error::Busy(cap));
+        }
+        let half = cap.div_ceil(2);
+        if all < half || owner == Owner::HOST || self.parts.users.load(Ordering::Relaxed) < 2 {
+            return None;
+        }
+        let own = table.waiting.values().filter(|waiting| waiting.owner == owner).count();
+        (own >= half).then_some(transport::Error::Share(half))
     }
 
     fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {

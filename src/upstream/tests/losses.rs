@@ -1,7 +1,7 @@
 //! What follows when connections are lost: when is tried again, how often, and who waits how long. On a paused clock.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -271,4 +271,100 @@ async fn h57_a_request_under_way_is_not_refused_with_another() {
     sender.send(answer.to_string()).await.unwrap();
     assert_eq!(slow.await.unwrap().unwrap().unwrap().as_str(), r#"{"done":true}"#);
     lease.end().await;
+}
+
+/// A peer that has said hello, in a world whose outer clock is ours.
+async fn awake(outside: Arc<AtomicU64>) -> (Lease, Peer) {
+    let nature = Nature { outside: Arc::new(move || Duration::from_secs(outside.load(Ordering::SeqCst))), ..Nature::real() };
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::in_world(target, Legacy, nature);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("initialize").await;
+    peer.result(&id, &initialized()).await;
+    peer.hears("notifications/initialized").await;
+    lease.connected().await;
+    (lease, peer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn h59_after_a_sleep_a_server_is_asked_before_it_is_taken_for_lost() {
+    let outside = Arc::new(AtomicU64::new(100_000));
+    let (lease, mut peer) = awake(outside.clone()).await;
+    // Eight hours that the clock of the deadlines did not count.
+    outside.fetch_add(8 * 3600, Ordering::SeqCst);
+    let (id, _) = peer.hears("ping").await;
+    peer.result(&id, &serde_json::json!({})).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(lease.upstream.status().state, StateName::Connected);
+    assert_eq!(lease.upstream.status().restarts, 0);
+    // And once more, without an answer.
+    outside.fetch_add(8 * 3600, Ordering::SeqCst);
+    peer.hears("ping").await;
+    let begun = Instant::now();
+    assert!(lease.lost().await.contains("after the machine slept"));
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    drop(peer);
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h59_a_clock_that_is_set_back_or_a_little_forward_says_nothing() {
+    let outside = Arc::new(AtomicU64::new(100_000));
+    let (lease, mut peer) = awake(outside.clone()).await;
+    outside.fetch_sub(8 * 3600, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    outside.fetch_add(20, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    lease.connected().await.notify(Method::RootsListChanged, None);
+    // Nothing was said before it.
+    peer.hears("notifications/roots/list_changed").await;
+    assert_eq!(lease.upstream.status().restarts, 0);
+    lease.end().await;
+}
+
+/// An attempt that slept with us has the rest of its time.
+#[tokio::test(start_paused = true)]
+async fn h59_a_start_that_slept_with_us_goes_on() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::in_world(target, Legacy, Nature::real());
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("initialize").await;
+    tokio::time::advance(Duration::from_secs(8 * 3600)).await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    peer.result(&id, &initialized()).await;
+    lease.connected().await;
+    assert_eq!(lease.upstream.status().restarts, 0);
+    lease.end().await;
+}
+
+/// The pages of a list come until its time is over, and then the start has failed.
+#[tokio::test(start_paused = true)]
+async fn limit_list_time() {
+    let limit = Duration::from_secs(5);
+    for (late, wanted) in [(false, StateName::Connected), (true, StateName::Reconnecting)] {
+        let (target, mut peers) = Peer::target();
+        let mut settings = settings(target, Legacy);
+        settings.limits = Arc::new(config::Limits { list_time: limit, ..config::Limits::default() });
+        let (world, _news, _changes) = world(certain(1.0));
+        let tasks = TaskTracker::new();
+        let upstream = Upstream::spawn(1, settings, world, true, &tasks);
+        let mut peer = peers.recv().await.unwrap();
+        let (id, _) = peer.hears("initialize").await;
+        let mut hello = initialized();
+        hello["capabilities"] = serde_json::json!({"tools": {}});
+        peer.result(&id, &hello).await;
+        peer.hears("notifications/initialized").await;
+        let (id, _) = peer.hears("tools/list").await;
+        let little = Duration::from_millis(1);
+        tokio::time::sleep(if late { limit + little } else { limit - little }).await;
+        if !late {
+            peer.result(&id, &serde_json::json!({"tools": []})).await;
+        }
+        let mut status = upstream.watch();
+        let status = status.wait_for(|status| status.state == wanted).await.unwrap().clone();
+        assert_eq!(status.cause.is_some_and(|cause| cause.contains("host.limits.listTime")), late);
+        upstream.stop();
+        tasks.close();
+        tasks.wait().await;
+    }
 }

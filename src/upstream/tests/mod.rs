@@ -2,6 +2,7 @@
 
 mod changes;
 mod detection;
+mod interleavings;
 mod losses;
 mod requests;
 mod sessions;

@@ -43,7 +43,23 @@ impl Lease {
 
     /// A lease that starts in that time.
     pub(super) fn within(target: Target, era: config::Era, known: Option<Era>, start_timeout: Duration) -> Self {
-        let (world, news, changed) = world(Nature::real());
+        Self::of(world(Nature::real()), target, era, known, start_timeout)
+    }
+
+    /// A lease with chance and the outer clock given, whose sleeps are noticed.
+    pub(super) fn in_world(target: Target, era: config::Era, nature: Nature) -> Self {
+        let (world, news, changed) = world(nature);
+        tokio::spawn(world.vigil.clone().keep(CancellationToken::new()));
+        Self::of((world, news, changed), target, era, None, Duration::from_secs(20))
+    }
+
+    fn of(
+        (world, news, changed): (World, News, mpsc::Receiver<Change>),
+        target: Target,
+        era: config::Era,
+        known: Option<Era>,
+        start_timeout: Duration,
+    ) -> Self {
         let noted = Arc::<Mutex<Vec<Era>>>::default();
         let notes = (noted.clone(), noted.clone());
         let memory = Memory {

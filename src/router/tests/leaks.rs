@@ -1,0 +1,86 @@
+//! Nothing is left of what is over (`hazards.md` H55).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::support::*;
+use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw, Response};
+use crate::router::{Client, Gauges};
+
+/// What a step of the crowd does; each in turn.
+const KINDS: usize = 8;
+const CALLS: usize = 10_000;
+/// Clients come and go that often.
+const EACH: usize = 250;
+
+impl Stage {
+    /// A call that ends as its number says: answered, refused, asked, withdrawn, or dropped.
+    async fn step(&self, number: usize, client: &Arc<Client>, modern: &Arc<Client>) {
+        let begun = || self.script.begun.load(Ordering::SeqCst);
+        let before = begun();
+        match number % KINDS {
+            0 => drop(self.answer(client, &call("nothing of that name")).await),
+            1 => {
+                let running = self.call(client, &call("held"));
+                self.until(|_| begun() > before).await;
+                running.drop().await;
+            }
+            2 => {
+                let running = self.call(client, &call("held"));
+                self.until(|_| begun() > before).await;
+                let params = Some(Raw::from_value(&json!({ "requestId": running.id })));
+                self.router.notify(client, Notification { method: Method::Cancelled, params });
+                running.answer().await;
+            }
+            3 => {
+                let running = self.call(client, &call("ask"));
+                let question = running.question().await;
+                let outcome = Ok(Raw::from_value(&json!({ "action": "decline" })));
+                self.router.answer(client, Response { id: Some(question.id), outcome });
+                running.answer().await;
+            }
+            4 => {
+                let running = self.call(client, &call("ask"));
+                running.question().await;
+                running.drop().await;
+            }
+            5 => {
+                // It walks away from what it was asked.
+                let asked = self.answer(modern, &call("ask")).await;
+                assert_eq!(asked["resultType"], "input_required", "{asked}");
+                let again = retry(&call("ask"), &asked, &json!({ "i1": { "action": "decline" } }));
+                if number % 3 == 0 {
+                    self.answer(modern, &again).await;
+                }
+            }
+            _ => drop(self.answer(client, &call("echo")).await),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
+    let stage = stage_of(|config| config.servers[0].max_concurrent = 1000).await;
+    let started = std::time::Instant::now();
+    let profile = Profile::from_capabilities(Raw::trusted(ALL.into()).as_value());
+    for crowd in 0..CALLS / EACH {
+        let client = stage.legacy(ProtocolVersion::V2025_11_25, profile);
+        let modern = stage.modern(FORM);
+        for number in 0..EACH {
+            stage.step(crowd * EACH + number, &client, &modern).await;
+        }
+        assert!(stage.router.gauges().clients > 0);
+        eprintln!("DBG {crowd} {:?} {:?}", started.elapsed(), stage.router.gauges());
+        stage.router.close(&client);
+    }
+    // Calls that wait for a client that does not come back end, and so do clients and leases that nobody uses.
+    let limits = stage.router.limits();
+    tokio::time::sleep(limits.answer + limits.session_idle + Duration::from_secs(120)).await;
+    let left = stage.router.gauges();
+    let wanted = Gauges { leases: left.leases, ..Gauges::default() };
+    assert_eq!(left, wanted);
+    assert!(left.leases <= 1, "the one that lists: {left:?}");
+}

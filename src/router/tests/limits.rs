@@ -1,0 +1,337 @@
+//! Limits at the limit and beside it, and errors of our own in their form (`hazards.md` §0). On a paused clock.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::far::told;
+use super::support::*;
+use crate::config::{Config, Prefix, Server, Sharing, Stdio, Transport};
+use crate::in_process::InProcess;
+use crate::manager::{Manager, Principal};
+use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Response};
+use crate::router::{Client, Router};
+use crate::upstream::Starter;
+
+const LITTLE: Duration = Duration::from_millis(1);
+
+fn legacy(stage: &Stage) -> Arc<Client> {
+    stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY)
+}
+
+/// What an error of ours says of itself.
+fn details(answer: &Value) -> &Value {
+    if answer["isError"] == true { &answer["_meta"]["mcp-host/error"] } else { &answer["data"] }
+}
+
+fn overloaded(server: Option<&str>) -> Value {
+    json!({ "server": server, "kind": "overloaded", "sent": false, "retryable": true })
+}
+
+/// Calls that are held: so many reach the server, and what the others are answered.
+async fn held(stage: &Stage, clients: &[&Arc<Client>]) -> (Vec<Running>, Vec<Value>) {
+    let (mut running, mut refused) = (Vec::new(), Vec::new());
+    for client in clients {
+        let before = stage.script.begun.load(Ordering::SeqCst);
+        let call = stage.call(client, &call("held"));
+        while !call.is_over() && stage.script.begun.load(Ordering::SeqCst) == before {
+            tokio::task::yield_now().await;
+        }
+        if call.is_over() { refused.push(call.whole_answer().await) } else { running.push(call) }
+    }
+    (running, refused)
+}
+
+/// Their clients withdraw them.
+async fn end(running: impl IntoIterator<Item = Running>) {
+    for call in running {
+        call.drop().await;
+    }
+    tokio::time::sleep(LITTLE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_pending_of_all_clients() {
+    let stage = stage_with(|limits| limits.pending = 3).await;
+    let (one, other) = (legacy(&stage), legacy(&stage));
+    stage.answer(&one, &call("echo")).await;
+    let (running, refused) = held(&stage, &[&one, &other]).await;
+    assert_eq!((running.len(), refused.len()), (2, 0));
+    assert!(!stage.router.is_full());
+    let (third, _) = held(&stage, &[&one]).await;
+    assert!(stage.router.is_full(), "the door turns requests away from here on");
+    let (none, refused) = held(&stage, &[&other]).await;
+    assert_eq!((third.len(), none.len()), (1, 0));
+    assert_eq!(*details(&refused[0]), overloaded(None));
+    let list = request(&stage.router, &other, Method::ToolsList, &json!({})).whole_answer().await;
+    assert_eq!((&list["error"], details(&list)), (&json!(-32603), &overloaded(None)));
+    end(running.into_iter().chain(third)).await;
+    assert_eq!(stage.answer(&other, &call("echo")).await["isError"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_pending_per_client() {
+    let stage = stage_with(|limits| limits.pending_per_client = 2).await;
+    let (one, other) = (legacy(&stage), legacy(&stage));
+    let (running, refused) = held(&stage, &[&one, &one, &one, &other]).await;
+    assert_eq!((running.len(), refused.len()), (3, 1));
+    assert_eq!(*details(&refused[0]), overloaded(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_pending_per_server_and_h51_half_of_it_where_others_are() {
+    let stage = stage_with(|limits| limits.pending_per_server = 4).await;
+    let one = legacy(&stage);
+    let (running, refused) = held(&stage, &[&one; 5]).await;
+    assert_eq!((running.len(), refused.len()), (4, 1), "alone it may have all");
+    assert_eq!(*details(&refused[0]), overloaded(Some("script")));
+    end(running).await;
+    let other = legacy(&stage);
+    stage.answer(&other, &call("echo")).await;
+    let (running, refused) = held(&stage, &[&one, &one, &one, &other, &other, &other]).await;
+    assert_eq!((running.len(), refused.len()), (4, 2), "half for each");
+    assert!(text(&refused[0]).contains("others use it"), "{}", refused[0]);
+    assert_eq!(*details(&refused[0]), overloaded(Some("script")));
+    stage.router.close(&other);
+    end(running).await;
+    let (running, _) = held(&stage, &[&one; 5]).await;
+    assert_eq!(running.len(), 4, "alone again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_max_concurrent_and_queue_timeout() {
+    let stage = stage_of(|config| {
+        config.servers[0].max_concurrent = 2;
+        config.servers[0].queue_timeout = Duration::from_secs(5);
+    })
+    .await;
+    let (one, other) = (legacy(&stage), legacy(&stage));
+    let (running, _) = held(&stage, &[&one, &one]).await;
+    let begun = Instant::now();
+    let late = stage.call(&one, &call("echo")).whole_answer().await;
+    assert_eq!((*details(&late)).clone(), overloaded(Some("script")));
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    // The next free slot is the other's, though the first one asked before.
+    let first = stage.call(&one, &call("held"));
+    stage.until(|_| stage.router.gauges().queued == 1).await;
+    let second = stage.call(&other, &call("echo"));
+    stage.until(|_| stage.router.gauges().queued == 2).await;
+    assert_eq!(stage.router.gauges().slots, 2);
+    stage.script.release.notify_one();
+    assert_eq!(second.whole_answer().await["isError"], Value::Null);
+    end(running.into_iter().chain([first])).await;
+    assert_eq!(stage.router.gauges().slots, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_leases_in_all_and_per_server() {
+    for (change, name) in [
+        ((|config: &mut Config| config.host.limits.leases = 2) as fn(&mut Config), "host.limits.leases)"),
+        (|config: &mut Config| config.host.limits.leases_per_server = 2, "host.limits.leasesPerServer)"),
+    ] {
+        let stage = stage_of(|config| {
+            config.servers[0].sharing = Sharing::Session;
+            change(config);
+        })
+        .await;
+        let clients = [legacy(&stage), legacy(&stage), legacy(&stage)];
+        let (running, refused) = held(&stage, &[&clients[0], &clients[1]]).await;
+        assert_eq!((running.len(), refused.len()), (2, 0), "two may be");
+        assert_eq!(stage.router.gauges().leases, 2);
+        let (_, refused) = held(&stage, &[&clients[2]]).await;
+        assert_eq!(*details(&refused[0]), overloaded(Some("script")));
+        assert!(text(&refused[0]).contains(name), "{}", refused[0]);
+        end(running).await;
+        assert_eq!(stage.answer(&clients[2], &call("echo")).await["isError"], Value::Null, "an idle one makes room");
+        assert_eq!(stage.router.gauges().leases, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_leases_of_one_server_make_room_for_another() {
+    let stage = stage_of(|config| {
+        let mut second = config.servers[0].clone();
+        second.name = "second".to_owned();
+        second.alias = Server::new("second", Transport::Stdio(Stdio::default())).unwrap().alias;
+        second.start = crate::config::Start::Lazy;
+        config.servers.push(second);
+        config.host.limits.leases = 1;
+    })
+    .await;
+    let client = legacy(&stage);
+    assert_eq!(stage.answer(&client, &call("echo")).await["isError"], Value::Null);
+    assert_eq!(stage.router.gauges().leases, 1);
+}
+
+/// Calls whose server says nothing, or only how far it is.
+async fn clocks(config: impl FnOnce(&mut Server)) -> (Router, Arc<Client>) {
+    let tool = |name: &str| Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
+    let server = InProcess::new("slow", "1")
+        .tool(tool("silent"), |invocation| {
+            async move {
+                let wait: u64 = invocation.arguments.text("ms").unwrap().parse().unwrap();
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+                Ok(Raw::from_value(&json!({ "content": [] })))
+            }
+            .boxed()
+        })
+        .tool(tool("busy"), |invocation| {
+            async move {
+                for step in 1.. {
+                    tokio::time::sleep(Duration::from_secs(9)).await;
+                    invocation.progress(f64::from(step), None, "on it").await;
+                }
+                Ok(Raw::empty_object())
+            }
+            .boxed()
+        });
+    let server = crate::in_process::Running::new(server);
+    let mut entry = Server::new("slow", Transport::Stdio(Stdio::default())).unwrap();
+    entry.prefix = Prefix::Never;
+    config(&mut entry);
+    router_over(entry, Arc::new(move |wire, tasks| server.start(wire, tasks)))
+}
+
+fn router_over(entry: Server, start: Starter) -> (Router, Arc<Client>) {
+    let mut config = Config::default();
+    let memory = HashMap::from([(entry.name.clone(), start)]);
+    config.servers.push(entry);
+    let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
+    let (manager, news) = Manager::start(config, &memory, info.clone(), None);
+    let router = Router::start(manager, news, info);
+    let client = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::EMPTY, None);
+    (router, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_call_timeout_and_max_call_time() {
+    let (idle, whole) = (Duration::from_secs(10), Duration::from_secs(100));
+    let (router, client) = clocks(|entry| (entry.call_timeout, entry.max_call_time) = (idle, whole)).await;
+    let silent = async |time: Duration| {
+        let call = json!({ "name": "silent", "arguments": { "ms": time.as_millis().to_string() } });
+        run(&router, &client, &call).whole_answer().await
+    };
+    let timeout = json!({ "server": "slow", "kind": "timeout", "sent": true, "retryable": false });
+    assert_eq!(silent(idle - LITTLE).await["isError"], Value::Null);
+    // At the limit itself either may be first.
+    silent(idle).await;
+    let late = silent(idle + LITTLE).await;
+    assert_eq!(*details(&late), timeout);
+    assert!(text(&late).contains("callTimeout"), "{late}");
+    let begun = Instant::now();
+    let late = run(&router, &client, &call("busy")).whole_answer().await;
+    assert_eq!(*details(&late), timeout);
+    assert!(text(&late).contains("maxCallTime"), "{late}");
+    assert_eq!(begun.elapsed().as_secs(), whole.as_secs(), "progress puts off the one, not the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_answer_of_a_person_stops_both_clocks() {
+    for (over, wanted) in [(false, "accept"), (true, "cancel")] {
+        let stage = stage_of(|config| {
+            config.servers[0].call_timeout = Duration::from_secs(10);
+            config.servers[0].max_call_time = Duration::from_secs(20);
+        })
+        .await;
+        let profile = Profile::from_capabilities(Raw::from_value(&json!({ "elicitation": {} })).as_value());
+        let client = stage.legacy(ProtocolVersion::V2025_11_25, profile);
+        let call = stage.call(&client, &call("ask"));
+        let question = call.question().await;
+        let patience = stage.router.limits().answer;
+        tokio::time::sleep(if over { patience + LITTLE } else { patience - LITTLE }).await;
+        let outcome = Ok(Raw::from_value(&json!({ "action": "accept", "content": {} })));
+        stage.router.answer(&client, Response { id: Some(question.id), outcome });
+        let answer = call.whole_answer().await;
+        assert!(text(&answer).contains(wanted), "{answer}");
+    }
+}
+
+/// A server that is lost after its first list and comes back no more.
+fn gone_for_good(dead: watch::Receiver<bool>) -> (Router, Arc<Client>) {
+    let first = Mutex::new(Some(dead));
+    let start: Starter = Arc::new(move |mut wire, tasks| {
+        let Some(mut dead) = first.lock().unwrap().take() else {
+            tasks.spawn(async move { while wire.input.recv().await.is_some() {} });
+            return;
+        };
+        tasks.spawn(async move {
+            loop {
+                let message = tokio::select! {
+                    _ = dead.wait_for(|dead| *dead) => break,
+                    message = wire.input.recv() => message,
+                };
+                if let Some(Message::Request(request)) = message {
+                    let outcome = Ok(Raw::from_value(&told(request.method.as_str()).unwrap()));
+                    let answer = Message::Response(Response { id: Some(request.id), outcome });
+                    wire.out.send((None, answer)).await.unwrap_or_else(|_| panic!("open"));
+                }
+            }
+        });
+    });
+    let mut entry = Server::new("far", Transport::Stdio(Stdio::default())).unwrap();
+    entry.era = crate::config::Era::Legacy;
+    // It is not given up before.
+    entry.restart.max_retries = 1000;
+    router_over(entry, start)
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_stale_max_ends_what_a_lost_server_listed() {
+    let (kill, dead) = watch::channel(false);
+    let (router, client) = gone_for_good(dead);
+    let listed = async || {
+        let list = request(&router, &client, Method::ToolsList, &json!({})).whole_answer().await;
+        list["tools"].as_array().unwrap().len()
+    };
+    assert_eq!(listed().await, 2);
+    kill.send(true).unwrap();
+    tokio::time::sleep(LITTLE).await;
+    let (died, stale) = (Instant::now(), router.limits().stale_max);
+    assert_eq!(listed().await, 2);
+    while client.mailbox().try_next().is_some() {}
+    tokio::time::sleep_until(died + stale - 2 * LITTLE).await;
+    assert_eq!(listed().await, 2);
+    tokio::time::sleep_until(died + stale + LITTLE).await;
+    // Whoever does not ask is told.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut told = Vec::new();
+    while let Some(Message::Notification(notice)) = client.mailbox().try_next() {
+        told.push(notice.method);
+    }
+    assert!(told.contains(&Method::ToolsListChanged), "{told:?}");
+    assert_eq!(listed().await, 0);
+}
+
+/// A machine that sleeps ends no call, and one that is awake does.
+#[tokio::test(start_paused = true)]
+async fn h59_calls_that_slept_with_us_go_on() {
+    let stage = stage().await;
+    let client = legacy(&stage);
+    let (running, _) = held(&stage, &[&client, &client]).await;
+    let mut running = running.into_iter();
+    let (first, second) = (running.next().unwrap(), running.next().unwrap());
+    tokio::time::advance(Duration::from_secs(8 * 3600)).await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    stage.script.release.notify_one();
+    let answer = first.whole_answer().await;
+    assert_eq!(answer["content"][0]["text"], "held", "{answer}");
+    let late = second.whole_answer().await;
+    assert_eq!(details(&late)["kind"], "timeout", "its own time goes on: {late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_parked() {
+    let stage = stage_with(|limits| limits.parked = 2).await;
+    let client = stage.modern(FORM);
+    for _ in 0..2 {
+        assert_eq!(stage.answer(&client, &call("ask")).await["resultType"], "input_required");
+    }
+    let third = stage.call(&client, &call("ask")).whole_answer().await;
+    assert_eq!(*details(&third), overloaded(None), "{third}");
+}
