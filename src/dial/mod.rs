@@ -42,25 +42,44 @@ impl Dialer {
     /// The client for a server of the config. One with a TLS of its own has a client of its own, made of its files as they
     /// are now.
     pub(crate) fn client(&self, remote: &Remote) -> Result<reqwest::Client, String> {
-        if remote.url.scheme() != "https" {
-            return self.plain.get_or_init(|| made(plain())).clone();
+        match remote.url.scheme() {
+            "https" if remote.tls == Tls::default() => self.tls.get_or_init(|| made(builder())).clone(),
+            "https" => self.recipe(remote).client(),
+            _ => self.plain.get_or_init(|| made(plain())).clone(),
         }
-        if remote.tls == Tls::default() {
-            return self.tls.get_or_init(|| made(builder())).clone();
-        }
-        let origin = remote.url.origin().ascii_serialization();
-        made(builder().tls_backend_preconfigured(tls::client_config(&remote.tls, &origin, &self.pins)?))
     }
 
-    /// One that shares no connection with any other.
-    pub(crate) fn anew(url: &url::Url) -> Result<reqwest::Client, String> {
-        build(url.scheme() == "https")
+    /// How a client for this server is made that shares no connection with any other.
+    pub(crate) fn recipe(&self, remote: &Remote) -> Recipe {
+        Recipe { remote: remote.clone(), pins: self.pins.clone() }
     }
 
     /// A client for URLs that the server at `configured` gave us, each to be answered within `patience`.
     #[allow(dead_code, reason = "authorization, its user, is being built on it")]
     pub(crate) fn foreign(&self, configured: &url::Url, patience: Duration) -> Result<Foreign, String> {
         Foreign::new(configured, patience, foreign::system())
+    }
+}
+
+/// What a client is made of.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    remote: Remote,
+    pins: Arc<Certificates>,
+}
+
+impl Recipe {
+    /// One that shares no connection with any other.
+    pub(crate) fn client(&self) -> Result<reqwest::Client, String> {
+        let Remote { url, tls, .. } = &self.remote;
+        if url.scheme() != "https" {
+            return made(plain());
+        }
+        if *tls == Tls::default() {
+            return made(builder());
+        }
+        let origin = url.origin().ascii_serialization();
+        made(builder().tls_backend_preconfigured(tls::client_config(tls, &origin, &self.pins)?))
     }
 }
 

@@ -156,7 +156,7 @@ impl Host {
         if let Some((lacks, help)) = settings.lacks_for(listen) {
             return Err(Error::new(ErrorKind::Config, format!("{lacks}; {help}")));
         }
-        let tls = Self::endpoint_tls(settings)?;
+        let tls = Self::endpoint_tls(&settings)?;
         let stop = self.0.stop.child_token();
         let socket = match downstream::admin::StatusSocket::open(listen) {
             Ok(socket) => Some(socket),

@@ -172,8 +172,7 @@ impl Manager {
         };
         let upstream = self.spawn(server, profile, who.owner, true);
         let (principal, users) = (who.principal.clone(), HashSet::new());
-        let mut entry =
-            Entry { upstream: upstream.clone(), principal, users, used: Instant::now(), _counted: counted };
+        let mut entry = Entry { upstream: upstream.clone(), principal, users, used: Instant::now(), _counted: counted };
         entry.enter(who.owner);
         entries.push(entry);
         Ok(upstream)
@@ -288,7 +287,10 @@ impl Manager {
         }
         let in_all = self.limits().leases;
         let Some(counted) = Counted::new(&self.0.leases, in_all) else {
-            tracing::warn!(server = &*server.label, "not started before it is used: {in_all} connections (host.limits.leases)");
+            tracing::warn!(
+                server = &*server.label,
+                "not started before it is used: {in_all} connections (host.limits.leases)"
+            );
             return;
         };
         let eager = server.config.start == Start::Eager;

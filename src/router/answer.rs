@@ -40,8 +40,7 @@ impl Failure {
     /// It is never started, or may not be started once more.
     pub(super) fn lease(none: NoLease) -> Self {
         let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));
-        let unavailable =
-            |text: String, retryable| Self { kind: Kind::Unavailable, text, sent: false, retryable };
+        let unavailable = |text: String, retryable| Self { kind: Kind::Unavailable, text, sent: false, retryable };
         match none {
             NoLease::Stopping => Self::shutting_down(),
             NoLease::Closed => unavailable("was changed in the config a moment ago; call again".to_owned(), true),

@@ -203,14 +203,14 @@ impl Router {
             };
             // Whoever runs may still ask whether we live.
             if router.0.closing.is_cancelled() && method != Method::Ping {
-                return Some(router.whole(&client, &method, answer::Failure::shutting_down().answer_of_host(&method)));
+                return Some(router.whole(&client, &method, Failure::shutting_down().answer_of_host(&method)));
             }
             tokio::select! {
                 biased;
                 outcome = router.serve(&client, request, &leg) => Some(router.whole(&client, &method, outcome)),
                 () = guard.cancelled() => None,
                 () = router.0.ending.cancelled() => {
-                    Some(router.whole(&client, &method, answer::Failure::cut_off().answer_of_host(&method)))
+                    Some(router.whole(&client, &method, Failure::cut_off().answer_of_host(&method)))
                 }
             }
         }

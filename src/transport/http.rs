@@ -43,6 +43,7 @@ const MODERN_ERRORS: [i64; 3] = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY
 #[derive(Debug)]
 pub(crate) struct Http {
     client: ArcSwap<reqwest::Client>,
+    recipe: dial::Recipe,
     pub(super) url: url::Url,
     pub(super) origin: String,
     headers: HeaderMap,
@@ -85,6 +86,7 @@ impl Http {
         let client = dialer.client(remote).map_err(|reason| Error::Untrusted { origin: origin.clone(), reason })?;
         Ok(Self {
             client: ArcSwap::from_pointee(client),
+            recipe: dialer.recipe(remote),
             url: remote.url.clone(),
             origin,
             headers,
@@ -307,7 +309,7 @@ impl Http {
         if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
             // What follows on its connection may be anything. The client keeps it for the next request, so that goes by
             // another client.
-            if let Ok(client) = Dialer::anew(&self.url) {
+            if let Ok(client) = self.recipe.client() {
                 self.client.store(Arc::new(client));
             }
             return Err(Error::Malformed(format!("{origin} says in two ways how long its answer is")));

@@ -134,7 +134,9 @@ pub(crate) enum Error {
     #[error("{0} requests wait for it already (host.limits.pendingPerServer)")]
     Busy(usize),
     /// So many of them are this client's, and others use the server, too.
-    #[error("{0} requests of this client wait for it already, and others use it, too (half of host.limits.pendingPerServer)")]
+    #[error(
+        "{0} requests of this client wait for it already, and others use it, too (half of host.limits.pendingPerServer)"
+    )]
     Share(usize),
     /// The server refused the revision of a request before any work.
     #[error("it refused the revision of the request")]
@@ -206,11 +208,7 @@ impl Error {
         matches!(self.fate(), Fate::NeverLeft | Fate::Refused)
             || matches!(
                 self,
-                Self::Unauthorized { .. }
-                    | Self::Overloaded(_)
-                    | Self::Busy(_)
-                    | Self::Share(_)
-                    | Self::Paused { .. }
+                Self::Unauthorized { .. } | Self::Overloaded(_) | Self::Busy(_) | Self::Share(_) | Self::Paused { .. }
             )
     }
 }

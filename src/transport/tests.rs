@@ -26,7 +26,8 @@ fn start(command: &str, args: &[&str]) -> Child {
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
         ..Stdio::default()
     };
-    let (tail, limits) = (StderrTail::default(), Limits { message: CAP, queue: 4 * CAP, depth: crate::protocol::DEPTH });
+    let (tail, limits) =
+        (StderrTail::default(), Limits { message: CAP, queue: 4 * CAP, depth: crate::protocol::DEPTH });
     let (pipe, reader) = spawn(&stdio, &limits, "test".into(), tail.clone(), &TaskTracker::new()).unwrap();
     Child { pipe, reader, tail }
 }

@@ -21,6 +21,7 @@ mod probe;
 mod renew;
 mod resume;
 mod state;
+mod tell;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -430,7 +431,7 @@ impl Upstream {
             changed
         };
         if let (true, Some(connection)) = (changed, self.connection()) {
-            life::set_level(&connection, level, &self.telling);
+            tell::set_level(&connection, level, &self.telling);
         }
     }
 
@@ -519,7 +520,7 @@ impl Upstream {
         self.watching.send_modify(|generation| *generation += 1);
         drop(wanted);
         if let Some(connection) = self.connection().filter(|connection| !connection.is_modern()) {
-            life::tell(&connection, Method::ResourcesUnsubscribe, uri_params(uri));
+            tell::tell(&connection, Method::ResourcesUnsubscribe, uri_params(uri));
         }
     }
 

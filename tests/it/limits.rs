@@ -15,7 +15,11 @@ const LIMITS: [(&str, &str, &str); 33] = [
     ("definitions", "src/registry/tests/offer.rs", "limits_at_their_edges"),
     ("depth", "src/protocol/tests.rs", "limit_depth"),
     ("drain", "src/downstream/tests/http.rs", "h95_the_drain_has_an_end"),
-    ("healthy", "src/upstream/state.rs", "h8_losses_are_forgotten_after_a_healthy_minute_with_an_answer_and_not_before"),
+    (
+        "healthy",
+        "src/upstream/state.rs",
+        "h8_losses_are_forgotten_after_a_healthy_minute_with_an_answer_and_not_before",
+    ),
     ("leases", "src/router/tests/limits.rs", "limit_leases_in_all_and_per_server"),
     ("leasesPerServer", "src/router/tests/limits.rs", "limit_leases_in_all_and_per_server"),
     ("legacyListTtl", "src/downstream/tests/listen.rs", "race_6_the_lists_change_between_two_pages"),

@@ -13,14 +13,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 6] = [
-    "oauthDocument",
-    "oauthToken",
-    "oauthRequest",
-    "login",
-    "oauthChallenge",
-    "redirects",
-];
+const LACKING: [&str; 6] = ["oauthDocument", "oauthToken", "oauthRequest", "login", "oauthChallenge", "redirects"];
 
 /// Declares the limits: field, what reads it, default. The key is the name of the field in camel case.
 macro_rules! limits {

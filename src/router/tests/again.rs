@@ -230,7 +230,8 @@ async fn h57_stdio_what_never_left_is_sent_to_the_next_process() {
     let half = request(&router, &client, Method::ToolsCall, &large);
     // Until its first bytes are in the pipe.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let queued: Vec<_> = kinds().into_iter().map(|(method, params)| request(&router, &client, method, &params)).collect();
+    let queued: Vec<_> =
+        kinds().into_iter().map(|(method, params)| request(&router, &client, method, &params)).collect();
     assert_eq!(fault(&first.whole_answer().await), unknown());
     assert_eq!(fault(&half.whole_answer().await), unknown(), "some of it has left");
     for queued in queued {

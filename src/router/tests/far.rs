@@ -117,7 +117,7 @@ impl Far {
 
     pub(super) fn router(&self, change: impl FnOnce(&mut config::Server)) -> Router {
         let url = format!("http://127.0.0.1:{}/mcp", self.inner.port.load(Ordering::SeqCst)).parse().unwrap();
-        router_of(Transport::Http(Remote { url, headers: Vec::new(), insecure_http: false }), change)
+        router_of(Transport::Http(Remote::new(url)), change)
     }
 
     /// The next requests are met like that.

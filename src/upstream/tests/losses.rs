@@ -275,7 +275,8 @@ async fn h57_a_request_under_way_is_not_refused_with_another() {
 
 /// A peer that has said hello, in a world whose outer clock is ours.
 async fn awake(outside: Arc<AtomicU64>) -> (Lease, Peer) {
-    let nature = Nature { outside: Arc::new(move || Duration::from_secs(outside.load(Ordering::SeqCst))), ..Nature::real() };
+    let nature =
+        Nature { outside: Arc::new(move || Duration::from_secs(outside.load(Ordering::SeqCst))), ..Nature::real() };
     let (target, mut peers) = Peer::target();
     let lease = Lease::in_world(target, Legacy, nature);
     let mut peer = peers.recv().await.unwrap();
