@@ -1,5 +1,4 @@
 //! The endpoint from outside: where it may listen, and what its files must be.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use mcp_host::config::{BearerClient, Config, HostAuth, HostSettings, HostTls};
 use mcp_host::{ErrorKind, Host};

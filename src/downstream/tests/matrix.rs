@@ -9,8 +9,10 @@ use super::two::Two;
 const PATHS: [&str; 9] = ["/mcp", "/sse", "/messages", "/healthz", "/readyz", "/", "/metrics", "/mcp/", "/nowhere"];
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"];
 
+type Headers = &'static [(&'static str, &'static str)];
+
 /// What is wrong, the target before its path, the headers, and the status. `PORT` is ours.
-const BAD: [(&str, &str, &[(&str, &str)], u16); 16] = [
+const BAD: [(&str, &str, Headers, u16); 16] = [
     ("foreign host", "", &[("host", "evil.example:PORT")], 403),
     ("foreign port", "", &[("host", "127.0.0.1:1")], 403),
     ("no port", "", &[("host", "localhost")], 403),
@@ -35,7 +37,7 @@ const BAD: [(&str, &str, &[(&str, &str)], u16); 16] = [
 ];
 
 /// What is fine.
-const GOOD: [(&str, &str, &[(&str, &str)]); 4] = [
+const GOOD: [(&str, &str, Headers); 4] = [
     ("own host", "", &[("host", "[::1]:PORT")]),
     ("own origin", "", &[("host", "localhost:PORT"), ("origin", "http://127.0.0.1:PORT")]),
     ("own page", "", &[("host", "localhost:PORT"), ("sec-fetch-site", "same-origin")]),

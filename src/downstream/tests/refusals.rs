@@ -140,3 +140,46 @@ async fn accept_may_be_wide_or_missing() {
         assert_eq!(head.status, 200, "{accept}");
     }
 }
+
+/// What is no HTTP at all, or says two things of its length, ends its own connection and no other.
+#[tokio::test]
+async fn h82_broken_framing_ends_its_own_connection() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let house = house().await;
+    let mut other = house.client("2025-11-25").await;
+    other.tell(&call(1, "slow")).await;
+    until(|| house.stage.running() == 1).await;
+    let cases: [&[u8]; 12] = [
+        b"\r\n\r\n\0\0\0",
+        b"nonsense\r\n\r\n",
+        b"POST /mcp HTTP/9.9\r\n\r\n",
+        b"POST /mcp\x00 HTTP/1.1\r\nHost: HOST\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost HOST\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nX: \x00\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: -1\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: gzip\r\n\r\n{}",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    ];
+    for said in cases {
+        let host = format!("127.0.0.1:{}", house.port);
+        let said = match std::str::from_utf8(said) {
+            Ok(text) => text.replace("HOST", &host).into_bytes(),
+            Err(_) => said.to_vec(),
+        };
+        let mut peer = house.connect().await;
+        peer.stream.write_all(&said).await.unwrap();
+        let mut answer = Vec::new();
+        let read = peer.stream.read_to_end(&mut answer);
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(30), read).await.expect("it is closed");
+        let text = String::from_utf8_lossy(&answer);
+        let refused = !answer.starts_with(b"HTTP/1.1") || answer.starts_with(b"HTTP/1.1 4");
+        assert!(refused, "{:?}: {text}", String::from_utf8_lossy(&said));
+    }
+    house.stage.release();
+    let head = other.head().await;
+    assert_eq!(head.status, 200);
+}

@@ -47,7 +47,7 @@ impl Two {
     }
 
     /// Sends a request; the answer is waited for elsewhere.
-    pub(super) async fn tell(&mut self, request: Request<()>, body: &str) -> ResponseFuture {
+    pub(super) async fn tell(&self, request: Request<()>, body: &str) -> ResponseFuture {
         let mut send = self.send.clone().ready().await.unwrap();
         let (answer, mut stream) = send.send_request(request, body.is_empty()).unwrap();
         if !body.is_empty() {

@@ -19,6 +19,8 @@ const EACH: usize = 250;
 impl Stage {
     /// A call that ends as its number says: answered, refused, asked, withdrawn, or dropped.
     async fn step(&self, number: usize, client: &Arc<Client>, modern: &Arc<Client>) {
+        // A server that asks more than fifty times in a second is refused.
+        tokio::time::sleep(Duration::from_millis(30)).await;
         let begun = || self.script.begun.load(Ordering::SeqCst);
         let before = begun();
         match number % KINDS {
@@ -52,7 +54,7 @@ impl Stage {
                 let asked = self.answer(modern, &call("ask")).await;
                 assert_eq!(asked["resultType"], "input_required", "{asked}");
                 let again = retry(&call("ask"), &asked, &json!({ "i1": { "action": "decline" } }));
-                if number % 3 == 0 {
+                if number.is_multiple_of(3) {
                     self.answer(modern, &again).await;
                 }
             }
@@ -64,7 +66,6 @@ impl Stage {
 #[tokio::test(start_paused = true)]
 async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
     let stage = stage_of(|config| config.servers[0].max_concurrent = 1000).await;
-    let started = std::time::Instant::now();
     let profile = Profile::from_capabilities(Raw::trusted(ALL.into()).as_value());
     for crowd in 0..CALLS / EACH {
         let client = stage.legacy(ProtocolVersion::V2025_11_25, profile);
@@ -73,7 +74,6 @@ async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
             stage.step(crowd * EACH + number, &client, &modern).await;
         }
         assert!(stage.router.gauges().clients > 0);
-        eprintln!("DBG {crowd} {:?} {:?}", started.elapsed(), stage.router.gauges());
         stage.router.close(&client);
     }
     // Calls that wait for a client that does not come back end, and so do clients and leases that nobody uses.

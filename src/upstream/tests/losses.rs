@@ -331,7 +331,7 @@ async fn h59_a_start_that_slept_with_us_goes_on() {
     let mut peer = peers.recv().await.unwrap();
     let (id, _) = peer.hears("initialize").await;
     tokio::time::advance(Duration::from_secs(8 * 3600)).await;
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
     peer.result(&id, &initialized()).await;
     lease.connected().await;
     assert_eq!(lease.upstream.status().restarts, 0);
