@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Router;
 use super::client::Client;
 use super::question::{self, log, refuse};
@@ -17,6 +19,8 @@ use crate::upstream::{Ask, Connection, Relayed, Upstream};
 const HOLD: Duration = Duration::from_secs(2);
 /// Changes of the catalog are told together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// No client is told of changes more often (`hazards.md` H50).
+const APART: Duration = Duration::from_secs(2);
 
 /// Hands on what servers say outside of calls, until the router stops.
 pub(super) async fn relay(router: Router, mut news: News) {
@@ -32,27 +36,36 @@ pub(super) async fn relay(router: Router, mut news: News) {
 pub(super) async fn tell_changes(router: Router) {
     let stop = router.0.stop.clone();
     let mut generation = router.manager().generation();
+    let mut told: Option<Instant> = None;
     while let Some(Ok(())) = stop.run_until_cancelled(generation.changed()).await {
-        if stop.run_until_cancelled(tokio::time::sleep(DEBOUNCE)).await.is_none() {
+        let now = Instant::now();
+        let due = told.map_or(now + DEBOUNCE, |told| (told + APART).max(now + DEBOUNCE));
+        if stop.run_until_cancelled(tokio::time::sleep_until(due)).await.is_none() {
             break;
         }
         generation.mark_unchanged();
         let clients: Vec<Arc<Client>> = router.clients().values().cloned().collect();
-        for client in clients.iter().filter(|client| !client.revision().is_modern()) {
-            router.tell_change(client);
+        let legacy = clients.iter().filter(|client| !client.revision().is_modern());
+        // What nobody was told of is no reason to wait with the next.
+        let any = legacy.fold(false, |any, client| router.tell_change(client) | any);
+        if router.tell_listens() | any {
+            told = Some(Instant::now());
         }
-        router.tell_listens();
     }
 }
 
 impl Router {
-    fn tell_change(&self, client: &Arc<Client>) {
-        let Some(told) = client.told() else { return };
+    /// Tells a client what has changed; whether anything has.
+    fn tell_change(&self, client: &Arc<Client>) -> bool {
+        let Some(told) = client.told() else { return false };
         let catalog = self.catalog(client);
         client.tell(&catalog);
-        for method in changes(&told, &catalog).into_iter().flatten() {
+        let changes = changes(&told, &catalog);
+        let any = changes.iter().any(Option::is_some);
+        for method in changes.into_iter().flatten() {
             client.mailbox().put(Message::Notification(Notification { method, params: None }));
         }
+        any
     }
 
     fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {

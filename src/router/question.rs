@@ -4,15 +4,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use url::Url;
 
 use super::Mailbox;
 use super::client::Client;
 use crate::adapt;
 use crate::config::Roots;
+use crate::dial::is_loopback;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw};
 use crate::registry::expose_content;
 use crate::upstream::{Ask, Upstream};
+
+/// The answer to a question with a page that is shown to nobody.
+pub(super) const NO_PAGE: &str = "a page to visit must be one of https, or of this machine";
 
 /// Puts a server's question to a client with a session, or answers it.
 pub(super) fn put(
@@ -64,10 +69,18 @@ pub(super) fn reword(server: &Server, ask: Ask, from: ProtocolVersion, to: Proto
     }
 }
 
+/// Whether a page may be put to a person (`hazards.md` H45): over https, or on this very machine. We never open it.
+pub(super) fn may_visit(params: &Raw) -> bool {
+    let Some(url) = params.text("url").and_then(|url| Url::parse(&url).ok()) else { return false };
+    let is_bare = url.username().is_empty() && url.password().is_none();
+    is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)))
+}
+
 /// Whether a client with this profile can be asked this.
 ///
 /// # Errors
-/// `-32601` for a capability that it lacks, `-32602` for a mode of it (2025-11-25, elicitation).
+/// `-32601` for a capability that it lacks, `-32602` for a mode of it (2025-11-25, elicitation) or a page that is shown to
+/// nobody.
 pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -> Result<(), ErrorObject> {
     let known = match method {
         Method::RootsList => declared.has(Profile::ROOTS),
@@ -82,6 +95,9 @@ pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -
     let mode = if url { Profile::ELICITATION_URL } else { Profile::ELICITATION_FORM };
     if *method == Method::Elicit && !declared.has(mode) {
         return Err(ErrorObject::invalid_params("the client did not declare this mode of elicitation"));
+    }
+    if *method == Method::Elicit && url && !params.is_some_and(may_visit) {
+        return Err(ErrorObject::invalid_params(NO_PAGE));
     }
     Ok(())
 }

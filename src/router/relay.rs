@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use super::Router;
+use super::answer::Failure;
 use super::call::Forward;
 use super::client::Client;
+use super::question::{NO_PAGE, may_visit};
 use super::state::{State, expired};
 use crate::adapt;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, code, object};
@@ -25,6 +27,10 @@ impl Router {
         if let Some(requests) = &requests {
             for (_, entry) in object(requests.as_value()).unwrap_or_default() {
                 let entry = Raw::part(result.bytes(), entry);
+                let params = entry.member("params").filter(|params| params.text("mode").as_deref() == Some("url"));
+                if params.is_some_and(|params| !may_visit(&params)) {
+                    return Failure::malformed(NO_PAGE).answer(&forward.server, &forward.method);
+                }
                 if let (Some("sampling/createMessage"), Some(params)) =
                     (entry.text("method").as_deref(), entry.member("params"))
                 {
@@ -40,6 +46,9 @@ impl Router {
     /// ids as it may send them back, every other one a sentence.
     pub(super) fn visits_required(&self, client: &Arc<Client>, forward: &Forward, error: ErrorObject) -> Outcome {
         let pages = adapt::url::required(&error).unwrap_or_default();
+        if !pages.iter().all(may_visit) {
+            return Failure::malformed(NO_PAGE).answer(&forward.server, &forward.method);
+        }
         let can = client.profile().has(Profile::ELICITATION_URL) && !pages.is_empty();
         if can && client.revision() == ProtocolVersion::V2025_11_25 {
             return Err(adapt::url::scoped_error(error, forward.server.config.alias.as_str()));

@@ -167,25 +167,27 @@ impl Router {
         matches!(agreed, Ok(Ok(_))).then(|| Watch { uri, raw: target.name, upstream })
     }
 
-    /// Tells every listen which of its lists have changed.
-    pub(super) fn tell_listens(&self) {
-        for listening in self.0.listens.all() {
-            self.tell_listen(&listening);
-        }
+    /// Tells every listen which of its lists have changed; whether any have.
+    pub(super) fn tell_listens(&self) -> bool {
+        self.0.listens.all().iter().fold(false, |any, listening| self.tell_listen(listening) | any)
     }
 
-    fn tell_listen(&self, listening: &Listening) {
+    fn tell_listen(&self, listening: &Listening) -> bool {
         // A server that was taken out of the config, or that another lease stands for now.
         if listening.watches.iter().any(|watch| watch.upstream.is_stopped()) {
-            return listening.over.cancel();
+            listening.over.cancel();
+            return false;
         }
+        let mut any = false;
         let catalog = self.catalog(&listening.client);
         let told = std::mem::replace(&mut *lock(&listening.told), catalog.clone());
         for (method, wanted) in changes(&told, &catalog).into_iter().zip(listening.lists.in_order()) {
             if let (Some(method), true) = (method, wanted) {
                 listening.put(method, None);
+                any = true;
             }
         }
+        any
     }
 
     /// Tells those who watch it that a resource has changed; `params` are as clients see them.

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_headers_are_plain_or_marked() {
+    fn h47_values_of_headers_are_plain_or_marked() {
         let cases = [
             ("us-west1", "us-west1"),
             ("two words", "two words"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_repeat_the_body() {
+    fn h47_headers_repeat_the_body() {
         let wanted: Vec<ParamHeader> =
             [("s", "S"), ("n", "N"), ("f", "F"), ("b", "B"), ("o/i", "Deep"), ("gone", "Gone"), ("null", "Null")]
                 .map(|(path, header)| ParamHeader {

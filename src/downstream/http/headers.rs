@@ -138,7 +138,7 @@ mod tests {
     use crate::protocol::RequestId;
 
     #[test]
-    fn arguments_and_their_headers_say_the_same() {
+    fn h47_arguments_and_their_headers_say_the_same() {
         let header = |path: &[&str], header: &str| ParamHeader {
             path: path.iter().map(|step| (*step).to_owned()).collect(),
             header: header.to_owned(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_themselves_or_base64() {
+    fn h47_values_are_themselves_or_base64() {
         let cases = [
             ("echo", Some("echo")),
             ("=?base64?SGVsbG8=?=", Some("Hello")),

@@ -89,7 +89,7 @@ async fn logged(router: &Router, client: &Arc<Client>, leg: &Arc<Mailbox>) -> (S
 const LINE: Option<&str> = Some("far/core");
 
 #[tokio::test]
-async fn the_most_verbose_wish_counts_and_comes_before_the_call() {
+async fn h54_the_most_verbose_wish_counts_and_comes_before_the_call() {
     let router = router().await;
     let (loud, quiet) = (legacy(&router), legacy(&router));
     set(&router, &loud, "debug").await;

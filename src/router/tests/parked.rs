@@ -77,7 +77,7 @@ async fn a_client_that_declared_nothing_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_is_good_for_its_principal_and_its_request_only() {
+async fn h46_a_state_is_good_for_its_principal_and_its_request_only() {
     let stage = stage().await;
     let client = stage.modern(FORM);
     let asked = stage.answer(&client, &call("ask")).await;

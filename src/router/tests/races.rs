@@ -118,7 +118,7 @@ async fn race_17_a_session_ends_during_a_question() {
 
 /// Clients of two eras use one server that asks, at once: each answer reaches the call of its client.
 #[tokio::test(start_paused = true)]
-async fn two_eras_ask_at_once_and_nothing_crosses() {
+async fn h45_two_eras_ask_at_once_and_nothing_crosses() {
     let stage = stage().await;
     let (old, new) = (stage.legacy(ProtocolVersion::V2025_06_18, Profile::ELICITATION_FORM), stage.modern(FORM));
     for round in 0..50 {

@@ -127,11 +127,13 @@ impl Script {
                 "done all the same".to_owned()
             }
             "visit" => {
-                let params = json!({ "mode": "url", "url": "https://example.com/", "elicitationId": "e2", "message": "?", "_meta": { "progressToken": 1 } });
+                let url = invocation.arguments.text("url").unwrap_or_else(|| "https://example.com/".to_owned());
+                let params = json!({ "mode": "url", "url": url, "elicitationId": "e2", "message": "?", "_meta": { "progressToken": 1 } });
                 invocation.request(Method::Elicit, Some(Raw::from_value(&params))).await?.to_string()
             }
             "page" => {
-                let page = json!({ "mode": "url", "url": "https://example.com/visit", "elicitationId": "e1", "message": "visit" });
+                let url = invocation.arguments.text("url").unwrap_or_else(|| "https://example.com/visit".to_owned());
+                let page = json!({ "mode": "url", "url": url, "elicitationId": "e1", "message": "visit" });
                 let data = Raw::from_value(&json!({ "elicitations": [page] }));
                 if self.begun.load(Ordering::SeqCst) == 1 {
                     return Err(ErrorObject::new(-32042, "visit first").with_data(data));

@@ -132,8 +132,10 @@ impl Connection {
         match notice.method {
             Method::Progress => {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
-                if let Some(inbox) = token.and_then(|token| self.inbox_of(&token)) {
-                    inbox.put(Item::Progress(params));
+                match token.and_then(|token| self.inbox_of(&token)) {
+                    Some(inbox) => inbox.put(Item::Progress(params)),
+                    // A token that is none of ours, or not any more (`hazards.md` H53).
+                    None => self.drop_one("progress of nothing"),
                 }
             }
             Method::LogMessage => match self.correlate(origin, false) {

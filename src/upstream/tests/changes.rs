@@ -149,7 +149,7 @@ async fn race_7_nothing_is_lost_and_nothing_told_twice_while_a_listen_takes_the_
 }
 
 #[tokio::test]
-async fn the_last_subscriber_closes_the_stream() {
+async fn h54_the_last_subscriber_closes_the_stream() {
     let (server, mut listens) = modern().await;
     let lease = Lease::start(server.target(), Auto);
     lease.connected().await;
@@ -233,7 +233,7 @@ async fn a_listen_without_acknowledgement_is_given_up_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_server_is_subscribed_to_once_and_again_after_a_loss() {
+async fn h54_a_legacy_server_is_subscribed_to_once_and_again_after_a_loss() {
     let (target, mut peers) = Peer::target();
     let lease = Lease::start(target, Auto);
     let serve = async |peer: &mut Peer| {

@@ -6,4 +6,5 @@ mod interleavings;
 mod losses;
 mod requests;
 mod sessions;
+mod strays;
 mod support;

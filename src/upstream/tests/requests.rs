@@ -123,7 +123,7 @@ async fn a_list_whose_time_is_over_is_read_for_the_next_one_who_asks() {
 }
 
 #[tokio::test]
-async fn headers_that_do_not_fit_are_made_anew_once() {
+async fn h47_headers_that_do_not_fit_are_made_anew_once() {
     let lists = Arc::new(AtomicUsize::new(0));
     let server = Server::start(move |seen| match seen.what().as_str() {
         DISCOVER => seen.result(&discovered(&json!({"tools": {}}))),
@@ -242,7 +242,7 @@ async fn a_broken_stream_loses_its_request() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_closes_its_stream_and_says_nothing() {
+async fn h52_a_call_that_is_given_up_closes_its_stream_and_says_nothing() {
     let server = server(|seen| {
         let progress = json!({"progressToken": seen.body["id"], "progress": 1});
         let (sender, reply) =
@@ -280,7 +280,7 @@ async fn a_session_id_of_a_modern_server_is_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_pipe_a_call_that_is_given_up_is_cancelled() {
+async fn h52_over_a_pipe_a_call_that_is_given_up_is_cancelled() {
     let (target, mut peers) = Peer::target();
     let lease = Lease::start(target, crate::config::Era::Modern);
     let mut peer = peers.recv().await.unwrap();

@@ -1,0 +1,172 @@
+//! A server that says what nobody asked for: answers, progress and questions that are no one's, and news without end.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::support::{Lease, Peer, initialized};
+use crate::config::Era::Legacy;
+use crate::protocol::{Method, Raw};
+use crate::upstream::{Exchange, Item, Owner, Relayed, Terms};
+
+/// A lease and its server, past the handshake; the server has these capabilities.
+async fn shaken(capabilities: &Value) -> (Lease, Peer) {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Legacy);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("initialize").await;
+    let mut result = initialized();
+    result["capabilities"] = capabilities.clone();
+    peer.result(&id, &result).await;
+    peer.hears("notifications/initialized").await;
+    (lease, peer)
+}
+
+/// A call of that client.
+async fn call(lease: &Lease, owner: u64) -> Exchange {
+    let connection = lease.connected().await;
+    let terms = Terms { owner: Owner(owner), ..Terms::host() };
+    connection.open(connection.next_id(), &Method::ToolsCall, Some(&Raw::empty_object()), &terms)
+}
+
+async fn nothing(exchange: &mut Exchange) {
+    let next = tokio::time::timeout(Duration::from_secs(1), exchange.next()).await;
+    assert!(next.is_err(), "{next:?}");
+}
+
+fn question(id: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": { "message": "?" } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn h45_whose_question_it_is_is_never_guessed() {
+    let (mut lease, mut peer) = shaken(&json!({})).await;
+    let mut mine = call(&lease, 1).await;
+    let (first, _) = peer.hears("tools/call").await;
+    // One client has a call under way: it is asked. The id is one of our own requests', and still the server's own.
+    peer.say(&question(&first)).await;
+    let Item::Ask(ask) = mine.next().await else { panic!() };
+    ask.answer(Ok(Raw::from_value(&json!({ "action": "decline" }))));
+    let answered = peer.heard.recv().await.unwrap();
+    let crate::protocol::Message::Response(answered) = answered else { panic!("{answered:?}") };
+    assert_eq!(serde_json::to_value(answered.id.unwrap()).unwrap(), first);
+    nothing(&mut mine).await;
+    // Two have: nobody is.
+    let mut other = call(&lease, 2).await;
+    let (second, _) = peer.hears("tools/call").await;
+    peer.say(&question(&json!("q"))).await;
+    let (_, _, relayed) = lease.news.recv().await.unwrap();
+    let Relayed::Ask { ask, unclear: true } = relayed else { panic!("{relayed:?}") };
+    nothing(&mut mine).await;
+    nothing(&mut other).await;
+    drop(ask);
+    // Each answer is still for its own call.
+    for (id, exchange, text) in [(second, other, "second"), (first, mine, "first")] {
+        peer.result(&id, &json!({ "text": text })).await;
+        assert_eq!(exchange.outcome().await.unwrap().unwrap().text("text").as_deref(), Some(text));
+    }
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h53_progress_goes_by_our_own_tokens() {
+    let (lease, mut peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    let (mut mine, mut other) = (call(&lease, 1).await, call(&lease, 2).await);
+    let (first, _) = peer.hears("tools/call").await;
+    let (second, _) = peer.hears("tools/call").await;
+    let progress = |token: &Value| json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": token, "progress": 1 } });
+    let text = |id: &Value| json!(id.to_string());
+    for token in [json!(1), json!("same"), json!(0), json!(-1), text(&first), json!(null), json!([1]), json!(1.5)] {
+        peer.say(&progress(&token)).await;
+    }
+    nothing(&mut mine).await;
+    nothing(&mut other).await;
+    assert_eq!(connection.dropped(), 8);
+    peer.say(&progress(&second)).await;
+    assert!(matches!(other.next().await, Item::Progress(_)));
+    nothing(&mut mine).await;
+    // Nor for a call that has its answer.
+    peer.result(&first, &json!({})).await;
+    mine.outcome().await.unwrap().unwrap();
+    peer.say(&progress(&first)).await;
+    nothing(&mut other).await;
+    assert_eq!(connection.dropped(), 9);
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h34_ids_are_new_and_not_to_be_guessed() {
+    let (lease, _peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    let ids: Vec<u64> = (0..10_000).map(|_| connection.next_id()).collect();
+    assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(ids.iter().all(|id| *id < 1 << 53), "JavaScript reads them exactly");
+    // What is not the count has no order, and another connection has others.
+    let salts = |ids: &[u64]| ids.iter().map(|id| id & 0xf_ffff).collect::<std::collections::BTreeSet<_>>();
+    assert!(salts(&ids).len() > 9_000);
+    let (other, _peer) = shaken(&json!({})).await;
+    let connection = other.connected().await;
+    let others: Vec<u64> = (0..10_000).map(|_| connection.next_id()).collect();
+    let equal = ids.iter().zip(&others).filter(|(mine, other)| mine == other).count();
+    assert!(equal < 10, "{equal}");
+    lease.end().await;
+    other.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h50_a_storm_of_changes_is_read_at_a_pace() {
+    let (lease, mut peer) = shaken(&json!({ "tools": { "listChanged": true } })).await;
+    let (id, _) = peer.hears("tools/list").await;
+    peer.result(&id, &json!({ "tools": [] })).await;
+    lease.connected().await;
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    let mut listed = 0;
+    let mut tick = tokio::time::interval(Duration::from_millis(1));
+    while tokio::time::Instant::now() < end {
+        tokio::select! {
+            biased;
+            (id, method, _) = peer.next() => {
+                assert_eq!(method, "tools/list");
+                listed += 1;
+                let tool = json!({ "name": format!("t{listed}"), "inputSchema": { "type": "object" } });
+                peer.result(&id, &json!({ "tools": [tool] })).await;
+            }
+            _ = tick.tick() => peer.say(&changed).await,
+        }
+    }
+    assert!((20..=31).contains(&listed), "{listed}");
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h50_a_flood_of_notifications_is_cut_and_an_answer_is_not() {
+    let (mut lease, mut peer) = shaken(&json!({ "logging": {} })).await;
+    let connection = lease.connected().await;
+    let mine = call(&lease, 1).await;
+    let (id, _) = peer.hears("tools/call").await;
+    let updated =
+        json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "file:///a" } });
+    let mut passed = 0;
+    for said in [999, 1, 1, 998] {
+        for _ in 0..said {
+            peer.say(&updated).await;
+            while let Ok((_, _, news)) = lease.news.try_recv() {
+                passed += u32::from(matches!(news, Relayed::Updated(_)));
+            }
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    while lease.news.try_recv().is_ok() {
+        passed += 1;
+    }
+    assert_eq!((u64::from(passed), connection.dropped()), (1000, 999));
+    peer.result(&id, &json!({ "n": 1 })).await;
+    assert_eq!(mine.outcome().await.unwrap().unwrap().as_str(), r#"{"n":1}"#);
+    // A second later it is heard again.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    peer.say(&updated).await;
+    assert!(matches!(lease.news.recv().await, Some((_, _, Relayed::Updated(_)))));
+    lease.end().await;
+}
