@@ -158,7 +158,7 @@ impl Router {
         }
         let router = self.clone();
         self.spawn(async move {
-            let until = tokio::time::Instant::now() + HOLD;
+            let until = Instant::now() + HOLD;
             let mut begun = router.parked_begin();
             loop {
                 if let Some(parked) = router.parked_on(&upstream) {

@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn a_session_lives_over_http2() {
     let house = house().await;
-    let mut two = Two::client(&house).await;
+    let two = Two::client(&house).await;
     let answer: Value = serde_json::from_str(&two.post(&call(7, "echo"), &[]).await.body).unwrap();
     assert_eq!(text(&answer), r#"{"id":7}"#);
     // The way of an answer is decided late here, too.
@@ -62,7 +62,7 @@ async fn a_reset_or_a_lost_connection_cancels_what_has_no_session() {
 #[tokio::test]
 async fn a_reset_cancels_no_call_of_a_session() {
     let house = house().await;
-    let mut two = Two::client(&house).await;
+    let two = Two::client(&house).await;
     for round in 0..2 {
         let request = two.posting(&[]);
         let answer = two.tell(request, &call(round, "slow")).await;
@@ -86,7 +86,7 @@ async fn a_reset_cancels_no_call_of_a_session() {
 #[tokio::test]
 async fn a_shutdown_answers_what_runs_and_closes_what_is_idle() {
     let house = house().await;
-    let mut two = Two::client(&house).await;
+    let two = Two::client(&house).await;
     let unused = Two::connect(&house).await;
     let request = two.posting(&[]);
     let answer = two.tell(request, &call(1, "slow")).await;
@@ -104,7 +104,7 @@ async fn a_shutdown_answers_what_runs_and_closes_what_is_idle() {
 #[tokio::test]
 async fn h81_streams_at_once_have_a_cap() {
     let house = house_of(stage_with(|limits| limits.pending_per_server = 4096).await).await;
-    let mut two = Two::client(&house).await;
+    let two = Two::client(&house).await;
     let most = usize::try_from(STREAMS).unwrap();
     assert_eq!(two.send.current_max_send_streams(), most, "it is told");
     let mut answers = Vec::new();

@@ -56,7 +56,7 @@ impl Two {
         answer
     }
 
-    pub(super) async fn ask(&mut self, request: Request<()>, body: &str) -> Answer {
+    pub(super) async fn ask(&self, request: Request<()>, body: &str) -> Answer {
         Answer::of(self.tell(request, body).await).await
     }
 
@@ -81,7 +81,7 @@ impl Two {
     }
 
     /// Sends a message that speaks for itself.
-    pub(super) async fn tell_modern(&mut self, message: &str) -> ResponseFuture {
+    pub(super) async fn tell_modern(&self, message: &str) -> ResponseFuture {
         let body: Value = serde_json::from_str(message).unwrap();
         let name = body["params"]["name"].as_str().unwrap();
         let method = body["method"].as_str().unwrap();
