@@ -18,6 +18,7 @@
 //! ```
 
 mod adapt;
+mod audit;
 pub mod auth;
 pub mod config;
 pub mod demo;
@@ -31,6 +32,7 @@ mod manager;
 pub mod name;
 pub mod protocol;
 mod queues;
+pub mod redact;
 pub mod registry;
 mod router;
 mod seal;

@@ -4,6 +4,8 @@
 //! Only processes that a stage has started are ended, each by its number.
 
 #[cfg(target_os = "linux")]
+mod audit;
+#[cfg(target_os = "linux")]
 mod kill9;
 #[cfg(target_os = "linux")]
 mod process;
@@ -44,7 +46,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{kill9, sessions, sigterm, spawn};
+    use crate::{audit, kill9, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -62,8 +64,13 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 4] =
-        [("kill9", kill9::run), ("spawn", spawn::run), ("sigterm", sigterm::run), ("sessions", sessions::run)];
+    const STAGES: [(&str, Stage); 5] = [
+        ("kill9", kill9::run),
+        ("spawn", spawn::run),
+        ("sigterm", sigterm::run),
+        ("sessions", sessions::run),
+        ("audit", audit::run),
+    ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
         let mut plan = Plan { host: PathBuf::new(), whole: false, seed: u64::from(std::process::id()) };

@@ -193,7 +193,7 @@ async fn call(url: String, caller: usize, counts: Arc<Mutex<Counts>>) {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     One,
     /// The connection broke.
     Closed,
@@ -202,7 +202,7 @@ enum Answer {
     Wrong(String),
 }
 
-async fn post(
+pub(crate) async fn post(
     client: &Client<HttpConnector, Full<bytes::Bytes>>,
     url: &str,
     session: &mut Option<String>,

@@ -123,7 +123,9 @@ impl Failure {
         }
         let details =
             Details { server: &server.config.name, kind: self.kind, sent: self.sent, retryable: self.retryable };
-        let text = format!("server {:?} {}", server.config.name, self.text);
+        // What a server says of its end, or to an HTTP client, may hold what it was given.
+        let text = server.scrubber.scrub(&self.text);
+        let text = format!("server {:?} {text}", server.config.name);
         if *method != Method::ToolsCall {
             return Err(ErrorObject::internal(text).with_data(Raw::from_value(&details)));
         }

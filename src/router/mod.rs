@@ -5,6 +5,7 @@
 //! nobody. Start reading at [`Router::request`], then `call.rs`.
 
 mod answer;
+mod audited;
 mod call;
 mod client;
 mod driver;
@@ -24,7 +25,7 @@ mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +34,7 @@ pub(crate) use client::{Client, Place};
 pub(crate) use mailbox::Mailbox;
 
 use crate::adapt;
+use crate::audit::Audit;
 use crate::config;
 pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, Server, ServerStatus, Who};
@@ -65,6 +67,8 @@ struct Inner {
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
     server_info: Raw,
+    /// What is written of each call, if that is wanted.
+    audit: OnceLock<Audit>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -87,6 +91,7 @@ impl Router {
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
             known_tasks: tasks::Registry::default(),
             server_info,
+            audit: OnceLock::new(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }));
@@ -115,6 +120,9 @@ impl Router {
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
         let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
         let client = self.admit_as(principal, (revision, profile, extensions), account);
+        if let Some(name) = params.member("clientInfo").and_then(|info| info.text("name")) {
+            client.call_itself(&name);
+        }
         let result = self.initialize_result(revision, client.principal());
         Ok((client, result))
     }
@@ -171,23 +179,43 @@ impl Router {
         let begun = client.begin(&request.id, &leg, limit);
         let method = request.method.clone();
         async move {
-            let guard = match begun {
-                Ok(guard) => guard,
-                Err(Refused::Closed) => return None,
-                Err(Refused::IdInUse) => {
-                    let text = format!("request id {} is in use by a request without an answer yet", request.id);
-                    return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
-                }
-                Err(Refused::Limit) => {
-                    let text = format!("more than {limit} requests at once (host.limits.pendingPerClient)");
-                    return Some(Err(ErrorObject::internal(text)));
-                }
+            let record = match router.audited(&client, &request, &leg) {
+                Ok(record) => record,
+                Err(refused) => return Some(Err(refused)),
             };
-            tokio::select! {
-                biased;
-                outcome = router.serve(&client, request, &leg) => Some(router.whole(&client, &method, outcome)),
-                () = guard.cancelled() => None,
+            let outcome = router.answered(&client, request, &method, begun, &leg).await;
+            if let Some(record) = record {
+                record.finish(outcome.as_ref());
             }
+            outcome
+        }
+    }
+
+    async fn answered(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        method: &Method,
+        begun: Result<client::Guard, Refused>,
+        leg: &Arc<Mailbox>,
+    ) -> Option<Outcome> {
+        let limit = self.limits().pending_per_client;
+        let guard = match begun {
+            Ok(guard) => guard,
+            Err(Refused::Closed) => return None,
+            Err(Refused::IdInUse) => {
+                let text = format!("request id {} is in use by a request without an answer yet", request.id);
+                return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
+            }
+            Err(Refused::Limit) => {
+                let text = format!("more than {limit} requests at once (host.limits.pendingPerClient)");
+                return Some(Err(ErrorObject::internal(text)));
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = self.serve(client, request, leg) => Some(self.whole(client, method, outcome)),
+            () = guard.cancelled() => None,
         }
     }
 
@@ -211,7 +239,7 @@ impl Router {
             Method::PromptsGet => self.get_prompt(client, params, leg).await,
             Method::ResourcesRead => self.read_resource(client, params, leg).await,
             Method::Complete => self.complete(client, params, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, params).await,
+            Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
             Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
             method @ (Method::TasksGet
             | Method::TasksResult

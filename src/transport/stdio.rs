@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::process::{self, Ladder, Process, StderrTail};
-use super::{Error, Label, Limits, excerpt};
+use super::{Error, Label, Limits};
 use crate::config;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{Frame, Malformed, Message, RequestId, batch};
@@ -317,7 +317,7 @@ impl PipeReader {
             Line::TooLong(head) => (head, "a line over host.limits.message".to_owned(), Error::TooLarge(self.cap)),
             Line::Endless => return Err(Error::TooLarge(self.cap)),
         };
-        self.noise.tell(&self.server, &text, &reason);
+        self.noise.tell(&self.server, &self.tail, &text, &reason);
         Ok(Message::answered_by(&text).map(|id| Heard::Broken(id, error)))
     }
 
@@ -342,7 +342,7 @@ impl PipeReader {
         for item in items {
             match Message::passing(&item) {
                 Ok(message) => self.rest.push_back(message),
-                Err(reason) => self.noise.tell(&self.server, &item, &reason.reason),
+                Err(reason) => self.noise.tell(&self.server, &self.tail, &item, &reason.reason),
             }
         }
         true
@@ -387,11 +387,11 @@ struct Noise {
 }
 
 impl Noise {
-    fn tell(&mut self, server: &Label, line: &[u8], reason: &str) {
+    fn tell(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
         self.lines += 1;
         if self.lines <= 5 || self.told.is_none_or(|told| told.elapsed() >= Duration::from_secs(60)) {
             self.told = Some(Instant::now());
-            let text = excerpt(line, 200);
+            let text = tail.shown(line, 200);
             tracing::warn!(
                 server = &**server,
                 lines = self.lines,

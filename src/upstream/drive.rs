@@ -94,7 +94,7 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
                     return Ok(answer);
                 }
             }
-            Err(reason) => tracing::warn!("an event that is no message: {reason}"),
+            Err(reason) => tracing::warn!(server = connection.label(), "an event that is no message: {reason}"),
         }
     }
     Err(Error::Broken)
@@ -128,7 +128,9 @@ pub(super) fn lost(connection: &Connection, id: u64, error: Error) {
 pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
     match Message::passing(data) {
         Ok(message) => connection.receive(origin, message),
-        Err(reason) if !take_batch(connection, origin, data) => tracing::warn!("an event that is no message: {reason}"),
+        Err(reason) if !take_batch(connection, origin, data) => {
+            tracing::warn!(server = connection.label(), "an event that is no message: {reason}")
+        }
         Err(_) => {}
     }
 }
@@ -139,7 +141,9 @@ fn take_batch(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::B
     for item in items {
         match Message::passing(&item) {
             Ok(message) => connection.receive(origin, message),
-            Err(reason) => tracing::warn!("an item of a batch that is no message: {reason}"),
+            Err(reason) => {
+                tracing::warn!(server = connection.label(), "an item of a batch that is no message: {reason}")
+            }
         }
     }
     true
@@ -164,11 +168,11 @@ pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>
                 task.failed(&error);
                 match id {
                     Some(id) => lost(&task, id, error),
-                    None => tracing::debug!("not sent: {error}"),
+                    None => tracing::debug!(server = task.label(), "not sent: {error}"),
                 }
             }
             // Its answer may still come; if not, the call has a deadline of its own.
-            Some(Err(_)) => tracing::warn!("a message was not accepted within {ACCEPT:?}"),
+            Some(Err(_)) => tracing::warn!(server = task.label(), "a message was not accepted within {ACCEPT:?}"),
         }
     });
     connection.tasks().spawn(post);

@@ -410,7 +410,9 @@ impl Life {
         } else if from == StateName::Connected {
             self.stale = now.checked_add(self.upstream.settings.limits.stale_max);
         }
-        let cause = self.cause.clone();
+        let scrubber = &self.upstream.settings.scrubber;
+        let cause = self.cause.as_deref();
+        let cause = cause.map(|cause| scrubber.scrub(cause).chars().take(CAUSE).collect::<String>());
         self.upstream.status.send_modify(|status: &mut Status| {
             status.state = to;
             status.since = now;
@@ -446,6 +448,9 @@ impl Life {
         self.world.generation.send_modify(|generation| *generation += 1);
     }
 }
+
+/// Characters of a cause that are told.
+const CAUSE: usize = 1000;
 
 enum Done {
     Shaken(Result<Offer, Error>),
@@ -555,7 +560,7 @@ fn asking(connection: &Arc<Connection>, method: Method, params: Raw) -> impl Fut
     async move {
         let asked = async {
             if let Ok(Err(error)) = listing::ask(&task, &method, Some(&params)).await {
-                tracing::debug!("{method} was refused: {}", error.message);
+                tracing::debug!(server = task.label(), "{method} was refused: {}", error.message);
             }
         };
         stop.run_until_cancelled(asked).await;

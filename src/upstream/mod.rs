@@ -43,6 +43,7 @@ pub use state::StateName;
 
 use crate::config;
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
 use crate::transport::{self, StderrTail};
 
@@ -82,6 +83,8 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) server: Arc<str>,
+    /// Takes its secrets out of what is told of it.
+    pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) target: Target,
     pub(crate) profile: Profile,
     pub(crate) opened_for: Owner,
@@ -242,6 +245,7 @@ impl Upstream {
             degraded: false,
             gone: None,
         };
+        let tail = StderrTail::of(settings.scrubber.clone());
         let upstream = Arc::new(Self {
             id,
             settings,
@@ -259,7 +263,7 @@ impl Upstream {
             watching: watch::Sender::new(0),
             honored: watch::Sender::default(),
             stop: CancellationToken::new(),
-            tail: StderrTail::default(),
+            tail,
         });
         if start {
             upstream.wake.notify_one();

@@ -8,5 +8,6 @@ mod processes;
 mod readme;
 mod reload;
 mod resume;
+mod secrets;
 mod sse;
 mod tidy;

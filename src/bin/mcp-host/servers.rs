@@ -9,6 +9,7 @@ use mcp_host::config::{self, Config, HostSettings, LoadRequest, Server, Stdio, T
 use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
+use crate::hidden;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -49,9 +50,9 @@ impl Plan {
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: config::load(&request)?, clock: false, request });
+            return Ok(Self { config: load(&request)?, clock: false, request });
         }
-        let mut config = if common.config.is_empty() { demo_only(listen)? } else { config::load(&request)? };
+        let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(&request)? };
         let child = demo_child()?;
         let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
         if let Some(server) = config.servers.iter().find(clash) {
@@ -68,7 +69,7 @@ impl Plan {
     /// What reads the config again: the files that were read, whatever else may be found by then.
     pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
         let request = LoadRequest { files: self.config.files.clone(), ..self.request.clone() };
-        move || config::load(&request)
+        move || load(&request)
     }
 
     /// Drops the servers that are not needed.
@@ -143,6 +144,11 @@ fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     request.files.clone_from(&common.config);
     request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
     request
+}
+
+/// Loads a config, whose secrets are hidden from now on.
+fn load(request: &LoadRequest) -> Result<Config, config::Error> {
+    config::load(request).inspect(hidden::learn)
 }
 
 fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
