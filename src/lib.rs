@@ -19,6 +19,7 @@
 
 mod adapt;
 pub mod approvals;
+mod audit;
 pub mod auth;
 pub mod config;
 pub mod demo;
@@ -33,6 +34,7 @@ mod manager;
 pub mod name;
 pub mod protocol;
 mod queues;
+pub mod redact;
 pub mod registry;
 mod router;
 mod seal;

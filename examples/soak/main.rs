@@ -4,6 +4,8 @@
 //! Only processes that a stage has started are ended, each by its number.
 
 #[cfg(target_os = "linux")]
+mod audit;
+#[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
 mod kill9;
@@ -60,7 +62,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{kill9, ledger, reload, sessions, sigterm, spawn};
+    use crate::{audit, kill9, ledger, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -78,13 +80,14 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 6] = [
+    const STAGES: [(&str, Stage); 7] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
         ("reload", reload::run),
         ("ledger", ledger::run),
+        ("audit", audit::run),
     ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {

@@ -8,10 +8,12 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::contents::Reads;
 use super::report::Report;
+use super::secret::Secret;
 use super::syntax::{Member, Node, Origin, Value};
 use super::vars::Vars;
+use crate::redact;
 
-/// The most that `${file:…}` reads.
+/// The most that is read of a file with values.
 const FILE: u64 = 64 * 1024;
 
 /// How a file writes its variables.
@@ -48,6 +50,8 @@ pub(super) struct Scope<'a> {
 pub(super) struct Outcome {
     /// What had no value: field and reason.
     pub(super) missing: Vec<String>,
+    /// Values that are not to be seen, by the name of their variable or because they come from a file or an input.
+    pub(super) secrets: Vec<Secret>,
 }
 
 enum Resolved {
@@ -90,6 +94,9 @@ impl Scope<'_> {
             rest = after;
             match self.resolve(body) {
                 Resolved::Value(value) => {
+                    if body.starts_with("file:") || body.starts_with("input") || redact::names_a_secret(body) {
+                        outcome.secrets.push(Secret::new(value.as_str()));
+                    }
                     out.push_str(&value);
                     if origin == Origin::Literal {
                         origin = Origin::Expanded;

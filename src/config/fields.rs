@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::report::{Place, Report};
 use super::syntax::{Member, Node, Origin, Value};
 use super::units;
+use crate::redact;
 
 /// The fields of one object that nobody has taken yet.
 pub(super) struct Fields<'a> {
@@ -111,7 +112,13 @@ impl<'a> Field<'a> {
 
     /// A text for a message, unless a variable is in it.
     pub(super) fn quote(&self, text: &str) -> String {
-        if self.node.origin == Origin::Literal { format!("{text:?}") } else { "the value of the variable".to_owned() }
+        if self.node.origin != Origin::Literal {
+            "the value of the variable".to_owned()
+        } else if redact::looks_secret(text) {
+            "the value".to_owned()
+        } else {
+            format!("{text:?}")
+        }
     }
 
     /// The text as written, or after its variables.

@@ -11,6 +11,7 @@ mod auth;
 mod contents;
 mod expand;
 mod fields;
+mod hidden;
 mod host;
 mod load;
 mod project;
@@ -36,7 +37,7 @@ use url::Url;
 
 pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
-pub use self::host::{BearerClient, HostAuth, HostSettings, HostTls, Limits};
+pub use self::host::{Audit, BearerClient, HostAuth, HostSettings, HostTls, Limits};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Note, Problem};
@@ -112,6 +113,8 @@ pub struct Server {
     pub description: Option<String>,
     /// Why it is not to be started, when the config says so.
     pub disabled: Option<String>,
+    /// What came out of variables, files and inputs and is secret by its name or place; wherever the entry has it.
+    pub secrets: Vec<Secret>,
     /// Why it cannot be started as configured, in one line: a variable that is not set, a file that is not there.
     /// Such a server is `failed` from the beginning; the others are not concerned.
     pub unusable: Option<String>,
@@ -150,6 +153,7 @@ impl Server {
             prefix: Prefix::default(),
             description: None,
             disabled: None,
+            secrets: Vec::new(),
             unusable: None,
             project: None,
         })

@@ -43,6 +43,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     server.disabled = entry.disabled.clone();
     settings::fill(&mut server, &mut fields, entry.flavor, report);
     settings::finish(fields, report);
+    server.secrets = outcome.secrets;
     if !outcome.missing.is_empty() && server.disabled.is_none() {
         server.unusable = Some(outcome.missing.join("; "));
     }

@@ -148,7 +148,8 @@ fn the_environment_stands_over_files_and_flags_over_both() {
     };
     let one = file(
         "one.toml",
-        "[host]\nlisten = '127.0.0.1:1'\nallowedHosts = ['a', 'b']\n[host.naming]\nmaxLength = 50\nseparator = '_'",
+        "[host]\nlisten = '127.0.0.1:1'\nallowedHosts = ['a', 'b']\n[host.naming]\nmaxLength = 50\nseparator = '_'\n\
+         [host.audit]\nfile = 'a.jsonl'\nmaxSize = '1KiB'",
     );
     let two = file(
         "two.json",
@@ -162,6 +163,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_TASKS", "false"),
         ("MCP_HOST_PARAM_HEADERS", "true"),
         ("MCP_HOST_SSE", "false"),
+        ("MCP_HOST_AUDIT__KEEP", "3"),
         ("MCP_HOST_CONFIG", "not looked at"),
         ("MCP_HOST_INPUT_X", "no setting"),
         ("MCP_HOST_SECRET_KEY", "no setting"),
@@ -186,6 +188,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         },
         param_headers: true,
         tasks: false,
+        audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
         limits: Limits { leases_per_server: 7, ..Limits::default() },
     };
     assert_eq!(config.host, expected);

@@ -9,6 +9,7 @@ use super::shape::Flavor;
 use super::syntax::{Origin, Value};
 use super::{Remote, Stdio, Transport};
 use super::{auth, expand, tls, vars};
+use crate::redact;
 
 /// Keys that only a process has.
 const STDIO_KEYS: [&str; 12] = [
@@ -230,6 +231,9 @@ impl Reader<'_> {
                 let name = item.node.get("name").and_then(|name| name.text()).or_else(|| item.text(self.report));
                 stdio.forward_env.extend(name.map(str::to_owned));
             }
+        }
+        for name in stdio.forward_env.iter().filter(|name| redact::names_a_secret(name)) {
+            self.outcome.secrets.extend(self.scope.vars.get(name).map(Secret::new));
         }
     }
 

@@ -124,10 +124,10 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName, twice: &'static str) ->
 /// A host with an optional port, and nothing else.
 fn authority(text: &str) -> Option<Authority> {
     let authority: Authority = text.parse().ok()?;
-    let plain = !authority.host().is_empty() && !text.contains('@');
-    // `host:` and `host:99999` parse, but name no port.
-    let port = authority.as_str().len() == authority.host().len() || authority.port_u16().is_some();
-    (plain && port).then_some(authority)
+    // `user@host`, `[::1]host:1`, `host:` and `host:99999` parse, but are no host with a port.
+    let rest = text.strip_prefix(authority.host()).filter(|_| !authority.host().is_empty())?;
+    let port = authority.port_u16().map(|port| format!(":{port}"));
+    (rest.is_empty() || port.is_some_and(|port| port == rest)).then_some(authority)
 }
 
 fn bad(reason: &'static str) -> Refused {

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::reload::Configured;
 use super::{ClientHandler, Host, Inner, answer_questions};
+use crate::audit::Audit;
 use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
@@ -122,12 +123,19 @@ impl HostBuilder {
                 &serde_json::json!({ "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") }),
             )
         });
+        let audit = config.host.audit.as_ref().map(Audit::open).transpose();
+        let audit = audit.map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
+        let own_name = info.text("name");
         let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref());
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         // What this program does not take of its own calls is its own business.
         let client =
             router.admit_as(Principal::local(), (ProtocolVersion::LATEST_HANDSHAKE, profile, None), Account::free());
+        client.call_itself(own_name.as_deref().unwrap_or(env!("CARGO_PKG_NAME")));
+        if let Some(audit) = audit {
+            router.write_down(audit);
+        }
         router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         Ok(Host(Arc::new(Inner {

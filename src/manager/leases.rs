@@ -314,6 +314,7 @@ impl Manager {
         let config = &server.config;
         let settings = Settings {
             server: server.label.clone(),
+            scrubber: server.scrubber.clone(),
             target: server.target.clone().unwrap_or_else(|| crate::upstream::Target::Memory(Arc::new(|_, _| {}))),
             profile,
             opened_for,

@@ -39,6 +39,7 @@ use last::LastOffers;
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
+use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
@@ -69,6 +70,8 @@ pub(crate) struct Server {
     pub(crate) uris: UriMode,
     /// Its name in errors and logs.
     pub(crate) label: Arc<str>,
+    /// Takes its secrets out of what is told of it.
+    pub(crate) scrubber: Arc<Scrubber>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
     /// Why it is never started: `disabled`, or `failed` by its config.
@@ -110,6 +113,7 @@ impl Server {
             slots,
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
+            scrubber: config.scrubber().into(),
             config,
             naming,
             target,

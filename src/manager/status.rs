@@ -1,7 +1,9 @@
 //! What people read about a server: one record, made on demand.
 
-use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
+
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Manager, Server};
@@ -106,6 +108,7 @@ impl Manager {
         let connection = best.and_then(|upstream| upstream.connection());
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
         let state = self.shown(server);
+        let problems = catalog.problems(server.id);
         let count = |kind| catalog.entries(kind).iter().filter(|entry| *entry.server() == server.config.alias).count();
         ServerStatus {
             name: server.config.name.clone(),
@@ -114,7 +117,7 @@ impl Manager {
             since_ms: milliseconds(status.as_ref().map_or(server.since, |status| status.since).elapsed()),
             transport: server.target.as_ref().map_or("none", |target| target.transport()),
             revision: peer.as_ref().map(|peer| peer.version.to_string()),
-            server_info: peer.map(|peer| peer.info),
+            server_info: peer.map(|peer| hidden(server, &peer.info)),
             leases: upstreams.iter().filter(|upstream| upstream.connection().is_some()).count(),
             calls: server.calls.load(Ordering::Relaxed),
             calls_running: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.running())).sum(),
@@ -125,13 +128,21 @@ impl Manager {
             prompts: count(Kind::Prompts),
             resources: count(Kind::Resources),
             resource_templates: count(Kind::ResourceTemplates),
-            problems: catalog.problems(server.id).to_vec(),
+            problems: problems.iter().map(|problem| server.scrubber.scrub(problem).into_owned()).collect(),
             degraded: status.as_ref().is_some_and(|status| status.degraded),
             required: server.config.required,
             ready_after_ms: status.as_ref().and_then(|status| status.ready_after).map(milliseconds),
             pids: upstreams.iter().filter_map(|upstream| upstream.connection()?.pid()).collect(),
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
         }
+    }
+}
+
+/// What a server says of itself, without what it was given.
+fn hidden(server: &Server, info: &Raw) -> Raw {
+    match server.scrubber.without_known(info.as_str()) {
+        Cow::Borrowed(_) => info.clone(),
+        Cow::Owned(text) => Raw::parse(&text.into()).unwrap_or_else(|_| Raw::empty_object()),
     }
 }
 

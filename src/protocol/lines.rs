@@ -91,7 +91,9 @@ impl Lines {
             self.clear();
             return endless.then_some(Line::Endless);
         }
-        if self.buffer.len() > self.cap {
+        // The last byte may be the one that goes with the line's end.
+        let carriage = usize::from(self.buffer.last() == Some(&b'\r'));
+        if self.buffer.len() - carriage > self.cap {
             let head = Bytes::copy_from_slice(&self.buffer[..HEAD.min(self.buffer.len())]);
             self.skipping = Some(self.buffer.len());
             self.clear();

@@ -334,3 +334,13 @@ fn limit_depth() {
         }
     }
 }
+
+#[test]
+fn h3_a_line_of_the_cap_may_be_cut_before_its_end() {
+    let mut lines = Lines::new(5);
+    lines.space().extend_from_slice(b"abcde\r");
+    assert_eq!(lines.next(), None);
+    lines.space().extend_from_slice(b"\nabcdef\r\n");
+    assert_eq!(lines.next(), Some(Line::Whole(Bytes::from_static(b"abcde"))));
+    assert_eq!(lines.next(), Some(Line::TooLong(Bytes::from_static(b"abcdef"))));
+}

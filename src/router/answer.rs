@@ -158,7 +158,9 @@ impl Failure {
     /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.
     pub(super) fn answer(&self, server: &Server, method: &Method) -> Outcome {
         let name = &server.config.name;
-        self.outcome(Some(name), format!("server {name:?} {}", self.text), method)
+        // What a server says of its end, or to an HTTP client, may hold what it was given.
+        let text = server.scrubber.scrub(&self.text);
+        self.outcome(Some(name), format!("server {name:?} {text}"), method)
     }
 
     /// The same where it is no server's fault.

@@ -137,6 +137,7 @@ impl Router {
 
     /// Sends a request to a server and brings its answer back.
     pub(super) async fn forward(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
+        leg.concerns(&forward.server, &forward.target);
         if client.revision().is_modern() && forward.method.may_ask() {
             return self.forward_modern(client, forward, leg).await;
         }

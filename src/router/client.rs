@@ -1,7 +1,7 @@
 //! One client: what it can do, what it is doing, what it was asked.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -24,6 +24,8 @@ pub(crate) struct Client {
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
+    /// What it calls itself.
+    name: OnceLock<Box<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -86,12 +88,14 @@ pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "err
 const KEPT: Duration = Duration::from_secs(5 * 60);
 /// and so many of them.
 const BEGUN: usize = 4;
+/// Characters of a client's name that are kept.
+const NAME: usize = 200;
 /// A client that set no level gets this and above.
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl Client {
     pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, mailbox: Mailbox) -> Self {
-        Self { who, revision, extensions, mailbox, state: Mutex::default() }
+        Self { who, revision, extensions, mailbox, state: Mutex::default(), name: OnceLock::new() }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.
@@ -117,6 +121,16 @@ impl Client {
     #[must_use]
     pub(crate) fn account(&self) -> &Account {
         self.mailbox.account()
+    }
+
+    /// What it calls itself, where it has said so; shown, never believed.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.get().map(|name| &**name)
+    }
+
+    /// Notes what it calls itself. Only the first time counts.
+    pub(crate) fn call_itself(&self, name: &str) {
+        let _ = self.name.set(name.chars().take(NAME).collect());
     }
 
     pub(super) fn owner(&self) -> Owner {

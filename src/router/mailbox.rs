@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::client::Level;
+use crate::audit::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
 
@@ -26,6 +27,8 @@ pub(crate) struct Mailbox {
     account: Account,
     /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
     level: Option<Level>,
+    /// What the audit is told of the request that it belongs to, if there is an audit.
+    subject: OnceLock<Arc<Subject>>,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,7 @@ impl Mailbox {
             cap,
             account,
             level: None,
+            subject: OnceLock::new(),
         }
     }
 
@@ -77,6 +81,16 @@ impl Mailbox {
     /// What it counts for.
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Where the audit learns which server the request goes to; from now on it does.
+    pub(super) fn audited(&self) -> Arc<Subject> {
+        self.subject.get_or_init(Arc::default).clone()
+    }
+
+    /// The same, if the request is one for the audit.
+    pub(super) fn subject(&self) -> Option<&Subject> {
+        self.subject.get().map(|subject| &**subject)
     }
 
     pub(super) fn level(&self) -> Option<Level> {

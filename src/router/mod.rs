@@ -5,6 +5,7 @@
 //! nobody. Start reading at [`Router::request`], then `call.rs`.
 
 mod answer;
+mod audited;
 mod call;
 mod client;
 mod driver;
@@ -25,7 +26,7 @@ mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,7 @@ pub(crate) use gauges::Gauges;
 pub(crate) use mailbox::Mailbox;
 
 use crate::adapt;
+use crate::audit::Audit;
 use crate::config;
 pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, Server, ServerStatus, Who};
@@ -71,6 +73,8 @@ struct Inner {
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
     server_info: Raw,
+    /// What is written of each call, if that is wanted.
+    audit: OnceLock<Audit>,
     tasks: TaskTracker,
     /// The host ends: new requests are refused,
     closing: CancellationToken,
@@ -101,6 +105,7 @@ impl Router {
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
             server_info,
+            audit: OnceLock::new(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
@@ -131,6 +136,9 @@ impl Router {
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
         let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
         let client = self.admit_as(principal, (revision, profile, extensions), account);
+        if let Some(name) = params.member("clientInfo").and_then(|info| info.text("name")) {
+            client.call_itself(&name);
+        }
         let result = self.initialize_result(revision, client.principal());
         Ok((client, result))
     }
@@ -191,27 +199,49 @@ impl Router {
         };
         let method = request.method.clone();
         async move {
-            let (guard, _load) = match begun {
-                Ok(begun) => begun,
-                Err(Refused::Closed) => return None,
-                Err(Refused::IdInUse) => {
-                    let text = format!("request id {} is in use by a request without an answer yet", request.id);
-                    return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
-                }
-                Err(Refused::Limit) => return Some(Failure::client_limit(limit).answer_of_host(&method)),
-                Err(Refused::Load) => return Some(Failure::pending(in_all).answer_of_host(&method)),
+            let record = match router.audited(&client, &request, &leg) {
+                Ok(record) => record,
+                Err(refused) => return Some(Err(refused)),
             };
-            // Whoever runs may still ask whether we live.
-            if router.0.closing.is_cancelled() && method != Method::Ping {
-                return Some(router.whole(&client, &method, Failure::shutting_down().answer_of_host(&method)));
+            let outcome = router.answered(&client, request, &method, begun, &leg).await;
+            if let Some(record) = record {
+                record.finish(outcome.as_ref());
             }
-            tokio::select! {
-                biased;
-                outcome = router.serve(&client, request, &leg) => Some(router.whole(&client, &method, outcome)),
-                () = guard.cancelled() => None,
-                () = router.0.ending.cancelled() => {
-                    Some(router.whole(&client, &method, Failure::cut_off().answer_of_host(&method)))
-                }
+            outcome
+        }
+    }
+
+    async fn answered(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        method: &Method,
+        begun: Result<(client::Guard, Load), Refused>,
+        leg: &Arc<Mailbox>,
+    ) -> Option<Outcome> {
+        let limits = self.limits();
+        let (guard, _load) = match begun {
+            Ok(begun) => begun,
+            Err(Refused::Closed) => return None,
+            Err(Refused::IdInUse) => {
+                let text = format!("request id {} is in use by a request without an answer yet", request.id);
+                return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
+            }
+            Err(Refused::Limit) => {
+                return Some(Failure::client_limit(limits.pending_per_client).answer_of_host(method));
+            }
+            Err(Refused::Load) => return Some(Failure::pending(limits.pending).answer_of_host(method)),
+        };
+        // Whoever runs may still ask whether we live.
+        if self.0.closing.is_cancelled() && *method != Method::Ping {
+            return Some(self.whole(client, method, Failure::shutting_down().answer_of_host(method)));
+        }
+        tokio::select! {
+            biased;
+            outcome = self.serve(client, request, leg) => Some(self.whole(client, method, outcome)),
+            () = guard.cancelled() => None,
+            () = self.0.ending.cancelled() => {
+                Some(self.whole(client, method, Failure::cut_off().answer_of_host(method)))
             }
         }
     }
@@ -250,7 +280,7 @@ impl Router {
             Method::PromptsGet => self.get_prompt(client, params, leg).await,
             Method::ResourcesRead => self.read_resource(client, params, leg).await,
             Method::Complete => self.complete(client, params, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, params).await,
+            Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
             Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
             method @ (Method::TasksGet
             | Method::TasksResult

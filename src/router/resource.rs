@@ -41,8 +41,9 @@ impl Router {
         self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>) -> Outcome {
+    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Mailbox) -> Outcome {
         let (uri, forward) = self.resource(client, Method::ResourcesSubscribe, params).await?;
+        leg.concerns(&forward.server, &forward.target);
         let (server, raw) = (forward.server.clone(), forward.target.clone());
         if !self.offers(client, &server, |offers| offers.subscribe).await {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);

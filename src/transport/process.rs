@@ -16,10 +16,14 @@ use tokio_util::sync::CancellationToken;
 use super::guard::{self, Ward};
 use super::{Error, Label, environment, excerpt};
 use crate::config;
+use crate::redact::Scrubber;
 
-/// The last lines that a child wrote to standard error.
+/// The last lines that a child wrote to standard error, without the secrets that it was given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StderrTail(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct StderrTail {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    scrubber: Arc<Scrubber>,
+}
 
 const TAIL_LINES: usize = 200;
 /// Bytes of one line that are kept; the rest of it is dropped.
@@ -29,23 +33,33 @@ const REASON: usize = 300;
 const LINES_PER_SECOND: u32 = 100;
 
 impl StderrTail {
+    /// An empty one of a server whose secrets are known.
+    pub(crate) fn of(scrubber: Arc<Scrubber>) -> Self {
+        Self { scrubber, ..Self::default() }
+    }
+
+    /// What the child wrote, fit to be shown: escaped, without secrets, at most `limit` characters.
+    pub(super) fn shown(&self, bytes: &[u8], limit: usize) -> String {
+        self.scrubber.scrub(&excerpt(bytes, limit)).into_owned()
+    }
+
     /// The last line that says something.
     pub(crate) fn last(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).back().map(|line| line.chars().take(REASON).collect())
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).back().map(|line| line.chars().take(REASON).collect())
     }
 
     #[cfg(test)]
     pub(super) fn lines(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(String::len).sum()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().map(String::len).sum()
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == TAIL_LINES {
             lines.pop_front();
         }
@@ -223,7 +237,7 @@ pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Lab
 }
 
 fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: &Label, second: &mut (Instant, u32)) {
-    let text = excerpt(line, LINE);
+    let text = tail.shown(line, LINE);
     line.clear();
     if text.is_empty() {
         return;

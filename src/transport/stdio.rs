@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::process::{self, Ladder, Process, StderrTail};
 use super::turn::Turn;
-use super::{Error, Label, Limits, excerpt};
+use super::{Error, Label, Limits};
 use crate::config;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{Frame, Malformed, Message, RequestId, is_batch};
@@ -333,7 +333,7 @@ impl PipeReader {
             Line::TooLong(head) => (head, "a line over host.limits.message".to_owned(), Error::TooLarge(self.cap)),
             Line::Endless => return Err(Error::TooLarge(self.cap)),
         };
-        self.noise.tell(&self.server, &text, &reason);
+        self.noise.tell(&self.server, &self.tail, &text, &reason);
         Ok(Message::answered_by(&text).map(|id| Heard::Broken(id, error)))
     }
 
@@ -354,7 +354,7 @@ impl PipeReader {
 
     /// Tells of something that is no message after all.
     pub(crate) fn tell_noise(&mut self, text: &[u8], reason: &str) {
-        self.noise.tell(&self.server, text, reason);
+        self.noise.tell(&self.server, &self.tail, text, reason);
     }
 
     async fn exited(&mut self, status: Option<std::process::ExitStatus>) -> Error {
@@ -396,11 +396,11 @@ struct Noise {
 }
 
 impl Noise {
-    fn tell(&mut self, server: &Label, line: &[u8], reason: &str) {
+    fn tell(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
         self.lines += 1;
         if self.lines <= 5 || self.told.is_none_or(|told| told.elapsed() >= Duration::from_secs(60)) {
             self.told = Some(Instant::now());
-            let text = excerpt(line, 200);
+            let text = tail.shown(line, 200);
             tracing::warn!(
                 server = &**server,
                 lines = self.lines,

@@ -105,7 +105,7 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
                     return Ok(answer);
                 }
             }
-            Err(reason) => tracing::warn!("an event that is no message: {reason}"),
+            Err(reason) => tracing::warn!(server = connection.label(), "an event that is no message: {reason}"),
         }
     }
     Err(Error::Broken)
@@ -145,7 +145,7 @@ pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &byt
         Ok(message) => connection.receive(origin, message),
         Err(no_message) => {
             if let Err(reason) = take_batch(connection, origin, data, no_message) {
-                tracing::warn!("an event that is no message: {reason}");
+                tracing::warn!(server = connection.label(), "an event that is no message: {reason}");
             }
         }
     }
@@ -169,7 +169,9 @@ fn take_batch(
     for item in items {
         match connection.read(&item) {
             Ok(message) => connection.receive(origin, message),
-            Err(reason) => tracing::warn!("an item of a batch that is no message: {reason}"),
+            Err(reason) => {
+                tracing::warn!(server = connection.label(), "an item of a batch that is no message: {reason}")
+            }
         }
     }
     Ok(())
@@ -194,11 +196,11 @@ pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>
                 task.failed(&error);
                 match id {
                     Some(id) => lost(&task, id, error),
-                    None => tracing::debug!("not sent: {error}"),
+                    None => tracing::debug!(server = task.label(), "not sent: {error}"),
                 }
             }
             // Its answer may still come; if not, the call has a deadline of its own.
-            Some(Err(_)) => tracing::warn!("a message was not accepted within {ACCEPT:?}"),
+            Some(Err(_)) => tracing::warn!(server = task.label(), "a message was not accepted within {ACCEPT:?}"),
         }
     });
     connection.tasks().spawn(post);

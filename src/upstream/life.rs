@@ -422,7 +422,9 @@ impl Life {
         } else if from == StateName::Connected {
             self.stale = now.checked_add(self.upstream.settings.limits.stale_max);
         }
-        let cause = self.cause.clone();
+        let scrubber = &self.upstream.settings.scrubber;
+        let cause = self.cause.as_deref();
+        let cause = cause.map(|cause| scrubber.scrub(cause).chars().take(CAUSE).collect::<String>());
         self.upstream.status.send_modify(|status: &mut Status| {
             status.state = to;
             status.since = now;

@@ -147,7 +147,12 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
                 fruitless = if listen.since.elapsed() > HEALTHY { 0 } else { fruitless + 1 };
             }
             Err(Refusal::Said(error)) => {
-                tracing::info!("no news of changed lists: {} ({})", error.message, error.code);
+                tracing::info!(
+                    server = connection.label(),
+                    "no news of changed lists: {} ({})",
+                    error.message,
+                    error.code
+                );
                 return;
             }
             Err(Refusal::Lost) => fruitless += 1,

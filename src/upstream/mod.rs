@@ -45,6 +45,7 @@ pub use state::StateName;
 
 use crate::config;
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
 use crate::transport::{self, StderrTail};
 
@@ -84,6 +85,8 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) server: Arc<str>,
+    /// Takes its secrets out of what is told of it.
+    pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) target: Target,
     pub(crate) profile: Profile,
     pub(crate) opened_for: Owner,
@@ -245,6 +248,7 @@ impl Upstream {
             degraded: false,
             gone: None,
         };
+        let tail = StderrTail::of(settings.scrubber.clone());
         let upstream = Arc::new(Self {
             id,
             settings,
@@ -263,7 +267,7 @@ impl Upstream {
             watching: watch::Sender::new(0),
             honored: watch::Sender::default(),
             stop: CancellationToken::new(),
-            tail: StderrTail::default(),
+            tail,
         });
         if start {
             upstream.wake.notify_one();

@@ -19,7 +19,7 @@ fn asking(connection: &Arc<Connection>, method: Method, params: Raw) -> impl Fut
     async move {
         let asked = async {
             match tokio::time::timeout(HEADERS, listing::ask(&task, &method, Some(&params))).await {
-                Ok(Ok(Err(error))) => tracing::debug!("{method} was refused: {}", error.message),
+                Ok(Ok(Err(error))) => tracing::debug!(server = task.label(), "{method} was refused: {}", error.message),
                 Ok(_) => {}
                 Err(_) => tracing::debug!("{method} had no answer within {HEADERS:?}"),
             }

@@ -367,6 +367,7 @@ fn ours() {
     assert_eq!(config.host, HostSettings::default());
     for server in &config.servers {
         let mut plain = Server::new(&server.name, server.transport.clone()).expect("it has a name");
+        plain.secrets.clone_from(&server.secrets);
         plain.source = server.source.clone();
         plain.description = server.description.clone();
         assert_eq!(*server, plain);

@@ -11,6 +11,7 @@ mod processes;
 mod readme;
 mod reload;
 mod resume;
+mod secrets;
 mod sse;
 mod tidy;
 mod tls;

@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod elicit;
+mod hidden;
 mod live;
 mod mask;
 mod nearest;

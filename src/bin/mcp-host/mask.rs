@@ -1,6 +1,7 @@
 //! Commands and URLs of servers without the keys that people put into them.
 
 use mcp_host::config::{Remote, Stdio, Transport};
+use mcp_host::redact::{MASK, looks_secret, names_a_secret};
 
 /// How a server is reached, in one word.
 pub(crate) fn kind(transport: &Transport) -> &'static str {
@@ -45,29 +46,6 @@ fn url(remote: &Remote) -> String {
     let query = if remote.url.query().is_some() { "?…" } else { "" };
     format!("{origin}{}{query}", path.collect::<Vec<_>>().join("/"))
 }
-
-fn names_a_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["key", "token", "secret", "passw", "auth", "credential", "bearer"].iter().any(|part| name.contains(part))
-}
-
-/// A known prefix, or a long run of letters and digits that is no word.
-fn looks_secret(text: &str) -> bool {
-    let known = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "eyJ", "AKIA", "Bearer "];
-    if known.iter().any(|prefix| text.starts_with(prefix)) {
-        return true;
-    }
-    let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
-    let uuid = hex == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    uuid || text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
-        let (digits, letters) = (run.bytes().any(|b| b.is_ascii_digit()), run.bytes().any(|b| b.is_ascii_alphabetic()));
-        run.len() >= LONG && digits && letters
-    })
-}
-
-const MASK: &str = "***";
-/// Words with a digit in them are shorter, keys are longer.
-const LONG: usize = 16;
 
 #[cfg(test)]
 mod tests {

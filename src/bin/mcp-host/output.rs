@@ -6,6 +6,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
 use mcp_host::protocol::Raw;
 use serde::Serialize;
 
+use crate::hidden;
 use crate::text;
 
 /// Where a command writes. Cheap to clone.
@@ -24,8 +25,13 @@ impl Output {
         Self { json, quiet, bars: MultiProgress::with_draw_target(target) }
     }
 
-    /// Writes lines of data. What came from outside must be escaped already.
+    /// Writes lines of data, without the secrets of the config. What came from outside must be escaped already.
     pub(crate) fn lines<I: IntoIterator<Item: AsRef<str>>>(&self, lines: I) -> io::Result<()> {
+        self.as_it_is(lines.into_iter().map(|line| hidden::known(line.as_ref()).into_owned()))
+    }
+
+    /// Writes lines that are the user's own: what a server answered.
+    fn as_it_is<I: IntoIterator<Item: AsRef<str>>>(&self, lines: I) -> io::Result<()> {
         self.above_bars(|| {
             let mut stdout = io::BufWriter::new(io::stdout().lock());
             for line in lines {
@@ -48,14 +54,15 @@ impl Output {
 
     /// Writes what a server answered: as it came for a machine, else as `human` shows it.
     pub(crate) fn answer(&self, result: &Raw, human: impl FnOnce(&Raw) -> Vec<String>) -> io::Result<()> {
-        if self.json { self.line(&text::json(result.as_str())) } else { self.lines(human(result)) }
+        if self.json { self.as_it_is([text::json(result.as_str())]) } else { self.as_it_is(human(result)) }
     }
 
-    /// Says something that must be seen. Escapes it.
+    /// Says something that must be seen. Escapes it, and takes out what is secret.
     pub(crate) fn talk(&self, message: &str) {
+        let message = hidden::all(message);
         self.above_bars(|| {
             // Nobody is left to tell that stderr is gone.
-            let _ = writeln!(io::stderr().lock(), "{}", text::line(message));
+            let _ = writeln!(io::stderr().lock(), "{}", text::line(&message));
         });
     }
 
@@ -73,6 +80,11 @@ impl Output {
             let _ = write!(stderr, "{} ", text::line(question));
             let _ = stderr.flush();
         });
+    }
+
+    /// The last that a thread says, whatever else it was about to write.
+    pub(crate) fn last_words(message: &str) {
+        let _ = writeln!(io::stderr().lock(), "{}", text::line(&hidden::all(message)));
     }
 
     /// Writes bytes to stderr as they are: for log records, which are escaped by their writer.

@@ -10,6 +10,7 @@ use mcp_host::config::{self, Approved, Config, HostSettings, LoadRequest, Server
 use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
+use crate::hidden;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -51,9 +52,9 @@ impl Plan {
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: config::load(&request)?, clock: false, request });
+            return Ok(Self { config: load(&request)?, clock: false, request });
         }
-        let mut config = if common.config.is_empty() { demo_only(listen)? } else { config::load(&request)? };
+        let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(&request)? };
         let child = demo_child()?;
         let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
         if let Some(server) = config.servers.iter().find(clash) {
@@ -71,7 +72,7 @@ impl Plan {
     pub(crate) fn again(&self) -> impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static {
         let (files, project) = (self.config.files.clone(), self.config.project);
         let request = LoadRequest { files, project, ..self.request.clone() };
-        move || config::load(&LoadRequest { approved: approved(), ..request.clone() })
+        move || load(&LoadRequest { approved: approved(), ..request.clone() })
     }
 
     /// Drops the servers that are not needed.
@@ -151,6 +152,11 @@ fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
 
 fn approved() -> Approved {
     state_directory().map(|directory| Approvals::of(&directory).approved()).unwrap_or_default()
+}
+
+/// Loads a config, whose secrets are hidden from now on.
+fn load(request: &LoadRequest) -> Result<Config, config::Error> {
+    config::load(request).inspect(hidden::learn)
 }
 
 fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {

@@ -1,6 +1,7 @@
 //! The settings of the host itself: `host` of our files, `MCP_HOST_*`, and what was given at the command line.
 
 mod access;
+mod audit;
 mod layers;
 mod limits;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use url::Url;
 
 pub use self::access::{BearerClient, HostAuth, HostTls};
+pub use self::audit::Audit;
 use self::layers::Layers;
 pub use self::limits::Limits;
 use super::fields::{Field, Fields};
@@ -19,10 +21,11 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
+    "audit",
     "auth",
     "insecureHttp",
     "limits",
@@ -63,6 +66,8 @@ pub struct HostSettings {
     pub param_headers: bool,
     /// Whether clients may run tools as tasks.
     pub tasks: bool,
+    /// Where each call is written down, if it is.
+    pub audit: Option<Audit>,
     /// How much, how many, how long at most.
     pub limits: Limits,
 }
@@ -81,6 +86,7 @@ impl Default for HostSettings {
             naming: Naming::default(),
             param_headers: false,
             tasks: true,
+            audit: None,
             limits: Limits::default(),
         }
     }
@@ -151,6 +157,9 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     }
     if let Some(tasks) = fields.take(&["tasks"], report).and_then(|field| field.flag(report)) {
         settings.tasks = tasks;
+    }
+    if let Some(field) = fields.take(&["audit"], report) {
+        settings.audit = audit::read(&field, report);
     }
     if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
         settings.limits.fill(fields, report);

@@ -38,6 +38,7 @@ fn h79_hosts() {
         ("evil.example:8808", 403),
         ("localhost:8808@evil.example", 400),
         ("user@localhost:8808", 400),
+        ("[::1]evil.example:8808", 400),
         ("localhost:", 400),
         ("localhost:99999", 400),
         ("[::1:8808", 400),

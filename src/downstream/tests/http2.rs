@@ -38,7 +38,7 @@ async fn a_session_lives_over_http2() {
 async fn a_reset_or_a_lost_connection_cancels_what_has_no_session() {
     let house = house().await;
     let running = || house.stage.running();
-    let mut two = Two::connect(&house).await;
+    let two = Two::connect(&house).await;
     for tool in ["slow", "progress"] {
         // As JSON to come, and as a stream under way.
         let answer = two.tell_modern(&modern_call(1, tool)).await;
@@ -117,7 +117,7 @@ async fn h81_streams_at_once_have_a_cap() {
     let request = two.posting(&[]);
     let mut one_more = two.tell(request, &call(999, "echo")).await;
     assert!(timeout(Duration::from_millis(200), &mut one_more).await.is_err(), "one more had its turn");
-    let mut other = Two::connect(&house).await;
+    let other = Two::connect(&house).await;
     assert_eq!(other.ask(other.request("GET", "/healthz"), "").await.status, 200);
     drop(answers);
     assert_eq!(timeout(SOON, Answer::of(one_more)).await.unwrap().status, 200);
@@ -175,7 +175,7 @@ async fn flood(frames: &mut Frames, mut next: impl FnMut(u32) -> Vec<(u8, u8, u3
 #[tokio::test]
 async fn h81_a_rapid_reset_ends_its_connection_alone() {
     let house = house().await;
-    let mut other = Two::client(&house).await;
+    let other = Two::client(&house).await;
     let mut frames = Frames::connect(&house).await;
     let block = Frames::block(&house);
     let cancel = 8_u32.to_be_bytes().to_vec();
@@ -192,7 +192,7 @@ async fn h81_a_rapid_reset_ends_its_connection_alone() {
 #[tokio::test]
 async fn h81_endless_headers_end_their_connection_alone() {
     let house = house().await;
-    let mut other = Two::client(&house).await;
+    let other = Two::client(&house).await;
     let mut frames = Frames::connect(&house).await;
     let block = Frames::block(&house);
     // A header of 4 KiB a frame, never the last one.
@@ -251,6 +251,6 @@ async fn what_is_nearly_http2_is_http1() {
             std::pin::Pin::new(&mut self.0).poll_shutdown(cx)
         }
     }
-    let mut two = Two::over(Rest(stream, 1), house.port).await;
+    let two = Two::over(Rest(stream, 1), house.port).await;
     assert_eq!(two.ask(two.request("GET", "/healthz"), "").await.body, "ok\n");
 }

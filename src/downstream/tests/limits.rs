@@ -18,7 +18,7 @@ async fn h81_headers_have_a_count() {
             let more: String = (1..count).map(|index| format!("X-{index}: 1\r\n")).collect();
             let head = peer.send(&format!("GET /healthz HTTP/1.1\r\nHost: HOST\r\n{more}\r\n")).await;
             assert_eq!(head.status, status, "{count} of {limit}");
-            let mut two = Two::connect(&house).await;
+            let two = Two::connect(&house).await;
             let mut request = two.request("GET", "/healthz");
             for index in 0..count {
                 request.headers_mut().append("x", index.to_string().parse().unwrap());
@@ -38,7 +38,7 @@ async fn h81_headers_have_a_size() {
         let head = peer.send(&format!("{first}{}\r\n\r\n", "x".repeat(size - first.len() - 4))).await;
         assert_eq!(head.status, status, "{size}");
         // HTTP/2 counts each field as its name, its value and 32 bytes (RFC 9113, 6.5.2).
-        let mut two = Two::connect(&house).await;
+        let two = Two::connect(&house).await;
         let mut request = two.request("GET", "/healthz");
         let authority = request.uri().authority().unwrap().as_str().len();
         let fields = [(":method", 3), (":scheme", 4), (":path", 8), (":authority", authority), ("x", 0)];
@@ -131,7 +131,7 @@ async fn h81_a_body_has_thirty_seconds() {
     let begun = Instant::now();
     let head = peer.send(&format!("{request}{{")).await;
     assert_eq!((head.status, begun.elapsed().as_secs()), (408, 30));
-    let mut two = Two::connect(&house).await;
+    let two = Two::connect(&house).await;
     let begun = Instant::now();
     let mut send = two.send.clone().ready().await.unwrap();
     let (answer, _body) = send.send_request(two.posting(&[]), false).unwrap();

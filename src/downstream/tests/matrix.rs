@@ -65,7 +65,7 @@ impl Both<'_> {
         (head.status, fields.collect())
     }
 
-    async fn two(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap) {
+    async fn two(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap) {
         // A target without a host is sent as one without `:authority`.
         let version = if target.starts_with('/') { Version::HTTP_11 } else { Version::HTTP_2 };
         let mut request = Request::builder().version(version).method(method).uri(target);

@@ -51,7 +51,7 @@ async fn both_protocols_are_spoken_over_tls() {
     }
     let stream = connect(&house, &["h2", "http/1.1"]).await;
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let mut two = Two::over(stream, house.port).await;
+    let two = Two::over(stream, house.port).await;
     let token = format!("Bearer {ANN}");
     let answer = two.post(&initialize("2025-11-25"), &[("authorization", &token)]).await;
     assert_eq!(answer.status, 200);

@@ -75,7 +75,7 @@ impl Two {
         request
     }
 
-    pub(super) async fn post(&mut self, body: &str, more: &[(&'static str, &str)]) -> Answer {
+    pub(super) async fn post(&self, body: &str, more: &[(&'static str, &str)]) -> Answer {
         let request = self.posting(more);
         self.ask(request, body).await
     }

@@ -108,6 +108,7 @@ impl Router {
             };
         }
         let at = self.reach_task(client, &task).await?;
+        leg.concerns(&at.server, &Arc::from(&*task.id));
         let about = About { client, task: &task, at: &at, leg };
         let outcome = match (at.version.is_modern(), client.revision().is_modern()) {
             (true, true) | (false, false) => self.relay_task(about, method, &params).await,

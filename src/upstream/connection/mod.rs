@@ -230,6 +230,11 @@ impl Connection {
         let _ = self.instead.set(wire);
     }
 
+    /// The server's name in the log.
+    pub(super) fn label(&self) -> &str {
+        &self.parts.server
+    }
+
     pub(super) fn stop_token(&self) -> &CancellationToken {
         &self.parts.stop
     }

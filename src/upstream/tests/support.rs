@@ -139,6 +139,7 @@ pub(super) fn settings(target: Target, era: config::Era) -> Settings {
     let delay = Duration::from_millis(10);
     Settings {
         server: "it".into(),
+        scrubber: Arc::default(),
         target,
         profile: Profile::EMPTY,
         opened_for: Owner::HOST,

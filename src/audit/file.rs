@@ -1,0 +1,153 @@
+//! The file: lines are added whole or not at all, by any number of hosts; a full one is put aside under a number.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::config;
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    max: u64,
+    keep: usize,
+    file: fs::File,
+}
+
+/// How often a file that others put aside is opened again before it is given up for now.
+const ROUNDS: usize = 100;
+/// How long another host may hold the file.
+#[cfg(unix)]
+const HELD: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl File {
+    pub(super) fn open(settings: &config::Audit) -> io::Result<Self> {
+        let max = u64::try_from(settings.max_size).unwrap_or(u64::MAX);
+        Ok(Self { path: settings.file.clone(), max, keep: settings.keep, file: open(&settings.file)? })
+    }
+
+    /// Adds lines, all of them or none.
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        for _ in 0..ROUNDS {
+            let lock = Lock::of(&self.file)?;
+            if !is_at(&self.file, &self.path) {
+                // Another host has put it aside, or somebody has taken it away.
+                drop(lock);
+                self.file = open(&self.path)?;
+                continue;
+            }
+            let length = self.file.metadata()?.len();
+            if length > 0 && length.saturating_add(lines.len() as u64) > self.max {
+                self.file.sync_data()?;
+                put_aside(&self.path, self.keep)?;
+                drop(lock);
+                self.file = open(&self.path)?;
+                continue;
+            }
+            return self.add(lines, length);
+        }
+        Err(io::Error::other("other hosts put it aside again and again"))
+    }
+
+    fn add(&mut self, lines: &[u8], length: u64) -> io::Result<()> {
+        // Whoever wrote last may have been killed in the middle of a line.
+        let whole = if ends_with_a_line(&mut self.file, length)? { Ok(()) } else { self.file.write_all(b"\n") };
+        whole.and_then(|()| self.file.write_all(lines)).inspect_err(|_| {
+            // A part of a line is none.
+            let _ = self.file.set_len(length);
+        })
+    }
+
+    /// Done once all is on the disk.
+    pub(super) fn settle(&self) {
+        let _ = self.file.sync_data();
+    }
+}
+
+fn open(path: &Path) -> io::Result<fs::File> {
+    let mut options = OpenOptions::new();
+    options.append(true).read(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn ends_with_a_line(file: &mut fs::File, length: u64) -> io::Result<bool> {
+    let Some(last) = length.checked_sub(1) else { return Ok(true) };
+    let mut byte = [0];
+    file.seek(SeekFrom::Start(last))?;
+    file.read_exact(&mut byte)?;
+    Ok(byte == *b"\n")
+}
+
+/// `audit.jsonl` becomes `audit.jsonl.1`, that one `audit.jsonl.2`; the last is dropped.
+fn put_aside(path: &Path, keep: usize) -> io::Result<()> {
+    let numbered = |number: usize| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let there = (1..keep).take_while(|number| numbered(*number).exists()).count();
+    for number in (1..=there).rev() {
+        fs::rename(numbered(number), numbered(number + 1))?;
+    }
+    fs::rename(path, numbered(1))
+}
+
+/// Whether the open file is the one that has the name.
+#[cfg(unix)]
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let same = |(ours, there): (fs::Metadata, fs::Metadata)| ours.ino() == there.ino() && ours.dev() == there.dev();
+    file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(same)
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &fs::File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Nobody else writes while it lives.
+#[cfg(unix)]
+struct Lock(fs::File);
+
+#[cfg(unix)]
+impl Lock {
+    fn of(file: &fs::File) -> io::Result<Self> {
+        use rustix::fs::{FlockOperation, flock};
+        let until = std::time::Instant::now() + HELD;
+        loop {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self(file.try_clone()?)),
+                Err(rustix::io::Errno::WOULDBLOCK) if std::time::Instant::now() < until => pause(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("another program holds it")),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "on a thread that may block, and there is no news of a lock")]
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(1));
+}
+
+#[cfg(unix)]
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
+}
+
+#[cfg(not(unix))]
+struct Lock;
+
+#[cfg(not(unix))]
+impl Lock {
+    fn of(_: &fs::File) -> io::Result<Self> {
+        Ok(Self)
+    }
+}

@@ -1,0 +1,131 @@
+//! Which values of a config must not be seen in anything that we print.
+//!
+//! All headers and credentials; of the environment, the arguments and the URL what a name or its looks tell to be one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Config, Remote, Server, Stdio, Transport};
+use crate::redact::{Scrubber, looks_secret, names_a_secret};
+
+/// Headers whose values are no secrets.
+const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "cache-control", "content-type", "user-agent"];
+
+impl Config {
+    /// Takes the secrets of all servers out of texts.
+    #[must_use]
+    pub fn scrubber(&self) -> Scrubber {
+        let mut scrubber = Scrubber::default();
+        self.servers.iter().for_each(|server| scrubber.join(&server.scrubber()));
+        scrubber
+    }
+}
+
+impl Server {
+    /// Takes the secrets of this server out of texts.
+    #[must_use]
+    pub fn scrubber(&self) -> Scrubber {
+        let mut scrubber = Scrubber::default();
+        self.secrets.iter().for_each(|value| scrubber.know(value.expose()));
+        match &self.transport {
+            Transport::Stdio(stdio) => process(stdio, &mut scrubber),
+            Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {
+                self::remote(remote, &mut scrubber);
+            }
+        }
+        scrubber
+    }
+}
+
+fn process(stdio: &Stdio, scrubber: &mut Scrubber) {
+    for (name, value) in &stdio.env {
+        named(name, value.expose(), scrubber);
+    }
+    let mut telling = None;
+    for argument in &stdio.args {
+        if let Some(name) = std::mem::take(&mut telling).filter(|_| !argument.starts_with('-')) {
+            named(name, argument, scrubber);
+        }
+        match argument.split_once(['=', ':']) {
+            Some((name, value)) if names_a_secret(name) => named(name, value.trim(), scrubber),
+            _ => named("", argument, scrubber),
+        }
+        if argument.starts_with('-') && names_a_secret(argument) {
+            telling = Some(argument.as_str());
+        }
+    }
+}
+
+fn remote(remote: &Remote, scrubber: &mut Scrubber) {
+    for (name, value) in &remote.headers {
+        if !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            credential(value.expose(), scrubber);
+        }
+    }
+    for (name, value) in remote.url.query_pairs() {
+        named(&name, &value, scrubber);
+    }
+    if let Some(query) = remote.url.query() {
+        scrubber.know(query);
+    }
+    for part in remote.url.path_segments().into_iter().flatten().filter(|part| looks_secret(part)) {
+        scrubber.know(part);
+    }
+}
+
+/// A value whose name or looks may tell that it is secret.
+fn named(name: &str, value: &str, scrubber: &mut Scrubber) {
+    if names_a_secret(name) || looks_secret(value) {
+        credential(value, scrubber);
+    }
+    // A database is often named by a URL with a password in it.
+    if let Ok(url) = url::Url::parse(value) {
+        scrubber.know(url.password().unwrap_or_default());
+        url.query_pairs().filter(|(name, value)| names_a_secret(name) || looks_secret(value)).for_each(|(_, value)| {
+            scrubber.know(&value);
+        });
+    }
+}
+
+/// The value, and what is secret by itself in it: what stands behind a scheme, and the password of `Basic`.
+fn credential(value: &str, scrubber: &mut Scrubber) {
+    scrubber.know(value);
+    let Some((scheme, credential)) = value.split_once(' ') else { return };
+    scrubber.know(credential);
+    if scheme.eq_ignore_ascii_case("basic")
+        && let Ok(pair) = STANDARD.decode(credential.trim())
+        && let Ok(pair) = String::from_utf8(pair)
+        && let Some((_, password)) = pair.split_once(':')
+    {
+        scrubber.know(password);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Syntax, Vars, parse_str};
+
+    #[test]
+    fn h97_what_is_secret_in_a_config_is_known() {
+        let text = r#"{ "mcpServers": {
+            "a": { "command": "x", "env": { "API_KEY": "secret-1", "DB": "postgres://u:secret-2@h/d", "MODE": "no-secret-a",
+                                            "ODD": "f00ba4f00ba4f00ba4" },
+                   "args": ["--token", "secret-3", "--password=secret-4", "${P_TOKEN}", "${HOME}", "no-secret-b"] },
+            "b": { "url": "https://example.com/k3yk3yk3yk3yk3yk3y/mcp?api_key=secret-6",
+                   "headers": { "X-Anything": "secret-7", "User-Agent": "no-secret-c" },
+                   "auth": { "type": "basic", "username": "ada", "password": "secret-8" } },
+            "c": { "url": "https://example.com/mcp", "auth": { "type": "bearer", "token": "secret-9" } } } }"#;
+        let vars = Vars::from_iter([("P_TOKEN", "secret-5"), ("HOME", "/home/ada")]);
+        let config = parse_str(text, Syntax::Json, "mcp.json", &vars).unwrap();
+        let scrubber = config.scrubber();
+        for number in 1..=9 {
+            let text = format!("said secret-{number} there");
+            assert_eq!(scrubber.without_known(&text), "said *** there");
+        }
+        for text in ["f00ba4f00ba4f00ba4", "k3yk3yk3yk3yk3yk3y"] {
+            assert_eq!(scrubber.without_known(text), "***");
+        }
+        let plain = "no-secret-a no-secret-b no-secret-c /home/ada";
+        assert_eq!(scrubber.without_known(plain), plain);
+    }
+}

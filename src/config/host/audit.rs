@@ -1,0 +1,50 @@
+//! Where each call is written down: `host.audit`.
+
+use std::path::{Path, PathBuf};
+
+use super::super::fields::Field;
+use super::super::report::Report;
+
+/// A file that gets a line for each call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// The file; its folder has to be there.
+    pub file: PathBuf,
+    /// How large it grows before it is put aside, in bytes.
+    pub max_size: usize,
+    /// How many are kept beside it.
+    pub keep: usize,
+}
+
+impl Audit {
+    /// That file, with the defaults for all else.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), max_size: 64 << 20, keep: 5 }
+    }
+}
+
+/// Reads it. A relative path starts at the config file.
+pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
+    let mut fields = field.fields(report)?;
+    let file = fields.take(&["file"], report);
+    let path = match &file {
+        Some(file) => file.text(report).filter(|path| !path.is_empty()),
+        None => None,
+    };
+    // Of several layers, the one that names the file counts.
+    let place = file.as_ref().map_or(field.at, |file| file.at);
+    let base = report.file(place.file).parent().unwrap_or(Path::new("")).to_owned();
+    let mut audit = path.map(|path| Audit::new(base.join(path)));
+    if audit.is_none() {
+        let problem = report.problem(field.at, &format!("{}.file", field.path), "is missing, or no path");
+        problem.help("name a file, in a folder that is there");
+    }
+    let size = fields.take(&["maxSize"], report).and_then(|field| field.positive_size(report));
+    let keep = fields.take(&["keep"], report).and_then(|field| field.positive_count(report));
+    if let Some(audit) = &mut audit {
+        audit.max_size = size.unwrap_or(audit.max_size);
+        audit.keep = keep.unwrap_or(audit.keep);
+    }
+    fields.finish(&["file", "maxSize", "keep"], report);
+    audit
+}

@@ -1,0 +1,106 @@
+//! What must not be seen, taken out of text that is about to be: the last line behind types that cannot be printed.
+//!
+//! In: text for a log, an error, a status. Out: the same with `***` for values that the config says are secret, and for
+//! what looks like a credential (`shape.rs`). **Invariant:** it only takes away, and never fails. Not here: what clients
+//! and servers say to each other, which passes as it is.
+
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub use shape::{looks_secret, names_a_secret};
+
+/// What stands in the place of a value.
+pub const MASK: &str = "***";
+
+/// Shorter values are words that stand anywhere.
+const SHORTEST: usize = 6;
+/// A value that was cut at the end of a text is known by that many bytes of it.
+const STUB: usize = 6;
+
+/// Knows values that must not be seen. `Debug` shows how many.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Scrubber {
+    /// The longest first, so that none hides a part of another.
+    known: Vec<Box<str>>,
+}
+
+impl fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scrubber({} values)", self.known.len())
+    }
+}
+
+impl Scrubber {
+    /// Adds a value; each line of one that has several, and the forms in which it is written into JSON and URLs.
+    pub fn know(&mut self, value: &str) {
+        for line in value.lines().map(str::trim) {
+            self.add(line);
+            let quoted = format!("{line:?}");
+            self.add(&quoted[1..quoted.len() - 1]);
+            let percent: String = url::form_urlencoded::byte_serialize(line.as_bytes()).collect();
+            self.add(&percent.replace('+', "%20"));
+            self.add(&percent);
+        }
+    }
+
+    /// Adds all that another one knows.
+    pub fn join(&mut self, other: &Self) {
+        other.known.iter().for_each(|value| self.add(value));
+    }
+
+    fn add(&mut self, value: &str) {
+        if value.len() < SHORTEST || self.known.iter().any(|known| **known == *value) {
+            return;
+        }
+        let at = self.known.partition_point(|known| known.len() >= value.len());
+        self.known.insert(at, value.into());
+    }
+
+    /// The text without the values that are known, nor anything that has the shape of a credential.
+    #[must_use]
+    pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.without_known(text) {
+            Cow::Borrowed(text) => shape::masked(text),
+            Cow::Owned(text) => Cow::Owned(shape::masked(&text).into_owned()),
+        }
+    }
+
+    /// The text without the values that are known. What only looks like a credential stays.
+    #[must_use]
+    pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for value in &self.known {
+            if text.contains(&**value) {
+                text = Cow::Owned(text.replace(&**value, MASK));
+            }
+        }
+        match self.known.iter().filter_map(|value| stub(&text, value)).min() {
+            Some(start) => Cow::Owned(format!("{}{MASK}", &text[..start])),
+            None => text,
+        }
+    }
+}
+
+/// A URI without its query and fragment, which are where people put keys.
+#[must_use]
+pub fn without_query(uri: &str) -> Cow<'_, str> {
+    match uri.find(['?', '#']) {
+        Some(end) if uri.contains("://") => Cow::Owned(format!("{}?…", &uri[..end])),
+        _ => Cow::Borrowed(uri),
+    }
+}
+
+/// Where the beginning of a value stands at the end of a text that was cut there.
+fn stub(text: &str, value: &str) -> Option<usize> {
+    let body = text.strip_suffix('…').unwrap_or(text);
+    let longest = value.len().saturating_sub(1).min(body.len());
+    let lengths = (STUB..=longest).rev().filter(|&length| value.is_char_boundary(length));
+    lengths
+        .map(|length| (length, &value[..length]))
+        .find(|(_, start)| body.ends_with(start))
+        .map(|(length, _)| body.len() - length)
+}
