@@ -6,6 +6,8 @@
 
 mod answer;
 mod body;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod get;
 mod headers;
 mod outlet;
