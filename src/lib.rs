@@ -27,6 +27,9 @@ mod dial;
 mod downstream;
 mod error;
 pub mod exposed;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 pub mod in_process;
 mod keep;

@@ -60,6 +60,8 @@ impl Lines {
                 self.started = true;
                 if self.buffer.starts_with(b"\xef\xbb\xbf") {
                     self.buffer.advance(3);
+                    // A part of the mark may have come alone before.
+                    self.scanned = 0;
                 }
             }
             let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else { return self.unfinished() };

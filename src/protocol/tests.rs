@@ -344,3 +344,13 @@ fn h3_a_line_of_the_cap_may_be_cut_before_its_end() {
     assert_eq!(lines.next(), Some(Line::Whole(Bytes::from_static(b"abcde"))));
     assert_eq!(lines.next(), Some(Line::TooLong(Bytes::from_static(b"abcdef"))));
 }
+
+#[test]
+fn h1_a_mark_may_come_in_pieces() {
+    let mut lines = Lines::new(64);
+    for piece in [&b"\xef"[..], b"\xbb", b"\xbf", b"{}", b"\n"] {
+        assert_eq!(lines.next(), None);
+        lines.space().extend_from_slice(piece);
+    }
+    assert_eq!(lines.next(), Some(Line::Whole(Bytes::from_static(b"{}"))));
+}

@@ -9,6 +9,8 @@ mod build;
 mod catalog;
 mod definition;
 mod filter;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod header;
 mod listing;
 mod offer;

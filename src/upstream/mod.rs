@@ -40,6 +40,8 @@ pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::{Cache, Offers};
 pub(crate) use infer::Inferred;
+#[cfg(feature = "fuzzing")]
+pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
 

@@ -103,7 +103,7 @@ fn number(text: &str) -> Cow<'_, str> {
 }
 
 /// Text as it may stand in a header: as it is where it is visible ASCII with blanks inside, else in Base64 between markers.
-fn encode(text: &str) -> Cow<'_, str> {
+pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let bare = text.trim_matches(' ').len() == text.len();
     let marked = text.starts_with("=?base64?") && text.ends_with("?=");

@@ -29,6 +29,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("in_process", 5, &[]),
     ("host", 5, &["error", "in_process"]),
     ("demo", 5, &["in_process"]),
+    ("fuzzing", 5, &["in_process", "demo"]),
 ];
 
 /// What must not know the time, the disk, the network or the runtime.

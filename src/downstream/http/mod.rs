@@ -7,6 +7,8 @@
 mod answer;
 mod body;
 mod connection;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod get;
 mod headers;
 mod outlet;

@@ -1,0 +1,153 @@
+//! Framing, envelopes, edits: the words of the wire.
+
+use bytes::Bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::pieces;
+use crate::protocol::lines::{Line, Lines};
+use crate::protocol::sse::{Event, Events, TooLarge};
+use crate::protocol::{Edits, Message, Raw};
+
+/// Lines come out as a plain split has them, wherever the bytes are cut.
+pub fn lines(data: &[u8]) {
+    let (cuts, pieces) = pieces(data);
+    // The mark at the start fits in.
+    let cap = cuts.first().map_or(4, |first| usize::from(*first) * 4 + 4);
+    let text: Vec<u8> = pieces.concat();
+    let (expected, open) = plain_lines(&text, cap);
+    let mut expected = expected.into_iter();
+    let mut lines = Lines::new(cap);
+    for piece in pieces {
+        lines.space().extend_from_slice(piece);
+        while let Some(line) = lines.next() {
+            let Some(wanted) = expected.next().or(Some(open).filter(|open| open.len() > cap)) else {
+                panic!("one line too many: {line:?}");
+            };
+            match line {
+                Line::Whole(line) => assert_eq!(line, wanted),
+                Line::TooLong(head) => {
+                    assert!(wanted.len() > cap, "{wanted:?} fits in {cap}");
+                    // The end may not have come yet, but for its first byte.
+                    let head = head.strip_suffix(b"\r").unwrap_or(&head);
+                    assert!(wanted.starts_with(head), "{wanted:?} does not begin with {head:?}");
+                }
+                // What comes after is not read any more.
+                Line::Endless => return,
+            }
+            // It may be told to be endless next.
+            if wanted.len() > 4 * cap {
+                return;
+            }
+        }
+    }
+    assert_eq!(expected.next(), None, "a line is lost");
+}
+
+/// The lines by the simplest rule that there is, and what stands behind the last one.
+fn plain_lines(text: &[u8], cap: usize) -> (Vec<&[u8]>, &[u8]) {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let (whole, open) = match text.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => text.split_at(end + 1),
+        None => (&[][..], text),
+    };
+    let lines = whole.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    });
+    (lines.filter(|line| line.len() > cap || !line.iter().all(u8::is_ascii_whitespace)).collect(), open)
+}
+
+/// Events are the same wherever the bytes are cut, and none is larger than the cap.
+pub fn sse(data: &[u8]) {
+    let (cuts, pieces) = pieces(data);
+    let cap = cuts.first().map_or(1, |first| usize::from(*first) * 4 + 1);
+    let whole = events(cap, &[&pieces.concat()]);
+    assert_eq!(events(cap, &pieces), whole);
+    let bytes: Vec<u8> = pieces.concat();
+    assert_eq!(events(cap, &bytes.chunks(1).collect::<Vec<_>>()), whole);
+    for event in whole.0 {
+        // A byte that is no UTF-8 becomes a character.
+        assert!(event.data.len() + event.kind.chars().count() <= cap);
+        assert!(!event.kind.contains(['\r', '\n']) && !event.id.unwrap_or_default().contains(['\r', '\n', '\0']));
+    }
+}
+
+fn events(cap: usize, pieces: &[&[u8]]) -> (Vec<Event>, Result<(), TooLarge>) {
+    let (mut events, mut found) = (Events::new(cap), Vec::new());
+    for piece in pieces {
+        events.push(piece);
+        loop {
+            match events.next() {
+                Ok(Some(event)) => found.push(event),
+                Ok(None) => break,
+                Err(error) => return (found, Err(error)),
+            }
+        }
+    }
+    (found, Ok(()))
+}
+
+/// What is taken for a message is JSON to others as well, says the same to them, and is the same once written and read.
+pub fn envelope(data: &[u8]) {
+    let bytes = Bytes::copy_from_slice(data);
+    let _ = Message::answered_by(data);
+    let Ok(message) = Message::parse(&bytes) else { return };
+    assert!(serde_json::from_slice::<&RawValue>(data).is_ok(), "taken, but no JSON");
+    assert_eq!(Message::passing(&bytes).as_ref(), Ok(&message), "read in two ways");
+    let written = message.frame().into_bytes();
+    assert_eq!(message.frame().len(), written.len());
+    assert_eq!(Message::parse(&written).as_ref(), Ok(&message), "another one once it is written");
+    assert!(!message.frame().on_one_line().into_bytes().contains(&b'\n'));
+    // Numbers that no double holds and deep nesting are beyond the other reader.
+    let (Ok(theirs), Ok(again)) = (serde_json::from_slice::<Value>(data), serde_json::from_slice::<Value>(&written))
+    else {
+        return;
+    };
+    for member in ["jsonrpc", "id", "method", "params", "result"] {
+        // No answer says `null`, and no params are none.
+        let [given, again] = [&theirs, &again].map(|tree| tree.get(member).filter(|value| !value.is_null()));
+        // An id of `-0.0` is one of `0`.
+        let number = |value: Option<&Value>| (member == "id").then(|| value?.as_f64()).flatten();
+        assert!(given == again || (number(given).is_some() && number(given) == number(again)), "{member}");
+    }
+}
+
+/// Members are found and edited as in a tree, and every other byte stays.
+pub fn raw(data: &[u8]) {
+    let Ok(raw) = Raw::parse(&Bytes::copy_from_slice(data)) else {
+        assert!(serde_json::from_slice::<Value>(data).is_err(), "JSON, and not taken");
+        return;
+    };
+    let Ok(Value::Object(tree)) = serde_json::from_slice::<Value>(data) else { return };
+    let plain = |raw: &Raw| serde_json::from_slice::<Value>(raw.as_bytes());
+    let twice = has_a_key_twice(&raw);
+    for name in ["a", "name", "_meta"] {
+        if twice {
+            let _ = (raw.member(name), raw.with_member(name, b"1"), raw.without_member(name));
+            continue;
+        }
+        let found = raw.member(name);
+        assert_eq!(found.as_ref().and_then(|found| plain(found).ok()), tree.get(name).cloned(), "{name}");
+        let mut with = tree.clone();
+        with.insert(name.to_owned(), Value::from(7));
+        assert_eq!(plain(&raw.with_member(name, b"7")).ok(), Some(Value::Object(with)), "with {name}");
+        let mut without = tree.clone();
+        without.remove(name);
+        assert_eq!(plain(&raw.without_member(name)).ok(), Some(Value::Object(without)), "without {name}");
+        if let Some(found) = found {
+            let mut edits = Edits::new(&raw);
+            edits.replace_part(&found, found.as_bytes().to_vec());
+            assert_eq!(edits.apply(), raw);
+        }
+    }
+}
+
+/// Whether any key of the outermost object stands there twice: readers differ in which one counts.
+fn has_a_key_twice(raw: &Raw) -> bool {
+    let Some(mut members) = crate::protocol::object(raw.as_value()) else { return false };
+    let all = members.len();
+    members.sort_by(|(a, _), (b, _)| a.cmp(b));
+    members.dedup_by(|(a, _), (b, _)| a == b);
+    members.len() < all
+}

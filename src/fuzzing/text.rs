@@ -1,0 +1,93 @@
+//! Values of headers, challenges, handles, and what is taken out of texts.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use super::pieces;
+use crate::downstream::http::fuzzing as door;
+use crate::redact::Scrubber;
+use crate::registry::fuzzing::cursor;
+use crate::seal::{Purpose, Seal};
+use crate::upstream::encode;
+
+/// A value comes back from its header, and only loopback is let in by a door without a config.
+pub fn headers(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let encoded = encode(&text);
+    assert!(encoded.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{encoded:?}");
+    assert_eq!(encoded.trim_matches(' '), encoded);
+    assert_eq!(door::decode(&encoded).as_deref(), Some(&*text));
+    if let Some(decoded) = door::decode(&text) {
+        assert_eq!(door::decode(&encode(&decoded)), Some(Cow::Borrowed(&*decoded)));
+    }
+    let mut parts = data.splitn(3, |byte| *byte == b'\n');
+    let (host, origin, target) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    if door::admits(host, origin.filter(|origin| !origin.is_empty()), target) {
+        let host = String::from_utf8_lossy(host).to_ascii_lowercase();
+        let own = ["localhost:8808", "127.0.0.1:8808", "[::1]:8808"];
+        assert!(own.contains(&host.trim_matches([' ', '\t'])), "admitted: {host:?}");
+        if let Some(origin) = origin.filter(|origin| !origin.is_empty()) {
+            let origin = String::from_utf8_lossy(origin).to_ascii_lowercase();
+            assert!(own.iter().any(|own| origin.trim_matches([' ', '\t']).ends_with(own)), "admitted: {origin:?}");
+        }
+    }
+}
+
+/// What a server says of its ways in is read in one way, within its bounds.
+pub fn challenge(data: &[u8]) {
+    let values: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
+    let Ok(found) = crate::auth::challenges(values.iter().copied()) else { return };
+    assert!(data.len() <= 8 * 1024 + values.len());
+    assert!(found.len() <= 64 * values.len());
+    for challenge in &found {
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        assert!(!challenge.scheme().is_empty() && challenge.scheme().chars().all(token), "{challenge:?}");
+        assert_eq!(challenge.scheme(), challenge.scheme().to_ascii_lowercase());
+        let _ = (challenge.token(), challenge.parameter("realm"), challenge.parameter("resource_metadata"));
+    }
+    assert_eq!(crate::auth::challenges(values).as_ref(), Ok(&found));
+}
+
+/// Nothing opens but what was sealed, for whom it was sealed; no cursor is taken but one of ours.
+pub fn sealed(data: &[u8]) {
+    static SEAL: OnceLock<Seal> = OnceLock::new();
+    let seal = SEAL.get_or_init(|| Seal::new().expect("there is randomness"));
+    let text = String::from_utf8_lossy(data).into_owned();
+    for purpose in [Purpose::RequestState, Purpose::Task] {
+        assert!(seal.open::<Value>(purpose, "local", &text).is_err(), "it opened");
+    }
+    let handle = seal.seal(Purpose::Task, "local", &text).expect("there is randomness");
+    assert_eq!(seal.open::<String>(Purpose::Task, "local", &handle).as_ref(), Ok(&text));
+    assert!(seal.open::<String>(Purpose::RequestState, "local", &handle).is_err(), "for another purpose");
+    assert!(seal.open::<String>(Purpose::Task, "other", &handle).is_err(), "for another one");
+    let (places, _) = pieces(data);
+    let mut changed = handle.into_bytes();
+    for (index, change) in places.iter().enumerate() {
+        let length = changed.len();
+        if let Some(byte) = changed.get_mut((usize::from(*change) * 31 + index) % length) {
+            *byte = if *byte == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8_lossy(&changed).into_owned();
+            assert!(seal.open::<String>(Purpose::Task, "local", &changed).is_err(), "it was changed and opened");
+            break;
+        }
+    }
+    cursor(&text);
+}
+
+/// Nothing that is known gets through, whatever stands around it.
+pub fn redact(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (value, around) = text.split_once('\n').unwrap_or(("a planted value", &text));
+    let mut scrubber = Scrubber::default();
+    scrubber.know(value);
+    let said = format!("{around}{value}{around}");
+    let shown = scrubber.scrub(&said);
+    let value = value.trim();
+    if value.len() >= 6 && !value.contains('*') && !value.contains('…') {
+        assert!(!shown.contains(value), "{shown}");
+    }
+    // However it is cut, half a value at the end is none.
+    let _ = Scrubber::default().scrub(&text);
+}
