@@ -8,6 +8,8 @@ mod audit;
 #[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
+mod hostile;
+#[cfg(target_os = "linux")]
 mod kill9;
 #[cfg(target_os = "linux")]
 mod ledger;
@@ -15,6 +17,8 @@ mod ledger;
 mod process;
 #[cfg(target_os = "linux")]
 mod reload;
+#[cfg(target_os = "linux")]
+mod rude;
 #[cfg(target_os = "linux")]
 mod servers;
 #[cfg(target_os = "linux")]
@@ -45,6 +49,12 @@ fn main() -> std::process::ExitCode {
                 Err(_) => std::process::ExitCode::FAILURE,
             };
         }
+        Some(rude::SERVER) => {
+            let (kind, flag) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
+            // Its host is gone, and so is whoever could be told.
+            let _ = rude::run(&kind, flag.into());
+            return std::process::ExitCode::SUCCESS;
+        }
         _ => {}
     }
     match soak::run() {
@@ -62,7 +72,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, kill9, ledger, reload, sessions, sigterm, spawn};
+    use crate::{audit, hostile, kill9, ledger, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -80,7 +90,7 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 7] = [
+    const STAGES: [(&str, Stage); 8] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -88,6 +98,7 @@ mod soak {
         ("reload", reload::run),
         ("ledger", ledger::run),
         ("audit", audit::run),
+        ("hostile", hostile::run),
     ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
