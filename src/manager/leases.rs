@@ -1,6 +1,6 @@
 //! The table of one server's leases: given to clients, given back, bounded.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::upstream::{Owner, Settings, Upstream};
 pub(super) struct Entry {
     pub(super) upstream: Arc<Upstream>,
     principal: Principal,
-    users: HashSet<Owner>,
+    users: BTreeSet<Owner>,
     used: Instant,
     _counted: Counted,
 }
@@ -171,7 +171,7 @@ impl Manager {
             }
         };
         let upstream = self.spawn(server, profile, who.owner, true);
-        let (principal, users) = (who.principal.clone(), HashSet::new());
+        let (principal, users) = (who.principal.clone(), BTreeSet::new());
         let mut entry = Entry { upstream: upstream.clone(), principal, users, used: Instant::now(), _counted: counted };
         entry.enter(who.owner);
         entries.push(entry);
@@ -303,7 +303,7 @@ impl Manager {
         table.entries.push(Entry {
             upstream,
             principal: Principal::local(),
-            users: HashSet::new(),
+            users: BTreeSet::new(),
             used: Instant::now(),
             _counted: counted,
         });

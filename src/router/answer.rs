@@ -152,7 +152,8 @@ impl Failure {
 
     /// The same of a request that had left us before.
     pub(super) fn after_a_loss(self) -> Self {
-        Self { sent: true, ..self }
+        let kind = if self.sent { self.kind } else { Kind::OutcomeUnknown };
+        Self { kind, sent: true, ..self }
     }
 
     /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.

@@ -187,6 +187,8 @@ impl Router {
                 Err(Attempt::Failed(failure)) => failure.after_a_loss(),
                 Err(Attempt::Lost(error)) => {
                     if repeats.allow(&error, || self.is_safe_twice(client, forward)) {
+                        // Whoever is to notice that the connection is over has a turn.
+                        tokio::task::yield_now().await;
                         continue;
                     }
                     Failure::lost(&error)

@@ -1,6 +1,6 @@
 //! One client: what it can do, what it is doing, what it was asked.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,15 +30,15 @@ pub(crate) struct Client {
 
 #[derive(Debug, Default)]
 struct State {
-    running: HashMap<RequestId, Running>,
-    asked: HashMap<u64, Asked>,
+    running: BTreeMap<RequestId, Running>,
+    asked: BTreeMap<u64, Asked>,
     asked_so_far: u64,
     /// Streams of changes and doors that need it to stay.
     places: usize,
     listens: usize,
     level: Option<Level>,
     leases: Vec<(usize, Arc<Upstream>)>,
-    subscriptions: HashMap<String, Subscription>,
+    subscriptions: BTreeMap<String, Subscription>,
     view: Option<View>,
     told: Option<Arc<Catalog>>,
     /// Lists of several pages whose first one it was given, and when.
@@ -181,6 +181,12 @@ impl Client {
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let state = self.state();
         (state.asked.len(), state.listens, state.subscriptions.len())
+    }
+
+    /// Questions that wait for its answer.
+    #[cfg(test)]
+    pub(super) fn questions(&self) -> usize {
+        self.state().asked.len()
     }
 
     /// Notes a request; `None` if its id is in use or the client is gone.
@@ -478,11 +484,6 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut state = self.client.state();
-        state.running.remove(&self.id);
-        if state.running.is_empty() {
-            // An idle session keeps no table.
-            state.running = HashMap::new();
-        }
+        self.client.state().running.remove(&self.id);
     }
 }

@@ -24,7 +24,7 @@ mod state;
 mod subscribe;
 mod tasks;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -57,7 +57,8 @@ pub(crate) struct Router(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     manager: Manager,
-    clients: Mutex<HashMap<Owner, Arc<Client>>>,
+    /// Oldest first.
+    clients: Mutex<BTreeMap<Owner, Arc<Client>>>,
     next_client: AtomicU64,
     /// Clients without a session.
     modern: modern::Pool,
@@ -476,7 +477,7 @@ impl Router {
         all
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Client>>> {
+    fn clients(&self) -> MutexGuard<'_, BTreeMap<Owner, Arc<Client>>> {
         self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

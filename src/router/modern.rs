@@ -184,6 +184,7 @@ pub(super) async fn reap(router: Router) {
             }
             stays
         });
+        gone.sort_by_key(|client| client.owner());
         for client in gone {
             router.close(&client);
         }

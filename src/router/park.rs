@@ -5,7 +5,7 @@
 //! the one that the call serves. **Invariant:** no answer reaches a server twice, and each round of a call has one result,
 //! however often the client asks for it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ use crate::upstream::{Ask, Connection, Upstream};
 /// All calls that are served here, by number.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    calls: Mutex<HashMap<u64, Arc<Parked>>>,
+    calls: Mutex<BTreeMap<u64, Arc<Parked>>>,
     count: AtomicU64,
     /// Counts the calls that have reached their server.
     begun: watch::Sender<u64>,
@@ -179,6 +179,7 @@ impl Router {
                 }
                 Look::Gathering(until) => {
                     tokio::select! {
+                        biased;
                         () = news => {}
                         () = tokio::time::sleep_until(until) => {}
                     }
@@ -278,6 +279,7 @@ async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Ar
     });
     let mut work = work;
     tokio::select! {
+        biased;
         () = &mut work => {}
         () = parked.cancel.cancelled() => {}
         () = parked.account.cut() => {}
@@ -296,7 +298,7 @@ impl Table {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Parked>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Parked>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,7 +4,7 @@
 //! of the listen in it; and a result at its end, when the door closes. List changes are told when the catalog that the
 //! client sees has changed, and watched resources when their server says so.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const URIS: usize = 1024;
 /// What all listens of the router are kept in.
 #[derive(Debug, Default)]
 pub(super) struct Listens {
-    open: Mutex<HashMap<u64, Arc<Listening>>>,
+    open: Mutex<BTreeMap<u64, Arc<Listening>>>,
     next: AtomicU64,
 }
 
@@ -143,6 +143,7 @@ impl Router {
             std::future::pending().await
         };
         tokio::select! {
+            biased;
             () = news => {}
             () = closing.cancelled() => {}
             () = self.0.stop.cancelled() => {}
@@ -225,7 +226,7 @@ impl Listens {
         self.lock().values().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Listening>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Listening>>> {
         lock(&self.open)
     }
 }

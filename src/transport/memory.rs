@@ -1,5 +1,8 @@
 //! A server in this process: messages cross by value, nothing is written or parsed.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 use tokio::sync::mpsc;
 
 use super::Error;
@@ -12,7 +15,13 @@ const QUEUE: usize = 1024;
 
 /// The host's writing end.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory(mpsc::Sender<Message>);
+pub(crate) struct Memory {
+    out: mpsc::Sender<Message>,
+    refusal: Refusal,
+}
+
+/// What is sent is refused with this, where there is something: as servers behind a URL do. Only simulated ones ever set it.
+pub(crate) type Refusal = Arc<ArcSwapOption<Error>>;
 
 /// A message of a server, and the request during which it is said, where it is: no real wire tells that.
 pub(crate) type Said = (Option<u64>, Message);
@@ -24,6 +33,9 @@ pub(crate) struct Wire {
     pub(crate) out: mpsc::Sender<Said>,
     /// From the other side.
     pub(crate) input: mpsc::Receiver<Message>,
+    /// How the other side is refused.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for simulated servers"))]
+    pub(crate) refusal: Refusal,
 }
 
 impl Memory {
@@ -31,11 +43,15 @@ impl Memory {
     pub(crate) fn pair() -> (Self, mpsc::Receiver<Said>, Wire) {
         let (to_server, input) = mpsc::channel(QUEUE);
         let (out, from_server) = mpsc::channel(QUEUE);
-        (Self(to_server), from_server, Wire { out, input })
+        let refusal = Refusal::default();
+        (Self { out: to_server, refusal: refusal.clone() }, from_server, Wire { out, input, refusal })
     }
 
     pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
-        self.0.try_send(message).map_err(|error| match error {
+        if let Some(error) = &*self.refusal.load() {
+            return Err(Error::clone(error));
+        }
+        self.out.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Overloaded(QUEUE),
             mpsc::error::TrySendError::Closed(_) => Error::Unwritten,
         })

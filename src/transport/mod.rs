@@ -26,6 +26,8 @@ use std::time::Duration;
 
 pub use guard::guard;
 pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
+#[cfg(test)]
+pub(crate) use memory::Refusal;
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
 pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use sse::{Sse, SseStream};

@@ -529,6 +529,7 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
+        nature: world.nature.clone(),
     };
     let over_sse = |remote| {
         let sse = Sse::new(remote, &world.dialer, limits.message)?;

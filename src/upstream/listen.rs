@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS};
 use super::exchange::{Exchange, Item, Terms};
-use super::{Relayed, Upstream, backoff};
+use super::{Relayed, Upstream};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
 use crate::transport::Error;
 
@@ -114,10 +114,10 @@ async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot:
 }
 
 /// How long to wait after so many attempts that came to nothing.
-fn pause(fruitless: u32) -> Duration {
+fn pause(connection: &Connection, fruitless: u32) -> Duration {
     let longest = (RETRY * 2u32.saturating_pow(fruitless.min(16))).min(RETRY_MAX);
     // Many hosts that lost one server do not come back at once.
-    longest.mul_f64(0.5 + backoff::chance() / 2.0)
+    longest.mul_f64(0.5 + connection.chance() / 2.0)
 }
 
 /// Holds the stream that tells of changed lists. `ready` is told once it is open, or will not be.
@@ -158,7 +158,7 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
             Err(Refusal::Lost) => fruitless += 1,
         }
         ready = None;
-        sleep(pause(fruitless)).await;
+        sleep(pause(&connection, fruitless)).await;
     }
 }
 
@@ -185,12 +185,13 @@ pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstrea
             }
         };
         tokio::select! {
+            biased;
             _ = changes.changed() => {}
             () = again => {}
             () = ended => {
                 let healthy = watch.live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
                 (watch.gap, watch.fruitless) = (true, if healthy { 0 } else { watch.fruitless + 1 });
-                sleep(pause(watch.fruitless)).await;
+                sleep(pause(&watch.connection, watch.fruitless)).await;
             }
         }
     }
@@ -242,7 +243,7 @@ impl Watch {
             Refusal::Said(error) => (error, None),
             Refusal::Lost => {
                 let text = "its stream of changes is not to be had at the moment";
-                (ErrorObject::internal(text), Some(pause(self.fruitless)))
+                (ErrorObject::internal(text), Some(pause(&self.connection, self.fruitless)))
             }
         };
         // The stream before, if there is one, goes on.

@@ -23,7 +23,7 @@ mod resume;
 mod state;
 mod tell;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -197,7 +197,7 @@ pub(crate) struct Unavailable {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) level: Option<&'static str>,
-    pub(crate) uris: HashMap<String, usize>,
+    pub(crate) uris: BTreeMap<String, usize>,
 }
 
 /// A handle of one lease.

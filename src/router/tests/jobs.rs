@@ -190,7 +190,7 @@ struct Session {
 
 /// Starts sessions of 2025-11-25.
 pub(super) fn starter(jobs: Arc<Jobs>) -> Starter {
-    Arc::new(move |Wire { out, mut input }, tasks| {
+    Arc::new(move |Wire { out, mut input, .. }, tasks| {
         let end = CancellationToken::new();
         let (asked, next) = (Mutex::default(), AtomicUsize::new(1));
         let session = Arc::new(Session { jobs: jobs.clone(), out, asked, next });

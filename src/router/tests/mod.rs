@@ -16,6 +16,7 @@ mod limits;
 mod mailbox;
 mod parked;
 mod races;
+mod simulation;
 mod support;
 #[cfg(feature = "server")]
 mod tasks;

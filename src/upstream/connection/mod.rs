@@ -7,7 +7,7 @@
 mod flood;
 mod receive;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::{Cache, Peer};
-use super::{Relay, drive, modern};
+use super::{Nature, Relay, drive, modern};
 use crate::protocol::{
     ErrorObject, Frame, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
 };
@@ -55,6 +55,7 @@ pub(super) struct Parts {
     pub(super) users: Arc<AtomicUsize>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
+    pub(super) nature: Nature,
 }
 
 /// One connection to one server.
@@ -83,9 +84,10 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 struct Table {
     count: u64,
-    waiting: HashMap<u64, Waiting>,
+    /// Oldest first: in that order they are told that all is lost.
+    waiting: BTreeMap<u64, Waiting>,
     /// Questions of the server that have no answer yet, and the exchange that each went to.
-    asks: HashMap<RequestId, Option<u64>>,
+    asks: BTreeMap<RequestId, Option<u64>>,
     /// Listens whose first word is waited for.
     acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
     /// Resources that changed a moment ago, and which stream said so.
@@ -235,6 +237,11 @@ impl Connection {
         &self.parts.server
     }
 
+    /// A number from 0 to 1.
+    pub(super) fn chance(&self) -> f64 {
+        (self.parts.nature.chance)()
+    }
+
     pub(super) fn stop_token(&self) -> &CancellationToken {
         &self.parts.stop
     }
@@ -374,7 +381,12 @@ impl Connection {
             }
         };
         if let Err(error) = sent {
-            self.finish(id, Item::Lost(error));
+            if error == transport::Error::Unwritten {
+                // It takes nothing any more, and its end is on its way: until then nobody is to be given it again.
+                self.gone.store(true, Ordering::Release);
+            }
+            self.finish(id, Item::Lost(error.clone()));
+            self.failed(&error);
         }
         exchange
     }
@@ -550,6 +562,14 @@ impl Connection {
         if waited && cancel {
             self.cancel(id, "the caller no longer waits");
         }
+    }
+
+    /// Requests of clients without an answer, questions without one, and listens not acknowledged.
+    #[cfg(test)]
+    pub(crate) fn leftovers(&self) -> [usize; 3] {
+        let running = self.running();
+        let table = self.lock();
+        [running, table.asks.len(), table.acknowledgements.len()]
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

@@ -369,3 +369,27 @@ async fn limit_list_time() {
         tasks.wait().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn h9_a_server_that_takes_nothing_any_more_is_given_to_nobody_until_it_is_back() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Legacy);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("initialize").await;
+    peer.result(&id, &initialized()).await;
+    peer.hears("notifications/initialized").await;
+    lease.connected().await;
+    // What it writes is still open, so that its end is not seen.
+    let Peer { heard, say } = peer;
+    drop(heard);
+    let params = serde_json::json!({ "name": "x" });
+    assert_eq!(lease.ask(&Method::ToolsCall, &params).await, Err("Unwritten".to_owned()));
+    let ready = tokio::time::timeout(Duration::from_millis(200), lease.upstream.ready());
+    assert!(ready.await.is_err(), "whoever asks again would be told the same, again and again");
+    drop(say);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("initialize").await;
+    peer.result(&id, &initialized()).await;
+    lease.connected().await;
+    lease.end().await;
+}

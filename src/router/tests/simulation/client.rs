@@ -1,0 +1,321 @@
+//! Clients by chance, of both eras, all counting from 0: they call, take back, answer questions or not, and go.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::chance::Chance;
+use super::tale::End;
+use super::world::World;
+use crate::manager::Principal;
+use crate::protocol::{
+    Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
+};
+use crate::router::{Client, Mailbox, Router};
+
+/// Longer than anything may take.
+const BOUND: Duration = Duration::from_secs(300);
+
+/// The answer to a request, once it comes.
+type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+
+/// One person at one client.
+pub(super) struct Person {
+    world: Arc<World>,
+    router: Router,
+    number: u64,
+    chance: Chance,
+    principal: Principal,
+    asks: bool,
+    /// The session; there is none since 2026-07-28.
+    session: Option<Arc<Client>>,
+    ids: AtomicI64,
+    gone: CancellationToken,
+}
+
+impl Person {
+    pub(super) fn new(world: &Arc<World>, router: &Router, number: u64) -> Arc<Self> {
+        let chance = world.chance_of("client", number);
+        let principal = if chance.one_in(4) { Principal::named("other") } else { Principal::local() };
+        let asks = !chance.one_in(3);
+        let profile = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
+        let revision = *chance.pick(&[
+            ProtocolVersion::V2024_11_05,
+            ProtocolVersion::V2025_06_18,
+            ProtocolVersion::V2025_11_25,
+            ProtocolVersion::LATEST_MODERN,
+            ProtocolVersion::LATEST_MODERN,
+        ]);
+        let session = (!revision.is_modern()).then(|| router.admit(principal.clone(), revision, profile, None));
+        world.tale.tell(&format!("client {number} is {revision}, {principal:?}, asks: {asks}"));
+        let (world, router) = (world.clone(), router.clone());
+        let (ids, gone) = (AtomicI64::new(0), CancellationToken::new());
+        Arc::new(Self { world, router, number, chance, principal, asks, session, ids, gone })
+    }
+
+    /// What it does from its first word to its last.
+    pub(super) async fn live(self: Arc<Self>) {
+        if let Some(session) = self.session.clone() {
+            let person = self.clone();
+            tokio::spawn(async move {
+                let _reader = session.mailbox().read();
+                while let Some(message) = session.mailbox().next().await {
+                    person.hear(None, message);
+                }
+            });
+        }
+        let mut deeds = JoinSet::new();
+        for _ in 0..2 + self.chance.below(5) {
+            self.chance.wait().await;
+            let person = self.clone();
+            let server = self.chance.pick(&self.world.servers).name.clone();
+            match self.chance.below(10) {
+                0 => deeds.spawn(async move { person.list().await }),
+                1 => deeds.spawn(async move { drop(person.call(Method::PromptsGet, "read", &server, true).await) }),
+                _ => {
+                    let tool = *self.chance.pick(&["do", "do", "do", "slow", "ask", "ask", "ask", "never", "more"]);
+                    deeds.spawn(async move { drop(person.call(Method::ToolsCall, tool, &server, true).await) })
+                }
+            };
+            if self.chance.one_in(25) {
+                self.go();
+            }
+        }
+        while let Some(done) = deeds.join_next().await {
+            done.unwrap();
+        }
+    }
+
+    /// One plain call at each server, at the end of everything: it must succeed.
+    pub(super) async fn call_each(self: Arc<Self>, servers: &[String]) {
+        for server in servers {
+            let mark = self.call(Method::ToolsCall, "do", server, false).await;
+            if !self.world.tale.was_answered(&mark) {
+                self.world.tale.fault(format!("{server} does not serve at the end"));
+            }
+        }
+    }
+
+    /// Leaves without a word.
+    pub(super) fn go(&self) {
+        if !self.gone.is_cancelled() {
+            self.world.tale.tell(&format!("client {} goes", self.number));
+            self.gone.cancel();
+            if let Some(session) = &self.session {
+                self.router.close(session);
+            }
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<&Arc<Client>> {
+        self.session.as_ref()
+    }
+
+    fn client(&self) -> Arc<Client> {
+        if let Some(session) = &self.session {
+            return session.clone();
+        }
+        let capabilities = if self.asks { r#"{"elicitation":{}}"# } else { "{}" };
+        self.router.modern_apart(self.principal.clone(), &Raw::trusted(capabilities.into()), None).unwrap()
+    }
+
+    fn open(&self, method: Method, params: &Value) -> (RequestId, Arc<Mailbox>, Answer) {
+        let id = RequestId::Number(self.ids.fetch_add(1, Ordering::Relaxed));
+        let request = Request { id: id.clone(), method, params: Some(Raw::from_value(params)) };
+        let client = self.client();
+        match self.session {
+            Some(_) => {
+                let leg = self.router.leg(&client);
+                let answer = self.router.request(&client, request, &leg);
+                (id, leg, Box::pin(answer))
+            }
+            None => {
+                let leg = self.router.modern_leg(Some("debug"));
+                let answer = self.router.stateless(&client, request, &leg, &CancellationToken::new());
+                (id, leg, answer)
+            }
+        }
+    }
+
+    async fn list(&self) {
+        let (_, _leg, answer) = self.open(Method::ToolsList, &json!({}));
+        let answer = tokio::select! {
+            biased;
+            answer = tokio::time::timeout(BOUND, answer) => answer,
+            () = self.gone.cancelled() => return,
+        };
+        match answer {
+            Ok(Some(Ok(_))) => self.world.tale.tell(&format!("client {} has a list", self.number)),
+            Ok(None) if self.gone.is_cancelled() => {}
+            other => self.world.tale.fault(format!("client {} got for a list: {other:?}", self.number)),
+        }
+    }
+
+    /// A request from its first word to its end, with all rounds of questions.
+    async fn call(&self, method: Method, tool: &str, server: &str, fickle: bool) -> String {
+        let mark = format!("{}.{}", self.number, self.ids.load(Ordering::Relaxed));
+        self.world.tale.begin(&mark, server, method == Method::ToolsCall);
+        let name = format!("{server}__{tool}");
+        let mut params = json!({ "name": name, "arguments": { "mark": mark } });
+        let chance = self.world.chance_of(&mark, 1000);
+        let takes_back = (fickle && chance.one_in(5)).then(|| Duration::from_millis(chance.below(4000)));
+        let takes_back = async {
+            match takes_back {
+                Some(after) => tokio::time::sleep(after).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(takes_back);
+        let mut taken_back = false;
+        loop {
+            params["_meta"] = json!({ "progressToken": mark });
+            let (id, leg, mut answer) = self.open(method.clone(), &params);
+            let bound = tokio::time::sleep(BOUND);
+            tokio::pin!(bound);
+            let outcome = loop {
+                tokio::select! {
+                    biased;
+                    () = self.gone.cancelled(), if self.session.is_none() => {
+                        self.world.tale.end(&mark, End::Withdrawn);
+                        return mark;
+                    }
+                    () = &mut takes_back, if !taken_back => {
+                        taken_back = true;
+                        self.world.tale.tell(&format!("{mark} is taken back"));
+                        match &self.session {
+                            Some(session) => {
+                                let params = Some(Raw::from_value(&json!({ "requestId": id })));
+                                self.router.notify(session, Notification { method: Method::Cancelled, params });
+                            }
+                            None => {
+                                self.world.tale.end(&mark, End::Withdrawn);
+                                return mark;
+                            }
+                        }
+                    }
+                    outcome = &mut answer => break outcome,
+                    Some(message) = leg.next() => self.hear(Some(&mark), message),
+                    () = &mut bound => {
+                        self.world.tale.tell(&format!("{mark} is given up"));
+                        return mark;
+                    }
+                }
+            };
+            while let Some(message) = leg.try_next() {
+                self.hear(Some(&mark), message);
+            }
+            let Some(outcome) = outcome else {
+                if !taken_back && !self.gone.is_cancelled() {
+                    self.world.tale.fault(format!("{mark} was taken back by nobody"));
+                }
+                self.world.tale.end(&mark, End::Withdrawn);
+                return mark;
+            };
+            match self.answers(&mark, &outcome).await {
+                Some(Some(next)) => {
+                    params["inputResponses"] = next["inputResponses"].clone();
+                    params["requestState"] = next["requestState"].clone();
+                }
+                Some(None) => {
+                    self.world.tale.end(&mark, End::Withdrawn);
+                    return mark;
+                }
+                None => {
+                    let end = self.world.tale.read(&mark, &outcome);
+                    self.world.tale.end(&mark, end);
+                    return mark;
+                }
+            }
+        }
+    }
+
+    /// What goes into the next request of a call that asks by its result: nothing if this one walks away; and none at all for
+    /// a call that does not ask.
+    async fn answers(&self, mark: &str, outcome: &Outcome) -> Option<Option<Value>> {
+        let result: Value = outcome.as_ref().ok()?.read().unwrap();
+        if result["resultType"] != "input_required" {
+            return None;
+        }
+        let questions = result["inputRequests"].as_object().unwrap();
+        let mut responses = json!({});
+        for (key, question) in questions {
+            self.check_question(Some(mark), &question["params"]);
+            responses[key] = self.reply(mark);
+        }
+        let chance = self.world.chance_of(mark, 1001);
+        if chance.one_in(8) {
+            self.world.tale.tell(&format!("{mark} is walked away from"));
+            return Some(None);
+        }
+        chance.wait().await;
+        Some(Some(json!({ "inputResponses": responses, "requestState": result["requestState"] })))
+    }
+
+    fn reply(&self, mark: &str) -> Value {
+        match self.world.chance_of(mark, 1002).below(6) {
+            0 => json!({ "action": "decline" }),
+            _ => json!({ "action": "accept", "content": { "word": format!("word of {mark}") } }),
+        }
+    }
+
+    fn check_question(&self, call: Option<&str>, params: &Value) -> String {
+        let of = params["message"].as_str().unwrap_or_default().to_owned();
+        let mine = of.split('.').next() == Some(&self.number.to_string());
+        if !mine || call.is_some_and(|call| call != of) {
+            self.world.tale.fault(format!("client {} is asked in {call:?} about {of}", self.number));
+        }
+        self.world.tale.tell(&format!("client {} is asked about {of}", self.number));
+        of
+    }
+
+    /// Something that is said before an answer, or beside all.
+    fn hear(&self, call: Option<&str>, message: Message) {
+        match message {
+            Message::Request(request) => {
+                let params: Value = request.params.map_or_else(|| json!({}), |params| params.read().unwrap());
+                let of = self.check_question(call, &params);
+                let chance = self.world.chance_of(&of, 1003);
+                if chance.one_in(10) {
+                    return;
+                }
+                let (Some(session), router) = (self.session.clone(), self.router.clone()) else {
+                    return self.world.tale.fault(format!("client {} is asked by a request", self.number));
+                };
+                let reply = Ok(Raw::from_value(&self.reply(&of)));
+                let pause = Duration::from_millis(chance.below(3000));
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    router.answer(&session, Response { id: Some(request.id), outcome: reply });
+                });
+            }
+            Message::Notification(notice) => {
+                let params: Value = notice.params.map_or_else(|| json!({}), |params| params.read().unwrap());
+                let of = match notice.method {
+                    Method::Progress => {
+                        // A sign of life of the host itself says nothing.
+                        if !params["message"].is_null() && params["progressToken"] != params["message"] {
+                            self.world.tale.fault(format!("client {}: progress {params}", self.number));
+                        }
+                        params["message"].as_str()
+                    }
+                    Method::LogMessage => params["data"].as_str(),
+                    _ => None,
+                };
+                let of = of.map(str::to_owned);
+                self.world.tale.tell(&format!("client {} hears {} {of:?}", self.number, notice.method));
+                let Some(of) = of else { return };
+                // On the stream of a request only what is of it; beside all only what is of the same client.
+                let mine = of.split('.').next() == Some(&self.number.to_string());
+                if !mine || (notice.method == Method::Progress && call.is_some_and(|call| call != of)) {
+                    self.world.tale.fault(format!("client {} hears in {call:?} of {of}", self.number));
+                }
+            }
+            Message::Response(_) => self.world.tale.fault(format!("client {} gets a response", self.number)),
+        }
+    }
+}

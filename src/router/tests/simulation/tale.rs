@@ -1,0 +1,201 @@
+//! What happens in a world, told in order, and what must not happen: the ledger of what servers did, joined with what clients
+//! were told.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::protocol::Outcome;
+
+/// The tale of one world.
+#[derive(Debug)]
+pub(super) struct Tale {
+    start: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    hash: u64,
+    lines: Vec<String>,
+    /// How often each mark was done.
+    done: BTreeMap<String, usize>,
+    /// What became of each call.
+    calls: BTreeMap<String, Call>,
+    faults: Vec<String>,
+}
+
+/// One request of a client.
+#[derive(Clone, Debug)]
+struct Call {
+    server: String,
+    /// It has an effect that must not be had twice.
+    acts: bool,
+    end: Option<End>,
+}
+
+/// How a request ended for its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With a word of the server.
+    Answered,
+    /// With an error of the host: its kind, and whether the request was sent.
+    Failed(String, bool),
+    /// Refused before any server was asked.
+    Refused,
+    /// With something else of the host: a question that was refused, a state that is not good any more.
+    Other,
+    /// The client took it back, or went.
+    Withdrawn,
+}
+
+impl Tale {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), inner: Mutex::default() }
+    }
+
+    pub(super) fn tell(&self, text: &str) {
+        let at = self.start.elapsed().as_millis();
+        let mut inner = self.lock();
+        let hash = format!("{at} {text}")
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        // What happens in one moment may happen in another order: see the head of the module.
+        inner.hash = inner.hash.wrapping_add(hash);
+        let at = self.start.elapsed().as_secs_f64();
+        inner.lines.push(format!("{at:>9.3}  {text}"));
+    }
+
+    pub(super) fn fault(&self, text: String) {
+        self.tell(&format!("FAULT {text}"));
+        self.lock().faults.push(text);
+    }
+
+    /// A server does what the mark stands for.
+    pub(super) fn done(&self, mark: &str, server: &str) {
+        self.tell(&format!("{server} does {mark}"));
+        let mut inner = self.lock();
+        *inner.done.entry(mark.to_owned()).or_default() += 1;
+        let at = inner.calls.get(mark).map(|call| call.server.clone());
+        drop(inner);
+        if at.as_deref() != Some(server) {
+            self.fault(format!("{server} was asked for {mark}, which is for {at:?}"));
+        }
+    }
+
+    pub(super) fn begin(&self, mark: &str, server: &str, acts: bool) {
+        self.tell(&format!("{mark} begins at {server}"));
+        self.lock().calls.insert(mark.to_owned(), Call { server: server.to_owned(), acts, end: None });
+    }
+
+    pub(super) fn end(&self, mark: &str, end: End) {
+        self.tell(&format!("{mark} ends: {end:?}"));
+        let before = self.lock().calls.get_mut(mark).and_then(|call| call.end.replace(end));
+        if before.is_some() {
+            self.fault(format!("{mark} ended twice"));
+        }
+    }
+
+    /// Reads an answer; what is in it has to be of that call.
+    pub(super) fn read(&self, mark: &str, outcome: &Outcome) -> End {
+        let server = self.lock().calls.get(mark).map(|call| call.server.clone()).unwrap_or_default();
+        let result: Value = match outcome {
+            Ok(result) => result.read().unwrap(),
+            Err(error) => {
+                if let Some(data) = error.data.as_ref().filter(|data| data.text("kind").is_some()) {
+                    let sent = data.member("sent").is_some_and(|sent| sent.as_bytes() == b"true");
+                    return End::Failed(data.text("kind").unwrap_or_default(), sent);
+                }
+                return match error.message.split_once(' ') {
+                    Some(("unknown", _)) => End::Refused,
+                    Some(("mark", of)) if of == mark => End::Answered,
+                    Some(("mark", _)) => {
+                        self.fault(format!("{mark} got the error of another: {}", error.message));
+                        End::Other
+                    }
+                    _ => End::Other,
+                };
+            }
+        };
+        let own = &result["_meta"]["mcp-host/error"];
+        if own.is_object() {
+            if own["server"] != server.as_str() {
+                self.fault(format!("{mark} got an error of {}", own["server"]));
+            }
+            return End::Failed(own["kind"].as_str().unwrap_or_default().to_owned(), own["sent"] == true);
+        }
+        let text = result["content"][0]["text"].as_str().or(result["messages"][0]["content"]["text"].as_str());
+        let Some(text) = text else { return End::Other };
+        let mut parts = text.split('|');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(of), Some(at), reply) if of == mark && at == server => {
+                if let Some(reply) =
+                    reply.filter(|reply| reply.starts_with("word") && *reply != format!("word of {mark}"))
+                {
+                    self.fault(format!("{mark} was given the answer {reply:?}"));
+                }
+                End::Answered
+            }
+            (Some(_), Some(_), _) => {
+                self.fault(format!("{mark} at {server} got the answer of another: {text}"));
+                End::Other
+            }
+            _ => End::Other,
+        }
+    }
+
+    /// Joins what clients were told with what was done; then everything that was wrong.
+    pub(super) fn judge(&self) -> Vec<String> {
+        let (calls, done) = {
+            let inner = self.lock();
+            (inner.calls.clone(), inner.done.clone())
+        };
+        for (mark, call) in calls {
+            let count = done.get(&mark).copied().unwrap_or_default();
+            let wrong = match &call.end {
+                None => Some("has no answer".to_owned()),
+                _ if call.acts && count > 1 => Some(format!("was done {count} times")),
+                Some(End::Answered) if call.acts && count == 0 => Some("was answered and not done".to_owned()),
+                Some(End::Refused) if count > 0 => Some("was refused and done".to_owned()),
+                Some(End::Failed(kind, sent)) => {
+                    let known = match kind.as_str() {
+                        "outcome_unknown" | "timeout" | "malformed" => *sent,
+                        "unavailable" | "overloaded" => !*sent,
+                        _ => false,
+                    };
+                    if !known {
+                        Some(format!("ended with {kind:?}, sent: {sent}"))
+                    } else {
+                        (!*sent && call.acts && count > 0)
+                            .then(|| format!("was done, and told not to be sent ({kind})"))
+                    }
+                }
+                _ => None,
+            };
+            if let Some(wrong) = wrong {
+                self.fault(format!("{mark} {wrong}"));
+            }
+        }
+        self.lock().faults.clone()
+    }
+
+    pub(super) fn was_answered(&self, mark: &str) -> bool {
+        self.lock().calls.get(mark).is_some_and(|call| call.end == Some(End::Answered))
+    }
+
+    /// Stands for all that happened, and when; and how much it was.
+    pub(super) fn hash(&self) -> (u64, usize) {
+        let inner = self.lock();
+        (inner.hash, inner.lines.len())
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().lines)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+}

@@ -1,0 +1,210 @@
+//! One world: a manager and a router with servers by script behind and clients in front, from start to shutdown, on paused
+//! time; and what must be so at its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::chance::Chance;
+use super::client::Person;
+use super::server::{Life, Shape};
+use super::tale::Tale;
+use crate::config::{self, Config, Sharing, Stdio, Transport};
+use crate::manager::Manager;
+use crate::protocol::{ProtocolVersion, Raw};
+use crate::router::Router;
+use crate::upstream::{Nature, Starter, StateName};
+
+/// What everybody in a world knows.
+pub(super) struct World {
+    seed: u64,
+    pub(super) tale: Tale,
+    pub(super) servers: Vec<Shape>,
+    /// How much harm there may still be.
+    harm: AtomicI64,
+    peace: AtomicBool,
+}
+
+/// What became of a world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Stands for all that happened, and when; and how much it was.
+    pub(super) hash: (u64, usize),
+    /// All of it, line by line.
+    pub(super) lines: Vec<String>,
+    pub(super) faults: Vec<String>,
+    /// How long it lasted, on its own clock.
+    pub(super) lasted: Duration,
+}
+
+/// No world lasts longer.
+const DOOMSDAY: Duration = Duration::from_secs(3600);
+/// Calls that wait for answers are over by then, and servers are back.
+const SETTLED: Duration = Duration::from_secs(120);
+/// What was given up is tried again.
+const GIVEN_UP: Duration = Duration::from_secs(310);
+/// The end of the host (`hazards.md` H95).
+const SHUTDOWN: Duration = Duration::from_secs(17);
+
+/// Runs the world of that seed.
+pub(super) fn run(seed: u64) -> Verdict {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = World::new(seed);
+        let begun = Instant::now();
+        if timeout(DOOMSDAY, world.clone().turn()).await.is_err() {
+            world.tale.fault(format!("it is not over after {DOOMSDAY:?}"));
+        }
+        let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        if left > 0 {
+            world.tale.fault(format!("{left} tasks are left"));
+        }
+        let (faults, hash) = (world.tale.judge(), world.tale.hash());
+        Verdict { faults, hash, lasted: begun.elapsed(), lines: world.tale.lines() }
+    })
+}
+
+impl World {
+    fn new(seed: u64) -> Arc<Self> {
+        let chance = Chance::of(seed, 0);
+        let servers = (0..1 + chance.below(3)).map(|number| Shape {
+            name: format!("s{number}"),
+            revision: *chance.pick(&[
+                ProtocolVersion::V2025_06_18,
+                ProtocolVersion::V2025_11_25,
+                ProtocolVersion::LATEST_MODERN,
+            ]),
+            tells: chance.one_in(2),
+        });
+        let servers = servers.collect();
+        let harm = i64::try_from(chance.below(8)).unwrap();
+        Arc::new(Self { seed, tale: Tale::new(), servers, harm: AtomicI64::new(harm), peace: AtomicBool::new(false) })
+    }
+
+    /// Numbers of its own for whoever has that name and number.
+    pub(super) fn chance_of(&self, name: &str, number: u64) -> Chance {
+        let word = name.bytes().fold(number, |word, byte| word.wrapping_mul(257).wrapping_add(u64::from(byte)));
+        Chance::of(self.seed, word)
+    }
+
+    /// Whether a server may do harm now; counted.
+    pub(super) fn may_harm(&self) -> bool {
+        !self.peace.load(Ordering::Relaxed) && self.harm.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+
+    /// Waits by chance; in peace everybody is quick.
+    pub(super) async fn wait(&self, chance: &Chance) {
+        if self.peace.load(Ordering::Relaxed) { tokio::task::yield_now().await } else { chance.wait().await }
+    }
+
+    async fn turn(self: Arc<Self>) {
+        let router = self.start();
+        let chance = self.chance_of("persons", 0);
+        let persons: Vec<_> = (0..2 + chance.below(5)).map(|number| Person::new(&self, &router, number)).collect();
+        let mut lives: JoinSet<_> = persons.iter().map(|person| person.clone().live()).collect();
+        while let Some(life) = lives.join_next().await {
+            life.unwrap();
+        }
+        self.tale.tell("peace");
+        self.peace.store(true, Ordering::Relaxed);
+        tokio::time::sleep(GIVEN_UP).await;
+        let names: Vec<String> = self.servers.iter().map(|shape| shape.name.clone()).collect();
+        let last = Person::new(&self, &router, 99);
+        last.clone().call_each(&names).await;
+        tokio::time::sleep(SETTLED).await;
+        self.check(&router, &persons);
+        for person in persons.iter().chain([&last]) {
+            person.go();
+        }
+        let over = async {
+            router.shutdown().await;
+            router.manager().shutdown().await;
+        };
+        if timeout(SHUTDOWN, over).await.is_err() {
+            self.tale.fault(format!("the host is alive {SHUTDOWN:?} after its shutdown began"));
+        }
+        drop(router);
+        // What ends now has a moment for it.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+
+    fn start(self: &Arc<Self>) -> Router {
+        let chance = self.chance_of("config", 0);
+        let mut config = Config::default();
+        let mut starters = HashMap::new();
+        for shape in &self.servers {
+            let mut entry = config::Server::new(&shape.name, Transport::Stdio(Stdio::default())).unwrap();
+            entry.sharing = *chance.pick(&[Sharing::Auto, Sharing::Auto, Sharing::Session, Sharing::Host]);
+            entry.start_timeout = Duration::from_secs(5);
+            entry.call_timeout = Duration::from_secs(5);
+            entry.max_call_time = Duration::from_secs(40);
+            entry.max_concurrent = if chance.one_in(4) { 2 } else { 0 };
+            entry.queue_timeout = Duration::from_secs(10);
+            entry.era = match chance.below(3) {
+                0 if shape.revision.is_modern() => config::Era::Modern,
+                0 => config::Era::Legacy,
+                _ => config::Era::Auto,
+            };
+            entry.restart.max_retries = if chance.one_in(4) { 1 } else { 1000 };
+            config.servers.push(entry);
+            let (world, shape, lives) = (self.clone(), shape.clone(), AtomicU64::new(0));
+            let start: Starter = Arc::new(move |wire, _| {
+                tokio::spawn(Life::begin(&world, &shape, lives.fetch_add(1, Ordering::Relaxed), wire));
+            });
+            starters.insert(config.servers.last().unwrap().name.clone(), start);
+        }
+        let limits = &mut config.host.limits;
+        limits.answer = Duration::from_secs(20);
+        limits.session_idle = Duration::from_secs(60);
+        limits.healthy = Duration::from_secs(10);
+        let info = Raw::from_value(&json!({ "name": "world", "version": "0" }));
+        let numbers = self.chance_of("nature", 0);
+        let (begun, chance) = (Instant::now(), Arc::new(move || numbers.unit()));
+        let nature = Nature { chance, outside: Arc::new(move || begun.elapsed()) };
+        let (manager, news) = Manager::start_in(nature, config, &starters, info.clone(), None);
+        Router::start(manager, news, info)
+    }
+
+    /// Nothing is under way: nothing may be left of what was.
+    fn check(&self, router: &Router, persons: &[Arc<Person>]) {
+        let count = router.0.parked.len();
+        if count > 0 {
+            self.tale.fault(format!("{count} calls are parked"));
+        }
+        for person in persons.iter().filter_map(|person| person.session()) {
+            let (idle, asked) = (person.is_idle(), person.questions());
+            if !idle || asked > 0 {
+                self.tale.fault(format!("a session is idle: {idle}, and has {asked} questions"));
+            }
+        }
+        for client in router.present() {
+            if !client.is_idle() || client.questions() > 0 {
+                self.tale.fault(format!("{:?} has {} questions or is not idle", client.owner(), client.questions()));
+            }
+        }
+        for server in router.manager().servers().iter() {
+            if server.slots.as_ref().is_some_and(|slots| slots.available_permits() != server.config.max_concurrent) {
+                self.tale.fault(format!("{}: a slot is not given back", server.label));
+            }
+            for upstream in server.upstreams() {
+                let state = upstream.status().state;
+                let given_up = state == StateName::Failed && server.config.restart.max_retries == 1;
+                if !given_up && !matches!(state, StateName::Connected | StateName::Idle) {
+                    self.tale.fault(format!("{} sticks in {state}", server.label));
+                }
+                if upstream.lane().available_permits() != 1 {
+                    self.tale.fault(format!("{}: a lane is not given back", server.label));
+                }
+                let left = upstream.connection().map(|connection| connection.leftovers()).unwrap_or_default();
+                if left != [0; 3] {
+                    self.tale.fault(format!("{}: requests, questions, listens are left: {left:?}", server.label));
+                }
+            }
+        }
+    }
+}
