@@ -141,8 +141,8 @@ async fn suffer(url: String, tool: String, over: Arc<AtomicBool>, suffered: Arc<
     let Ok(mut caller) = Caller::open(&url).await else { return };
     let text = "x".repeat(if tool.starts_with("deaf") { 100_000 } else { 10 });
     while !over.load(Ordering::Relaxed) {
-        let call = caller.call(&tool, &json!({ "text": text }));
-        let _ = tokio::time::timeout(Duration::from_millis(500), call).await;
+        let arguments = json!({ "text": text });
+        let _ = tokio::time::timeout(Duration::from_millis(500), caller.call(&tool, &arguments)).await;
         suffered.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

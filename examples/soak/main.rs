@@ -52,7 +52,7 @@ fn main() -> std::process::ExitCode {
         Some(rude::SERVER) => {
             let (kind, flag) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
             // Its host is gone, and so is whoever could be told.
-            let _ = rude::run(&kind, flag.into());
+            let _ = rude::run(&kind, flag.as_ref());
             return std::process::ExitCode::SUCCESS;
         }
         _ => {}

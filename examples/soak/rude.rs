@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ const FLOOD: u32 = 2000;
 const BURST: Duration = Duration::from_millis(5);
 
 /// Runs the server of that kind until its host has gone.
-pub(crate) fn run(kind: &str, flag: PathBuf) -> Result<(), String> {
+pub(crate) fn run(kind: &str, flag: &Path) -> Result<(), String> {
     let answered = match kind {
-        "http" => serve_http(&flag),
+        "http" => serve_http(flag),
         kind => serve_pipe(kind, flag),
     };
     answered.map_err(|error| error.to_string())
@@ -31,20 +31,21 @@ pub(crate) fn run(kind: &str, flag: PathBuf) -> Result<(), String> {
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+    let tools = ["go", "event", "body"].map(tool);
     let result = match message["method"].as_str()? {
         "initialize" => json!({ "protocolVersion": "2025-11-25", "serverInfo": { "name": "hostile", "version": "1" },
             "capabilities": { "tools": { "listChanged": true }, "logging": {} } }),
-        "tools/list" => json!({ "tools": ["go", "event", "body"].map(tool) }),
+        "tools/list" => json!({ "tools": tools }),
         "tools/call" => json!({ "content": [{ "type": "text", "text": "done" }] }),
         _ => json!({}),
     };
     Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
 }
 
-fn serve_pipe(kind: &str, flag: PathBuf) -> std::io::Result<()> {
+fn serve_pipe(kind: &str, flag: &Path) -> std::io::Result<()> {
     let out = Arc::new(Mutex::new(std::io::stdout()));
     let (is_deaf, kind) = (kind == "deaf", kind.to_owned());
-    let (talk, watched) = (out.clone(), flag.clone());
+    let (talk, watched) = (out.clone(), flag.to_owned());
     let mut talking = false;
     for line in BufReader::new(std::io::stdin()).lines() {
         let message: Value = serde_json::from_str(&line?).unwrap_or_default();
@@ -66,7 +67,7 @@ fn serve_pipe(kind: &str, flag: PathBuf) -> std::io::Result<()> {
 }
 
 /// Says what it should not, whenever the flag is there.
-fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &PathBuf) {
+fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &Path) {
     let endless = vec![b'a'; 64 * 1024];
     let burst = FLOOD * u32::try_from(BURST.as_millis()).unwrap_or(1) / 1000;
     let mut flood = String::new();
@@ -96,12 +97,12 @@ fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &PathBuf) {
 }
 
 /// Tells its port on standard output, and serves until its standard input ends.
-fn serve_http(flag: &PathBuf) -> std::io::Result<()> {
+fn serve_http(flag: &Path) -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", listener.local_addr()?.port())?;
     out.flush()?;
-    let flag = flag.clone();
+    let flag = flag.to_owned();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let flag = flag.clone();
@@ -112,7 +113,7 @@ fn serve_http(flag: &PathBuf) -> std::io::Result<()> {
     Ok(())
 }
 
-fn talk(stream: TcpStream, flag: &PathBuf) -> std::io::Result<()> {
+fn talk(stream: TcpStream, flag: &Path) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut head, mut length) = (String::new(), 0);

@@ -83,6 +83,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
         users: Arc::default(),
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
+        nature: Nature::real(),
     };
     (Connection::new(parts), memory, wire)
 }

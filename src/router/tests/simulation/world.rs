@@ -188,7 +188,7 @@ impl World {
             }
         }
         for server in router.manager().servers().iter() {
-            if server.slots.as_ref().is_some_and(|slots| slots.available_permits() != server.config.max_concurrent) {
+            if server.slots.as_ref().is_some_and(|slots| slots.count() != (0, 0)) {
                 self.tale.fault(format!("{}: a slot is not given back", server.label));
             }
             for upstream in server.upstreams() {
