@@ -112,7 +112,7 @@ fn bad_files_for_tls_are_found_before_anything_starts() {
     for command in ["check", "serve"] {
         let shown = run_with(config, &[command, "--config", "mcp.json", "--quiet"]);
         let shown = shown.split("--- stderr").last().unwrap();
-        assert_eq!(shown.trim(), "error: host.tls: \"~/a.pem\" cannot be read: No such file or directory (os error 2)");
+        assert_eq!(shown.trim(), "error: host.tls: \"a.pem\" cannot be read: No such file or directory (os error 2)");
     }
 }
 

@@ -305,8 +305,11 @@ fn refused() {
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
       take up to 64 of letters, digits, - _ and .
-    host-values.toml:5: host.listen: "0.0.0.0:8808" can be reached from other machines, and this build cannot tell who calls
-      listen on 127.0.0.1 or [::1]
+    host-tls.toml:5: host.tls: it takes both `cert` and `key`
+      name two PEM files: the certificate, and its private key
+    host-tls.toml:6: host.insecureHttp: expected true or false, found a string
+    host-values.toml:5: host.listen: 0.0.0.0:8808 can be reached from other machines, and there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said
+      give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]
     host-values.toml:6: host.startupWait: 3 has no unit
       write it with a unit: "500ms", "1.5s", "2m", "1h"
     host-values.toml:7: host.allowedOrigins[0]: "https://example.com/app" is not an origin
@@ -316,17 +319,17 @@ fn refused() {
     host-values.toml:14: host.limits.message: 1024 has no unit
       write it with a unit: "64KiB", "16MiB"
     host-values.toml:15: host.limits.pendingPerServer: must be more than zero
-    lacking-host-features.toml:5: host.insecureHttp: this build does not have this feature
+    host-wide-plain.toml:5: host.listen: [::]:8808 can be reached from other machines, and there is no `host.tls` to hide tokens and all that is said
+      set `host.tls` to a certificate and its key; behind a proxy with TLS, set "insecureHttp": true
+    host-wide.toml:5: host.listen: 192.0.2.1:8808 can be reached from other machines, and there is no `host.auth` to tell who calls
+      give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]
+    lacking-host-features.toml:5: host.secrets: this build does not have this feature
       take the key out
-    lacking-host-features.toml:6: host.tls: this build does not have this feature
-      take the key out
-    lacking-host-features.toml:7: host.secrets: this build does not have this feature
-      take the key out
-    lacking-host-features.toml:8: host.validate: this build knows "definitions" only
+    lacking-host-features.toml:6: host.validate: this build knows "definitions" only
       write "definitions", or take the key out
-    lacking-host-features.toml:9: host.approval: this build knows "off" only
+    lacking-host-features.toml:7: host.approval: this build knows "off" only
       write "off", or take the key out
-    lacking-host-features.toml:12: host.limits.login: this build does not have this feature
+    lacking-host-features.toml:10: host.limits.login: this build does not have this feature
       take the key out
     lacking-server-features.toml:3: server "login": auth.type: "oauth" is not possible, this build does not have this feature
       use "bearer" with token, "api-key" with apiKey, or "basic" with username and password

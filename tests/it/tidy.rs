@@ -13,7 +13,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("protocol", 0, &[]),
     ("adapt", 0, &["protocol"]),
     ("redact", 0, &[]),
-    ("config", 0, &["name", "exposed", "redact"]),
+    ("config", 0, &["name", "exposed", "redact", "protocol"]),
     ("keep", 1, &[]),
     ("approvals", 1, &["keep"]),
     ("dial", 1, &[]),
