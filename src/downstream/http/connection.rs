@@ -77,6 +77,14 @@ pub(super) async fn serve(door: Arc<Door>, stream: TcpStream, kill: Cancellation
     }
 }
 
+/// Serves HTTP/1.1 on what is no socket.
+#[cfg(feature = "fuzzing")]
+pub(super) async fn bare(door: Arc<Door>, io: impl Read + Write + Unpin + Send + 'static) {
+    let deadline = Instant::now() + FIRST_REQUEST;
+    let opened = Opened { peer: Peer::Local, deadline, wire: Wire::default(), kill: CancellationToken::new() };
+    one(door, io, opened).await;
+}
+
 async fn secure(door: Arc<Door>, acceptor: TlsAcceptor, stream: TcpStream, opened: Opened) {
     let stop = door.stopping.clone();
     let handshake = timeout_at(opened.deadline, acceptor.accept(stream));

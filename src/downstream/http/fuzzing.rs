@@ -1,24 +1,24 @@
 //! What the fuzzers see of the door.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Uri};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use axum::http::{HeaderMap, HeaderValue, Uri, Version};
+use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::outlet::Wire;
-use super::routes::Service;
 use super::session::{Caps, Sessions};
-use super::{headers, sse};
+use super::{connection, headers, sse};
 use crate::downstream::authentication::Authentication;
 use crate::downstream::classify::Eras;
-use crate::downstream::guard::Guard;
+use crate::downstream::guard::{Guard, Own};
 use crate::router::Router;
+
+const OWN: Own = Own { port: 8808, default_port: 80 };
 
 /// What the value of a header stands for.
 pub(crate) fn decode(value: &str) -> Option<Cow<'_, str>> {
@@ -36,12 +36,17 @@ pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) 
         None => {}
     }
     let Ok(uri) = Uri::try_from(target.unwrap_or(b"/mcp")) else { return false };
-    Guard::new(8808, &[], &[]).check(&uri, &heads).is_ok()
+    Guard::new(OWN, &[], &[]).check(Version::HTTP_11, &uri, &heads).is_ok()
 }
 
 /// A door without a listener, at what would be port 8808.
-#[derive(Debug)]
 pub(crate) struct Door(Arc<super::Door>);
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door").finish_non_exhaustive()
+    }
+}
 
 impl Door {
     pub(crate) fn new(router: Router) -> Self {
@@ -49,11 +54,13 @@ impl Door {
         let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
         let sessions = Sessions::new(caps, limits.session_idle);
         Self(Arc::new(super::Door {
-            guard: Guard::new(8808, &[], &[]),
+            guard: Guard::new(OWN, &[], &[]),
+            tls: None,
             authentication: Authentication::None,
             sessions,
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),
+            streams: TaskTracker::new(),
             stopping: CancellationToken::new(),
             eras: Eras::Both,
             router,
@@ -62,20 +69,6 @@ impl Door {
 
     /// Serves one connection to its end.
     pub(crate) fn serve(&self, stream: DuplexStream) -> impl Future<Output = ()> + Send + use<> {
-        let wire = Wire::default();
-        let service = Service::new(Arc::clone(&self.0), wire.clone(), Arc::default());
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(super::HEADER_TIME)
-            .max_header_size(super::HEADER_BYTES)
-            .max_buf_size(super::BUFFER)
-            .serve_connection(TokioIo::new(stream), service);
-        async move {
-            // Errors are the client's.
-            tokio::select! {
-                _ = connection => {}
-                () = wire.0.cancelled() => {}
-            }
-        }
+        connection::bare(Arc::clone(&self.0), TokioIo::new(stream))
     }
 }
