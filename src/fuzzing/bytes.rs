@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::pieces;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::sse::{Event, Events, TooLarge};
-use crate::protocol::{Edits, Message, Raw};
+use crate::protocol::{DEPTH, Edits, Message, Raw};
 
 /// Lines come out as a plain split has them, wherever the bytes are cut.
 pub fn lines(data: &[u8]) {
@@ -94,7 +94,7 @@ pub fn envelope(data: &[u8]) {
     let _ = Message::answered_by(data);
     let Ok(message) = Message::parse(&bytes) else { return };
     assert!(serde_json::from_slice::<&RawValue>(data).is_ok(), "taken, but no JSON");
-    assert_eq!(Message::passing(&bytes).as_ref(), Ok(&message), "read in two ways");
+    assert_eq!(Message::passing(&bytes, DEPTH).as_ref(), Ok(&message), "read in two ways");
     let written = message.frame().into_bytes();
     assert_eq!(message.frame().len(), written.len());
     assert_eq!(Message::parse(&written).as_ref(), Ok(&message), "another one once it is written");

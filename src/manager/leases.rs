@@ -192,6 +192,7 @@ impl Manager {
     }
 
     /// Leases of all servers.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn lease_count(&self) -> usize {
         self.0.leases.load(Ordering::Relaxed)
     }

@@ -42,6 +42,7 @@ impl Slots {
     }
 
     /// Calls that run, and calls that wait.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn count(&self) -> (usize, usize) {
         let line = self.line();
         (line.running, line.queue.len())

@@ -60,6 +60,17 @@ impl Manager {
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
     }
 
+    /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
+    /// cannot be served, and may have it tried once more. A look that gives no name to anybody.
+    pub(crate) fn once_shown(&self, who: &Who) -> Catalog {
+        let contributions = self.contributions(|server| {
+            let own = Self::lease_of(server, who).and_then(|upstream| upstream.offer());
+            own.or_else(|| server.last_offers.of(&who.principal))
+        });
+        let mut owners = lock(&self.0.owners).clone();
+        Catalog::build(&contributions, &self.0.naming, &mut owners)
+    }
+
     fn contributions(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
         let contribute = |server: &Arc<Server>| {
             let offer = offer_of(server).unwrap_or_else(|| self.0.nothing.clone());

@@ -125,6 +125,9 @@ impl Router {
         if found == Resolution::Unknown && !self.is_settled(client) {
             found = look(&*self.settled_catalog(client).await);
         }
+        if found == Resolution::Unknown {
+            found = look(&self.manager().once_shown(&client.who));
+        }
         match found {
             Resolution::Found(target) => Ok(target),
             Resolution::Unknown => Err(ErrorObject::invalid_params(format!("unknown {what}: {name}"))),

@@ -178,6 +178,7 @@ impl Client {
     }
 
     /// Questions that it was asked, its streams of changes, and what it watches.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let state = self.state();
         (state.asked.len(), state.listens, state.subscriptions.len())

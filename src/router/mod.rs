@@ -10,6 +10,7 @@ mod call;
 mod client;
 mod driver;
 mod extensions;
+#[cfg(any(feature = "server", test))]
 mod gauges;
 mod list;
 mod mailbox;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use client::{Client, Place};
+#[cfg(any(feature = "server", test))]
 pub(crate) use gauges::Gauges;
 pub(crate) use mailbox::Mailbox;
 

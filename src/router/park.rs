@@ -294,6 +294,7 @@ async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Ar
 
 impl Table {
     /// How many there are.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }

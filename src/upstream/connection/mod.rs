@@ -299,6 +299,7 @@ impl Connection {
     }
 
     /// Questions of the server without an answer.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn questions(&self) -> usize {
         self.lock().asks.len()
     }

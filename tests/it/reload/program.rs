@@ -1,5 +1,6 @@
 //! The daemon, its signals, its status socket.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,7 +25,9 @@ pub(super) fn mcp_host(home: &Path, args: &[&str]) -> Command {
 pub(super) struct Daemon {
     pub(super) child: Child,
     pub(super) port: String,
-    pub(super) said: Receiver<String>,
+    said: Receiver<String>,
+    /// What it has said and nobody has asked for: its two streams are in no order.
+    heard: RefCell<Vec<String>>,
 }
 
 impl Daemon {
@@ -40,21 +43,25 @@ impl Daemon {
                 BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
             });
         }
-        let mut daemon = Self { child, port: String::new(), said };
+        let mut daemon = Self { child, port: String::new(), said, heard: RefCell::default() };
         let line = daemon.hears("listening on ");
         daemon.port = line.trim_end_matches("/mcp").rsplit(':').next().unwrap().to_owned();
         daemon
     }
 
-    /// Waits for a line that holds this text.
+    /// Waits for a line that holds this text; each line is heard once.
     pub(super) fn hears(&self, text: &str) -> String {
-        let mut before = Vec::new();
+        let mut heard = self.heard.borrow_mut();
+        if let Some(at) = heard.iter().position(|line| line.contains(text)) {
+            return heard.remove(at);
+        }
         loop {
-            let line = self.said.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{before:#?}"));
+            let line = self.said.recv_timeout(Duration::from_secs(20));
+            let line = line.unwrap_or_else(|_| panic!("not heard: {text:?}; but: {heard:#?}"));
             if line.contains(text) {
                 return line;
             }
-            before.push(line);
+            heard.push(line);
         }
     }
 
