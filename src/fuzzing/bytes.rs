@@ -35,8 +35,8 @@ pub fn lines(data: &[u8]) {
                 // What comes after is not read any more.
                 Line::Endless => return,
             }
-            // It may be told to be endless next.
-            if wanted.len() > 4 * cap {
+            // It may be told to be endless next; the first byte of its end counts, too.
+            if wanted.len() >= 4 * cap {
                 return;
             }
         }
