@@ -56,7 +56,8 @@ async fn attack(plan: &Plan) -> Verdict {
         for (name, server, tool) in ATTACKS {
             let worst = compare(&mut good, (&url, tool), &home.path().join(server), rounds, phase).await?;
             told.push(format!("{name} {worst}"));
-            if worst.excess > 1.0 {
+            // A second or two of calls on a machine that does other things as well tell no percentile.
+            if plan.whole && worst.excess > 1.0 {
                 return Err(format!("{name}: {worst}; at most 1.5 times and 5 ms are promised"));
             }
         }
