@@ -65,7 +65,7 @@ struct End {
 
 fn round(plan: &Plan, round: usize) -> Result<End, String> {
     let mut chance = Chance(plan.seed ^ (round as u64).wrapping_mul(0xd1b5_4a32_d192_ed03));
-    let word = format!("soak-{}-{:x}-term-{round}", std::process::id(), plan.seed);
+    let word = format!("soak-{}-{:x}-term-{round}-", std::process::id(), plan.seed);
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = home.path().join("mcp.json");
     std::fs::write(&file, servers::config(&plan.host, &word).to_string()).map_err(|error| error.to_string())?;
