@@ -9,11 +9,15 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, try_join_all};
-use mcp_host::config::{Config, Era, Prefix, Remote, Server, Transport};
+use mcp_host::auth::Interaction;
+use mcp_host::config::{
+    Auth, Config, Enterprise, Era, Grant, OAuth, Prefix, Remote, Secret, SecretSource, Server, Transport,
+};
 use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw};
 use mcp_host::{Catalog, ClientHandler, Entry, Host, StateName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use url::Url;
 
 type Result<T, E = Box<dyn StdError>> = std::result::Result<T, E>;
 
@@ -26,19 +30,88 @@ async fn main() -> Result<()> {
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_else(|_| "initialize".to_owned());
     let version = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").unwrap_or_else(|_| "2025-11-25".to_owned());
     let version = ProtocolVersion::parse(&version).ok_or("MCP_CONFORMANCE_PROTOCOL_VERSION is no revision")?;
-    let host = Host::builder().config(config(&url, version)?).client_handler(Agreeable).start().await?;
+    let builder = Host::builder().config(config(&url, &scenario, version)?);
+    let host = builder.client_handler(Agreeable).interaction(Follower::new()?).start().await?;
     let done = run(&host, &scenario).await;
     host.shutdown().await;
     done
 }
 
 /// One server, under its own names.
-fn config(url: &str, version: ProtocolVersion) -> Result<Config> {
-    let remote = Remote::new(url.parse()?);
+fn config(url: &str, scenario: &str, version: ProtocolVersion) -> Result<Config> {
+    let mut remote = Remote::new(url.parse()?);
+    remote.auth = Auth::OAuth(Box::new(oauth(scenario)?));
     let mut server = Server::new("suite", Transport::Http(remote))?;
     server.prefix = Prefix::Never;
     server.era = if version.is_modern() { Era::Modern } else { Era::Legacy };
     Ok(Config { servers: vec![server], ..Config::default() })
+}
+
+/// What a scenario gives for a login beforehand.
+fn oauth(scenario: &str) -> Result<OAuth> {
+    let mut oauth = OAuth::default();
+    // The suite knows this document, and that nobody can fetch it.
+    oauth.client_metadata_url = match scenario {
+        "auth/basic-cimd" => Some("https://conformance-test.local/client-metadata.json".parse()?),
+        _ => None,
+    };
+    let Ok(text) = env::var("MCP_CONFORMANCE_CONTEXT") else { return Ok(oauth) };
+    let Ok(given) = serde_json::from_str::<Login>(&text) else { return Ok(oauth) };
+    let secret = |text: String| SecretSource::Given(Secret::new(text));
+    oauth.client_id = given.client_id;
+    oauth.client_secret = given.client_secret.map(Secret::new);
+    oauth.private_key = given.private_key_pem.map(secret);
+    oauth.issuer = given.issuer;
+    oauth.grant = match (given.idp_id_token, given.idp_token_endpoint, given.valid_jwt) {
+        (Some(token), Some(endpoint), _) => {
+            let client = given.idp_client_id.unwrap_or_default();
+            Grant::Enterprise(Box::new(Enterprise::new(endpoint.parse()?, client, secret(token))))
+        }
+        (_, _, Some(token)) => Grant::Workload(secret(token)),
+        _ if scenario.starts_with("auth/client-credentials-") => Grant::ClientCredentials,
+        _ => Grant::Code,
+    };
+    Ok(oauth)
+}
+
+/// What the suite tells of a login.
+#[derive(Deserialize)]
+struct Login {
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    private_key_pem: Option<String>,
+    issuer: Option<String>,
+    idp_client_id: Option<String>,
+    idp_id_token: Option<String>,
+    idp_token_endpoint: Option<String>,
+    valid_jwt: Option<String>,
+}
+
+/// A user who agrees to every login: the page is asked for, and sends the browser on at once.
+struct Follower(reqwest::Client);
+
+impl Follower {
+    fn new() -> Result<Self> {
+        // Fails only if there is one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Self(reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?))
+    }
+}
+
+impl Interaction for Follower {
+    fn redirect_uri(&self) -> Url {
+        // Nothing listens there: the redirect is read, not followed.
+        "http://127.0.0.1:8799/callback".parse().expect("a URL")
+    }
+
+    fn authorize(&self, _: &str, page: Url) -> BoxFuture<'static, Result<String, String>> {
+        let request = self.0.get(page);
+        Box::pin(async move {
+            let answer = request.send().await.map_err(|error| error.to_string())?;
+            let location = answer.headers().get("location").and_then(|value| value.to_str().ok());
+            location.map(str::to_owned).ok_or_else(|| format!("the page answered {}", answer.status()))
+        })
+    }
 }
 
 async fn run(host: &Host, scenario: &str) -> Result<()> {

@@ -50,6 +50,8 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "server")]
+pub use host::HttpEndpoint;
 pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
 pub use in_process::InProcess;
 pub use manager::{ConfigStatus, Event, Reload, ServerStatus};

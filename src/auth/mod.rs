@@ -1,8 +1,33 @@
 //! Signing in to servers: what a refusal says, where tokens come from, who may have them.
 //!
-//! In: the answer of a server that wants credentials. **Invariant:** nothing a server says is believed before it was checked,
-//! and no token, code or secret is ever in a message. Start reading at `challenge.rs`.
+//! In: requests that want a token, and answers that refuse one. Out: headers; a page for a user to open; "send it again".
+//! **Invariant:** nothing a server says is believed before it was checked, no token goes anywhere but to the resource that it
+//! is for, and no token, code or secret is ever in a message. Start reading at `authorizer.rs`.
 
+mod attempt;
+mod authorizer;
 mod challenge;
+mod desk;
+mod discovery;
+mod dpop;
+mod error;
+mod jwt;
+mod keychain;
+mod lock;
+mod login;
+mod obtain;
+mod place;
+mod registration;
+mod renew;
+mod store;
+mod token;
+mod web;
 
+pub(crate) use authorizer::{Authorizer, News, Tries};
 pub use challenge::{Challenge, MalformedChallenge, challenges};
+pub use error::Error;
+pub use keychain::Interaction;
+pub(crate) use keychain::Keychain;
+pub use login::{Holding, Login};
+pub use store::{MemoryStore, SecretStore, StoreError};
+pub(crate) use token::Held;

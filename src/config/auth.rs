@@ -1,15 +1,16 @@
-//! The `auth` of an entry, as far as it is a header.
+//! The `auth` of an entry: a header, or what a login needs to know.
 
+use url::Url;
+
+use super::expand::Scope;
 use super::fields::{Field, Fields};
 use super::report::Report;
 use super::secret::Secret;
+use super::syntax::{Origin, Value};
+use super::{Auth, Enterprise, Grant, OAuth, SecretSource};
 
-/// What a login of another client's is told: the server is used, and will say itself whether it minds.
-const NO_LOGIN: &str = "this build has no login, the server is used without one";
-
-/// Where other clients keep what they need for a login.
-const FOREIGN: [&str; 7] =
-    ["oauth", "oauthClient", "oauth_resource", "scopes", "authProviderType", "targetAudience", "targetServiceAccount"];
+/// What other clients keep of a login that means nothing here.
+const FOREIGN: [&str; 4] = ["oauth_resource", "authProviderType", "targetAudience", "targetServiceAccount"];
 /// What other clients run to get headers.
 const HELPERS: [&str; 2] = ["headersHelper", "http_headers_helper"];
 
@@ -21,33 +22,77 @@ enum Kind {
     Bearer,
 }
 
-/// Notes the logins of other clients, and what they would run for a header.
-pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) {
-    helpers(fields, report);
-    for name in FOREIGN {
-        if let Some(field) = fields.take(&[name], report) {
-            // `"oauth": false` is how opencode says that there is nothing to do.
-            if field.node.value != super::syntax::Value::Flag(false) {
-                report.note(field.at, &field.path, NO_LOGIN);
-            }
-        }
-    }
+#[derive(Clone, Copy, PartialEq)]
+enum GrantKind {
+    Code,
+    ClientCredentials,
+    Workload,
+    Enterprise,
 }
 
-fn helpers(fields: &mut Fields<'_>, report: &mut Report) {
+/// What `auth` comes to.
+pub(super) enum Given {
+    /// A header of every request.
+    Header(String, Secret),
+    /// Tokens of OAuth.
+    OAuth(Box<OAuth>),
+}
+
+/// Reads the logins of other clients, and notes what they would run for a header.
+pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
     for name in HELPERS {
         if let Some(field) = fields.take(&[name], report) {
             report.note(field.at, &field.path, "this build runs no program for headers, they are left out");
         }
     }
+    for name in FOREIGN {
+        if let Some(field) = fields.take(&[name], report) {
+            report.note(field.at, &field.path, "not needed here: the server says what it wants");
+        }
+    }
+    let mut oauth = OAuth::default();
+    if let Some(field) = fields.take(&["scopes"], report) {
+        oauth.scopes = scopes(&field, report);
+    }
+    if let Some(field) = fields.take(&["oauth", "oauthClient"], report) {
+        match field.node.value {
+            // opencode and Gemini turn it off.
+            Value::Flag(false) => return Auth::Headers,
+            Value::Flag(true) => {}
+            _ => client(&field, &mut oauth, report),
+        }
+    }
+    Auth::OAuth(Box::new(oauth))
 }
 
-/// Reads `auth`: the header it stands for, if it is ours and complete.
-pub(super) fn header(field: &Field<'_>, report: &mut Report) -> Option<(String, Secret)> {
+/// The client that another program was registered as. What else it keeps there is its own.
+fn client(field: &Field<'_>, oauth: &mut OAuth, report: &mut Report) {
+    let Some(mut fields) = field.fields(report) else { return };
+    let mut text = |names: &[&str]| fields.take(names, report).and_then(|field| field.text(report).map(str::to_owned));
+    oauth.client_id = text(&["clientId", "client_id", "CLIENT_ID"]);
+    oauth.client_secret = text(&["clientSecret", "client_secret", "CLIENT_SECRET"]).map(Secret::new);
+    if let Some(field) = fields.take(&["scopes", "scope"], report) {
+        oauth.scopes = scopes(&field, report);
+    }
+}
+
+/// A list, or a text with blanks in between.
+fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
+    match field.node.value {
+        Value::List(_) => field.texts(report),
+        _ => field.text(report).unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+    }
+}
+
+/// Reads `auth`, if it is complete.
+pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Option<Given> {
     // Codex has `auth = "oauth"`, and Cursor an object with keys in capitals.
     if field.node.text().is_some() || field.node.get("CLIENT_ID").is_some() {
-        report.note(field.at, &field.path, NO_LOGIN);
-        return None;
+        let mut oauth = OAuth::default();
+        if field.node.text().is_none() {
+            client(field, &mut oauth, report);
+        }
+        return Some(Given::OAuth(Box::new(oauth)));
     }
     let mut auth = field.fields(report)?;
     let Some(kind) = auth.take(&["type"], report) else {
@@ -57,10 +102,9 @@ pub(super) fn header(field: &Field<'_>, report: &mut Report) -> Option<(String, 
     let kinds = [("oauth", Kind::OAuth), ("api-key", Kind::ApiKey), ("basic", Kind::Basic), ("bearer", Kind::Bearer)];
     let header = match kind.choice(&kinds, report)? {
         Kind::OAuth => {
-            let message = "\"oauth\" is not possible, this build does not have this feature";
-            report.problem(kind.at, &kind.path, message).help(KINDS);
-            auth.skip(&["clientId", "clientSecret", "scope", "scopes"]);
-            None
+            let oauth = oauth(&mut auth, field, scope, report);
+            auth.finish(&OAUTH, report);
+            return oauth.map(|oauth| Given::OAuth(Box::new(oauth)));
         }
         Kind::ApiKey => {
             let name = auth.take(&["header"], report).and_then(|field| field.text(report));
@@ -81,10 +125,124 @@ pub(super) fn header(field: &Field<'_>, report: &mut Report) -> Option<(String, 
         }
     };
     auth.finish(&["apiKey", "token", "header", "username", "password"], report);
-    header
+    header.map(|(name, value)| Given::Header(name, value))
 }
 
-const KINDS: &str = "use \"bearer\" with token, \"api-key\" with apiKey, or \"basic\" with username and password";
+const KINDS: &str =
+    "use \"oauth\", \"bearer\" with token, \"api-key\" with apiKey, or \"basic\" with username and password";
+const OAUTH: [&str; 13] = [
+    "clientId",
+    "clientSecret",
+    "clientMetadataUrl",
+    "privateKey",
+    "privateKeyFile",
+    "keyId",
+    "issuer",
+    "scopes",
+    "scope",
+    "grant",
+    "assertion",
+    "assertionFile",
+    "idp",
+];
+
+fn oauth(auth: &mut Fields<'_>, of: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Option<OAuth> {
+    let mut oauth = OAuth::default();
+    let text = |auth: &mut Fields<'_>, names: &[&str], report: &mut Report| {
+        auth.take(names, report).and_then(|field| field.text(report).map(str::to_owned))
+    };
+    oauth.client_id = text(auth, &["clientId"], report);
+    oauth.client_secret = text(auth, &["clientSecret"], report).map(Secret::new);
+    oauth.key_id = text(auth, &["keyId"], report);
+    oauth.issuer = text(auth, &["issuer"], report);
+    oauth.private_key = source(auth, "privateKey", "privateKeyFile", scope, report);
+    oauth.client_metadata_url = auth.take(&["clientMetadataUrl"], report).and_then(|field| https(&field, report));
+    if let Some(field) = auth.take(&["scopes", "scope"], report) {
+        oauth.scopes = scopes(&field, report);
+    }
+    let grants = [
+        ("authorization-code", GrantKind::Code),
+        ("client-credentials", GrantKind::ClientCredentials),
+        ("workload", GrantKind::Workload),
+        ("enterprise", GrantKind::Enterprise),
+    ];
+    let grant = auth.take(&["grant"], report).map_or(Some(GrantKind::Code), |field| field.choice(&grants, report));
+    let assertion = source(auth, "assertion", "assertionFile", scope, report);
+    let idp = auth.take(&["idp"], report);
+    let mut missing = |name: &str| {
+        report.problem(of.at, &format!("{}.{name}", of.path), "is missing");
+    };
+    let grant = grant?;
+    if grant != GrantKind::Code && oauth.client_id.is_none() {
+        missing("clientId");
+        return None;
+    }
+    oauth.grant = match grant {
+        GrantKind::Code => Grant::Code,
+        GrantKind::ClientCredentials => {
+            if oauth.client_secret.is_none() && oauth.private_key.is_none() {
+                missing("clientSecret");
+                return None;
+            }
+            Grant::ClientCredentials
+        }
+        GrantKind::Workload => match assertion {
+            Some(source) => Grant::Workload(source),
+            None => {
+                missing("assertionFile");
+                return None;
+            }
+        },
+        GrantKind::Enterprise => match idp {
+            Some(field) => Grant::Enterprise(Box::new(enterprise(&field, scope, report)?)),
+            None => {
+                missing("idp");
+                return None;
+            }
+        },
+    };
+    Some(oauth)
+}
+
+/// A secret as it stands, or the file that it is in.
+fn source(
+    fields: &mut Fields<'_>,
+    given: &str,
+    file: &str,
+    scope: &Scope<'_>,
+    report: &mut Report,
+) -> Option<SecretSource> {
+    let path = fields.take(&[file], report).and_then(|field| field.text(report));
+    let text = fields.take(&[given], report).and_then(|field| field.text(report));
+    let path = path.map(|path| SecretSource::File(scope.path(path)));
+    text.map(|text| SecretSource::Given(Secret::new(text))).or(path)
+}
+
+fn enterprise(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Option<Enterprise> {
+    let mut idp = field.fields(report)?;
+    let endpoint = idp.take(&["tokenEndpoint"], report);
+    let client = secret(&mut idp, field, &["clientId"], report);
+    let client_secret = idp.take(&["clientSecret"], report).and_then(|field| field.text(report)).map(Secret::new);
+    let id_token = source(&mut idp, "idToken", "idTokenFile", scope, report);
+    idp.finish(&["tokenEndpoint", "clientId", "clientSecret", "idToken", "idTokenFile"], report);
+    let (Some(endpoint), Some(id_token)) = (endpoint, id_token) else {
+        report.problem(field.at, &field.path, "wants tokenEndpoint, clientId, and idToken or idTokenFile");
+        return None;
+    };
+    let mut enterprise = Enterprise::new(https(&endpoint, report)?, client?, id_token);
+    enterprise.client_secret = client_secret;
+    Some(enterprise)
+}
+
+/// An https URL, or one on this machine.
+fn https(field: &Field<'_>, report: &mut Report) -> Option<Url> {
+    let url = Url::parse(field.text(report)?).ok();
+    let url = url.filter(|url| url.scheme() == "https" || url.scheme() == "http" && super::transport::is_loopback(url));
+    if url.is_none() && field.node.origin != Origin::Missing {
+        report.problem(field.at, &field.path, "is no https URL");
+    }
+    url
+}
 
 fn secret<'a>(auth: &mut Fields<'a>, of: &Field<'_>, names: &[&str], report: &mut Report) -> Option<&'a str> {
     match auth.take(names, report) {

@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Config, Remote, Server, Stdio, Transport};
+use super::{Auth, Config, Grant, Remote, SecretSource, Server, Stdio, Transport};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
 
 /// Headers whose values are no secrets.
@@ -60,6 +60,23 @@ fn remote(remote: &Remote, scrubber: &mut Scrubber) {
     for (name, value) in &remote.headers {
         if !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
             credential(value.expose(), scrubber);
+        }
+    }
+    if let Auth::OAuth(oauth) = &remote.auth {
+        let mut sources: Vec<_> = oauth.private_key.iter().collect();
+        oauth.client_secret.iter().for_each(|secret| credential(secret.expose(), scrubber));
+        match &oauth.grant {
+            Grant::Code | Grant::ClientCredentials => {}
+            Grant::Workload(assertion) => sources.push(assertion),
+            Grant::Enterprise(idp) => {
+                idp.client_secret.iter().for_each(|secret| credential(secret.expose(), scrubber));
+                sources.push(&idp.id_token);
+            }
+        }
+        for source in sources {
+            if let SecretSource::Given(secret) = source {
+                credential(secret.expose(), scrubber);
+            }
         }
     }
     for (name, value) in remote.url.query_pairs() {

@@ -20,6 +20,7 @@ mod secret;
 mod server;
 mod settings;
 mod shape;
+mod sign_in;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Note, Problem};
 pub use self::secret::Secret;
+pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
 pub use self::vars::Vars;
@@ -235,13 +237,15 @@ pub struct Remote {
     pub insecure_http: bool,
     /// Whom to believe behind the URL, and as whom to come.
     pub tls: Tls,
+    /// How requests prove whose they are, beside the headers.
+    pub auth: Auth,
 }
 
 impl Remote {
     /// A server at this URL, with nothing else said of it.
     #[must_use]
     pub fn new(url: Url) -> Self {
-        Self { url, headers: Vec::new(), insecure_http: false, tls: Tls::default() }
+        Self { url, headers: Vec::new(), insecure_http: false, tls: Tls::default(), auth: Auth::default() }
     }
 }
 
@@ -249,12 +253,13 @@ impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Some services put the key into the path.
         let origin = self.url.origin().ascii_serialization();
-        let Self { url: _, headers, insecure_http, tls } = self;
+        let Self { url: _, headers, insecure_http, tls, auth } = self;
         f.debug_struct("Remote")
             .field("url", &format_args!("{origin}/…"))
             .field("headers", headers)
             .field("insecure_http", insecure_http)
             .field("tls", tls)
+            .field("auth", auth)
             .finish()
     }
 }

@@ -97,7 +97,11 @@ fn h92_no_type_of_the_config_shows_a_secret() {
         "a": { "command": "c", "args": ["--key", "${KEY}"], "env": { "K": "${KEY}", "API_TOKEN": "planted too" } },
         "b": { "url": "https://example.com/${KEY}?k=${KEY}", "headers": { "X": "${KEY}" } },
         "c": { "url": "https://example.com", "auth": { "type": "basic", "username": "u", "password": "${KEY}" } },
-        "d": { "url": "https://example.com", "auth": { "type": "bearer", "token": "planted too" } } } }"#;
+        "d": { "url": "https://example.com", "auth": { "type": "oauth", "clientId": "c", "clientSecret": "${KEY}",
+               "grant": "enterprise", "idp": { "tokenEndpoint": "https://i.example/${KEY}", "clientId": "i",
+               "clientSecret": "${KEY}", "idToken": "${KEY}" } } },
+        "e": { "url": "https://example.com", "auth": { "type": "oauth", "clientId": "c", "privateKey": "${KEY}",
+               "grant": "workload", "assertion": "${KEY}" } } } }"#;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mcp-host.json");
     fs::write(&file, text).unwrap();
@@ -136,6 +140,73 @@ fn h92_a_written_secret_is_told_and_so_is_who_may_read_it() {
     both.sort();
     assert_eq!(both, [literal, others]);
     assert_eq!(notes(r#"{ "a": { "command": "c" } }"#, 0o644), Vec::<String>::new());
+}
+
+/// What a server's `auth` and what other clients keep of a login come to.
+fn sign_in(fields: &str) -> Auth {
+    let config = good(&format!(r#"{{ "s": {{ "url": "https://example.com", {fields} }} }}"#), &[("S", "secret")]);
+    match &config.servers[0].transport {
+        Transport::Auto(remote) => remote.auth.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn logins_of_our_own_and_of_other_clients() {
+    let client = |id: &str, scopes: &[&str]| OAuth {
+        client_id: Some(id.to_owned()),
+        client_secret: Some(Secret::new("secret")),
+        scopes: scopes.iter().map(ToString::to_string).collect(),
+        ..OAuth::default()
+    };
+    for fields in [
+        r#""auth": { "type": "oauth", "clientId": "c", "clientSecret": "${S}", "scopes": ["a", "b"] }"#,
+        r#""auth": { "type": "oauth", "clientId": "c", "clientSecret": "${S}", "scope": "a b" }"#,
+        r#""oauth": { "clientId": "c", "clientSecret": "${S}", "scopes": "a b", "callbackPort": 1 }"#,
+        r#""oauth": { "client_id": "c", "client_secret": "${S}", "scope": "a b" }"#,
+        r#""auth": { "CLIENT_ID": "c", "CLIENT_SECRET": "${S}", "scopes": ["a", "b"] }"#,
+    ] {
+        assert_eq!(sign_in(fields), Auth::OAuth(Box::new(client("c", &["a", "b"]))), "{fields}");
+    }
+    for fields in [r#""prefix": "always""#, r#""auth": "oauth""#, r#""auth": { "type": "oauth" }"#, r#""oauth": true"#]
+    {
+        assert_eq!(sign_in(fields), Auth::default(), "{fields}");
+    }
+    for fields in [
+        r#""oauth": false"#,
+        r#""headers": { "authorization": "Bearer ${S}" }"#,
+        r#""auth": { "type": "bearer", "token": "${S}" }"#,
+        r#""auth": { "type": "api-key", "apiKey": "${S}" }"#,
+    ] {
+        assert_eq!(sign_in(fields), Auth::Headers, "{fields}");
+    }
+    let grant = |fields: &str| match sign_in(&format!(r#""auth": {{ "type": "oauth", "clientId": "c", {fields} }}"#)) {
+        Auth::OAuth(oauth) => oauth.grant,
+        Auth::Headers => panic!("no login"),
+    };
+    let given = || SecretSource::Given(Secret::new("secret"));
+    assert_eq!(grant(r#""grant": "client-credentials", "clientSecret": "${S}""#), Grant::ClientCredentials);
+    assert_eq!(grant(r#""grant": "workload", "assertion": "${S}""#), Grant::Workload(given()));
+    let idp = Enterprise::new("https://i.example/token".parse().unwrap(), "i", given());
+    let fields = r#""grant": "enterprise", "idp": { "tokenEndpoint": "https://i.example/token", "clientId": "i", "idToken": "${S}" }"#;
+    assert_eq!(grant(fields), Grant::Enterprise(Box::new(idp)));
+}
+
+#[test]
+fn a_login_that_cannot_work_is_refused() {
+    let refused =
+        |auth: &str| bad(&format!(r#"{{ "s": {{ "url": "https://e.example", "auth": {auth} }} }}"#), Syntax::Json);
+    for (auth, problem) in [
+        (r#"{ "type": "oauth", "grant": "client-credentials", "clientSecret": "s" }"#, "auth.clientId: is missing"),
+        (r#"{ "type": "oauth", "grant": "client-credentials", "clientId": "c" }"#, "auth.clientSecret: is missing"),
+        (r#"{ "type": "oauth", "grant": "workload", "clientId": "c" }"#, "auth.assertionFile: is missing"),
+        (r#"{ "type": "oauth", "grant": "enterprise", "clientId": "c" }"#, "auth.idp: is missing"),
+        (r#"{ "type": "oauth", "grant": "magic" }"#, "auth.grant"),
+        (r#"{ "type": "oauth", "clientMetadataUrl": "http://e.example/x" }"#, "is no https URL"),
+    ] {
+        let report = refused(auth);
+        assert!(report.contains(problem), "{auth}: {report}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::report::{Place, Report};
 use super::secret::Secret;
 use super::shape::Flavor;
 use super::syntax::{Origin, Value};
-use super::{Remote, Stdio, Transport};
+use super::{Auth, Remote, Stdio, Transport};
 use super::{auth, expand, tls, vars};
 use crate::redact;
 
@@ -267,15 +267,23 @@ impl Reader<'_> {
             self.watch(&field, "apiKey", key);
             self.header(&field, "Authorization", format!("Bearer {key}"), &mut headers);
         }
-        if let Some(field) = fields.take(&["auth"], self.report)
-            && let Some((name, value)) = auth::header(&field, self.report)
-        {
-            self.header(&field, &name, value.expose().to_owned(), &mut headers);
+        let mut sign_in = auth::foreign(fields, self.report);
+        if let Some(field) = fields.take(&["auth"], self.report) {
+            match auth::read(&field, self.scope, self.report) {
+                Some(auth::Given::Header(name, value)) => {
+                    self.header(&field, &name, value.expose().to_owned(), &mut headers);
+                    sign_in = Auth::Headers;
+                }
+                Some(auth::Given::OAuth(oauth)) => sign_in = Auth::OAuth(oauth),
+                None => {}
+            }
         }
-        auth::foreign(fields, self.report);
+        if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization")) {
+            sign_in = Auth::Headers;
+        }
         let tls = fields.take(&["tls"], self.report);
         let tls = tls.map(|field| tls::read(&field, |path| self.scope.path(path), self.report)).unwrap_or_default();
-        Some(Remote { url: url?, headers, insecure_http, tls })
+        Some(Remote { url: url?, headers, insecure_http, tls, auth: sign_in })
     }
 
     fn url(&mut self, field: &Field<'_>, insecure_http: bool) -> Option<Url> {
@@ -379,7 +387,7 @@ fn set_all(env: &mut Vec<(String, Secret)>, values: impl IntoIterator<Item = (St
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

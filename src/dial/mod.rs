@@ -5,7 +5,6 @@
 //! are not of the config, `tls.rs` says whom to believe.
 
 mod address;
-#[allow(dead_code, reason = "authorization, its user, is being built on it")]
 mod foreign;
 mod pins;
 mod tls;
@@ -17,9 +16,7 @@ use std::time::Duration;
 pub use self::pins::{Certificates, Changed};
 use crate::config::{Remote, Tls};
 
-#[allow(unused_imports, reason = "authorization, their user, is being built on them")]
-pub(crate) use self::address::{Refused, is_loopback};
-#[allow(unused_imports, reason = "authorization, their user, is being built on them")]
+pub(crate) use self::address::is_loopback;
 pub(crate) use self::foreign::{Document, Error, Foreign};
 
 /// Makes and keeps the HTTP clients.
@@ -55,7 +52,6 @@ impl Dialer {
     }
 
     /// A client for URLs that the server at `configured` gave us, each to be answered within `patience`.
-    #[allow(dead_code, reason = "authorization, its user, is being built on it")]
     pub(crate) fn foreign(&self, configured: &url::Url, patience: Duration) -> Result<Foreign, String> {
         Foreign::new(configured, patience, foreign::system())
     }

@@ -63,7 +63,7 @@ impl World {
             let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
             let info = Raw::from_value(&json!({ "name": "fuzzed", "version": "0" }));
             let memory = HashMap::from([("echo".to_owned(), start)]);
-            let (manager, news) = Manager::start(config, &memory, info.clone(), None);
+            let (manager, news) = Manager::start(config, &memory, info.clone(), None, Default::default());
             Door::new(Router::start(manager, news, info))
         });
         Self { runtime, door, left: INPUTS }

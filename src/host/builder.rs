@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::reload::Configured;
 use super::{ClientHandler, Host, Inner, answer_questions};
 use crate::audit::Audit;
+use crate::auth::{Interaction, Keychain, SecretStore};
 use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
@@ -32,6 +33,8 @@ pub struct HostBuilder {
     info: Option<Raw>,
     state: Option<PathBuf>,
     eras: Eras,
+    store: Option<Arc<dyn SecretStore>>,
+    interaction: Option<Arc<dyn Interaction>>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -86,6 +89,19 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps tokens of servers there; without it they are kept in memory, and gone with the program.
+    pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Asks a user to sign in when a server wants that. Without it such a server is `unauthorized`, until
+    /// [`Host::login`] has brought a token.
+    pub fn interaction(mut self, interaction: impl Interaction + 'static) -> Self {
+        self.interaction = Some(Arc::new(interaction));
+        self
+    }
+
     /// Speaks with clients only what is given; without it the revisions of both eras.
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;
@@ -126,7 +142,8 @@ impl HostBuilder {
         let audit = config.host.audit.as_ref().map(Audit::open).transpose();
         let audit = audit.map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
         let own_name = info.text("name");
-        let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref());
+        let keys = Keychain::new(self.store, self.interaction, self.state.as_deref());
+        let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         // What this program does not take of its own calls is its own business.
@@ -145,6 +162,8 @@ impl HostBuilder {
             handler: self.handler,
             configured,
             eras: self.eras,
+            #[cfg(feature = "server")]
+            logins: super::login::Logins::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         })))

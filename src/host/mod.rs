@@ -6,6 +6,9 @@
 mod builder;
 mod call;
 mod defaults;
+#[cfg(feature = "server")]
+mod endpoint;
+mod login;
 mod reload;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +21,8 @@ use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
 pub use call::{Call, Progress};
+#[cfg(feature = "server")]
+pub use endpoint::HttpEndpoint;
 
 use reload::Configured;
 
@@ -50,6 +55,8 @@ struct Inner {
     handler: Option<Arc<dyn ClientHandler>>,
     configured: Arc<Configured>,
     eras: downstream::Eras,
+    #[cfg(feature = "server")]
+    logins: login::Logins,
     stop: CancellationToken,
     doors: TaskTracker,
 }
@@ -142,50 +149,6 @@ impl Host {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
     }
 
-    /// Serves clients over Streamable HTTP at `/mcp` and HTTP+SSE at `/sse`, and the status on the local socket, until the
-    /// host shuts down.
-    ///
-    /// # Errors
-    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set; when the
-    /// files of `host.tls` cannot be used; when another daemon serves this address.
-    #[cfg(feature = "server")]
-    pub async fn serve_http(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
-        let internal = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
-        let listen = listener.local_addr().map_err(internal)?;
-        let settings = self.0.manager.settings();
-        if let Some((lacks, help)) = settings.lacks_for(listen) {
-            return Err(Error::new(ErrorKind::Config, format!("{lacks}; {help}")));
-        }
-        let tls = Self::endpoint_tls(&settings)?;
-        let stop = self.0.stop.child_token();
-        let socket = match downstream::admin::StatusSocket::open(listen) {
-            Ok(socket) => Some(socket),
-            Err(error @ downstream::admin::Error::Running { .. }) => {
-                return Err(Error::new(ErrorKind::Config, error.to_string()));
-            }
-            Err(error) => {
-                tracing::warn!("no status socket: {error}");
-                None
-            }
-        };
-        let status = async {
-            if let Some(socket) = &socket {
-                socket.serve(&self.0.router, || self.reload_now(), &stop).await;
-            }
-        };
-        let settings = downstream::http::Settings {
-            allowed_hosts: self.0.manager.settings().allowed_hosts.clone(),
-            allowed_origins: self.0.manager.settings().allowed_origins.clone(),
-            authentication: downstream::authentication::Authentication::new(&self.0.manager.settings().auth),
-            tls,
-            sse: self.0.manager.settings().sse,
-            eras: self.0.eras,
-        };
-        let door = downstream::http::serve(self.0.router.clone(), listener, settings, stop.clone());
-        let (served, ()) = self.0.doors.track_future(futures_util::future::join(door, status)).await;
-        served.map_err(internal)
-    }
-
     /// Takes another config: servers that are the same go on undisturbed, those that are gone or changed have
     /// `limits.drain` to finish their calls and take no new ones. What the result names as pending counts from the next
     /// start on. Servers in this process stay.
@@ -213,27 +176,6 @@ impl Host {
     #[must_use]
     pub fn config_status(&self) -> tokio::sync::watch::Receiver<ConfigStatus> {
         self.0.configured.status()
-    }
-
-    /// For whoever asks over the status socket: what came of it, in words.
-    #[cfg(feature = "server")]
-    async fn reload_now(&self) -> Result<Reload, String> {
-        self.0.configured.reload().await.map_err(|error| error.to_string())
-    }
-
-    /// Whether the files that these settings name for the endpoint can be used; nothing is started.
-    ///
-    /// # Errors
-    /// When they cannot, naming the file.
-    #[cfg(feature = "server")]
-    pub fn check_endpoint(settings: &config::HostSettings) -> Result<(), Error> {
-        Self::endpoint_tls(settings).map(drop)
-    }
-
-    #[cfg(feature = "server")]
-    fn endpoint_tls(settings: &config::HostSettings) -> Result<Option<tokio_rustls::TlsAcceptor>, Error> {
-        let acceptor = settings.tls.as_ref().map(downstream::http::tls::acceptor).transpose();
-        acceptor.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
     }
 
     /// Adds a server, or takes another config for the one of that name.

@@ -36,11 +36,13 @@ pub use status::ServerStatus;
 use known::Known;
 use last::LastOffers;
 
+use crate::auth::{Authorizer, Keychain};
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
+use crate::transport::Endpoint;
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
 
@@ -92,7 +94,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn new(config: config::Server, memory: Option<Starter>, resources: UriMode, known: &Arc<Known>) -> Self {
+    fn new(
+        config: config::Server,
+        memory: Option<Starter>,
+        resources: UriMode,
+        known: &Arc<Known>,
+        keys: &Keychain,
+    ) -> Self {
         let naming = Arc::new(ServerNaming {
             prefix: config.prefix,
             include: config.include_tools.clone(),
@@ -103,7 +111,7 @@ impl Server {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
             (None, Some(reason), _) => (None, Some((StateName::Failed, reason.clone()))),
             (None, None, Some(start)) => (Some(Target::Memory(start)), None),
-            (None, None, None) => (Some(target(&config.transport)), None),
+            (None, None, None) => (Some(target(&config, keys)), None),
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let asks = known.asks(&known::key(&config.transport));
@@ -166,18 +174,30 @@ impl Server {
         }
     }
 
+    /// Its tokens, if it is a server that may want some.
+    pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
+        self.target.as_ref().and_then(Target::tokens)
+    }
+
     /// Counts a call.
     fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn target(transport: &config::Transport) -> Target {
-    match transport {
+fn target(config: &config::Server, keys: &Keychain) -> Target {
+    let endpoint = |remote: &config::Remote| {
+        let tokens = match &remote.auth {
+            config::Auth::OAuth(oauth) => Some(Authorizer::new(&config.name, remote, oauth, keys)),
+            config::Auth::Headers => None,
+        };
+        Endpoint { remote: remote.clone(), tokens }
+    };
+    match &config.transport {
         config::Transport::Stdio(stdio) => Target::Stdio(stdio.clone()),
-        config::Transport::Http(remote) => Target::Http(remote.clone()),
-        config::Transport::Sse(remote) => Target::Sse(remote.clone()),
-        config::Transport::Auto(remote) => Target::Auto(remote.clone(), Inferred::default()),
+        config::Transport::Http(remote) => Target::Http(endpoint(remote)),
+        config::Transport::Sse(remote) => Target::Sse(endpoint(remote)),
+        config::Transport::Auto(remote) => Target::Auto(endpoint(remote), Inferred::default()),
     }
 }
 
@@ -206,6 +226,8 @@ struct Inner {
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
     known: Arc<Known>,
+    /// What servers that want tokens share.
+    keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
     stop: tokio_util::sync::CancellationToken,
 }
@@ -225,8 +247,9 @@ impl Manager {
         memory: &HashMap<String, Starter>,
         client_info: Raw,
         state: Option<&Path>,
+        keys: Keychain,
     ) -> (Self, News) {
-        Self::start_in(Nature::real(), config, memory, client_info, state)
+        Self::start_in(Nature::real(), config, memory, client_info, state, keys)
     }
 
     /// The same with chance and the outer clock given.
@@ -236,13 +259,13 @@ impl Manager {
         memory: &HashMap<String, Starter>,
         client_info: Raw,
         state: Option<&Path>,
+        keys: Keychain,
     ) -> (Self, News) {
         let (relay, news) = mpsc::channel(RELAYED);
         let (changes, changed) = mpsc::channel(CHANGES);
-        let mut world = World::new(relay, changes, nature);
-        world.dialer = Arc::new(crate::dial::Dialer::new(state));
+        let world = World::new(keys.dialer(), relay, changes, nature);
         let known = Arc::new(Known::load(state));
-        let servers = servers(config.servers, memory, &config.host.naming, &known);
+        let servers = servers(config.servers, memory, &config.host.naming, &known, &keys);
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             retired: Mutex::default(),
@@ -259,6 +282,7 @@ impl Manager {
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,
+            keys,
             catalogs: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
@@ -310,6 +334,7 @@ impl Manager {
     /// Stops every server; done when no process is left.
     pub(crate) async fn shutdown(&self) {
         self.stop();
+        self.0.keys.shutdown().await;
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
@@ -322,6 +347,7 @@ impl Manager {
     /// Lets every server go, without waiting.
     pub(crate) fn stop(&self) {
         self.0.stop.cancel();
+        self.0.keys.stop();
         for server in self.servers().iter().chain(lock(&self.0.retired).iter()) {
             server.close();
         }
@@ -351,10 +377,11 @@ fn servers(
     memory: &HashMap<String, Starter>,
     naming: &Naming,
     known: &Arc<Known>,
+    keys: &Keychain,
 ) -> Vec<Arc<Server>> {
     let server = |config: config::Server| {
         let start = memory.get(&config.name).cloned();
-        Arc::new(Server::new(config, start, naming.resources, known))
+        Arc::new(Server::new(config, start, naming.resources, known, keys))
     };
     configs.into_iter().map(server).collect()
 }

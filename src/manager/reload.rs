@@ -74,7 +74,7 @@ impl Manager {
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
         let old = self.servers();
         let (settings, pending) = self.settings().with(config.host);
-        let mut new = servers(config.servers, memory, &self.0.naming, &self.0.known);
+        let mut new = servers(config.servers, memory, &self.0.naming, &self.0.known, &self.0.keys);
         let mut done = Reload { pending, ..Reload::default() };
         for server in &mut new {
             match old.iter().find(|old| old.config.name == server.config.name) {

@@ -125,7 +125,7 @@ impl Failure {
         if error.not_sent() {
             let kind = match error {
                 E::Overloaded(_) | E::Busy(_) | E::Share(_) | E::Paused { .. } => Kind::Overloaded,
-                E::Unauthorized { .. } => Kind::AuthRequired,
+                E::Unauthorized { .. } | E::SignIn { .. } => Kind::AuthRequired,
                 _ => Kind::Unavailable,
             };
             let retryable = kind != Kind::AuthRequired;

@@ -15,8 +15,8 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
 use super::turn::Turn;
-use super::{Error, excerpt, retry};
-use crate::config;
+use super::{Endpoint, Error, excerpt, retry};
+use crate::auth::Authorizer;
 use crate::dial::{self, Dialer};
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
@@ -47,6 +47,7 @@ pub(crate) struct Http {
     pub(super) url: url::Url,
     pub(super) origin: String,
     headers: HeaderMap,
+    pub(super) tokens: Option<Arc<Authorizer>>,
     session: ArcSwapOption<HeaderValue>,
     version: ArcSwapOption<HeaderValue>,
     /// Until then it wants to be left alone.
@@ -71,7 +72,8 @@ pub(crate) enum Reply {
 }
 
 impl Http {
-    pub(crate) fn new(remote: &config::Remote, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
+    pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
+        let Endpoint { remote, tokens } = endpoint;
         let origin = remote.url.origin().ascii_serialization();
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
@@ -90,6 +92,7 @@ impl Http {
             url: remote.url.clone(),
             origin,
             headers,
+            tokens: tokens.clone(),
             session: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
             alone: Mutex::default(),
@@ -189,7 +192,7 @@ impl Http {
     /// Ends the session, if there is one.
     pub(crate) async fn delete(&self) {
         if self.session.load().is_some() {
-            let _ = self.request_to(Method::DELETE, self.url.clone(), BOTH).send().await;
+            let _ = self.send(&Method::DELETE, &self.url, &BOTH, |request| request).await;
         }
     }
 

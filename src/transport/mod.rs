@@ -33,6 +33,9 @@ pub(crate) use process::{Ladder, StderrTail};
 pub(crate) use sse::{Sse, SseStream};
 pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
 
+use crate::auth;
+use crate::config;
+
 /// Why a server cannot be reached, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
@@ -83,6 +86,16 @@ pub(crate) enum Error {
         origin: String,
         /// 401 or 403.
         status: u16,
+    },
+    /// The server wants a token, and there is none that it takes.
+    #[error("{origin} wants a token: {reason}; sign in with: mcp-host login {server}")]
+    SignIn {
+        /// Scheme, host and port.
+        origin: String,
+        /// Its name in the config, as a shell takes it.
+        server: String,
+        /// Why there is none.
+        reason: auth::Error,
     },
     /// The server ended the session (404 to a request that named it).
     #[error("the server ended the session")]
@@ -176,6 +189,25 @@ impl Error {
         }
     }
 
+    /// Whether nothing can be done with the server before somebody has brought credentials.
+    #[must_use]
+    pub(crate) fn wants_credentials(&self) -> bool {
+        match self {
+            Self::Unauthorized { .. } => true,
+            // One request may want more than the others; who hands out tokens may be there again in a moment.
+            Self::SignIn { reason, .. } => {
+                !matches!(reason, auth::Error::Scope { .. } | auth::Error::Unreachable { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a start that ended like this is not worth another one, before somebody has brought credentials.
+    #[must_use]
+    pub(crate) fn refuses_start(&self) -> bool {
+        self.wants_credentials() || matches!(self, Self::SignIn { reason: auth::Error::Scope { .. }, .. })
+    }
+
     /// What became of the request that ended like this.
     #[must_use]
     pub(crate) fn fate(&self) -> Fate {
@@ -194,6 +226,7 @@ impl Error {
             | Self::SessionChanged
             | Self::Closed => Fate::Lost,
             Self::Unauthorized { .. }
+            | Self::SignIn { .. }
             | Self::Overloaded(_)
             | Self::Busy(_)
             | Self::Share(_)
@@ -210,7 +243,12 @@ impl Error {
         matches!(self.fate(), Fate::NeverLeft | Fate::Refused)
             || matches!(
                 self,
-                Self::Unauthorized { .. } | Self::Overloaded(_) | Self::Busy(_) | Self::Share(_) | Self::Paused { .. }
+                Self::Unauthorized { .. }
+                    | Self::SignIn { .. }
+                    | Self::Overloaded(_)
+                    | Self::Busy(_)
+                    | Self::Share(_)
+                    | Self::Paused { .. }
             )
     }
 }
@@ -237,6 +275,13 @@ pub(crate) struct Limits {
     pub(crate) queue: usize,
     /// Levels that a message may nest.
     pub(crate) depth: usize,
+}
+
+/// A server behind a URL, and its tokens where it may want some.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) remote: config::Remote,
+    pub(crate) tokens: Option<Arc<auth::Authorizer>>,
 }
 
 /// A label for logs.

@@ -6,12 +6,14 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
 use super::{Error, Http, excerpt};
+use crate::auth::{self, Authorizer, Held, Tries};
 
 /// Steps from one URL to another that one request may take.
 const MOST: usize = 3;
 
 impl Http {
-    /// Sends a request that `fill` completes, and again to where it is redirected.
+    /// Sends a request that `fill` completes, with the token that the server takes, if it takes one; again with another one
+    /// where it takes that.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -19,10 +21,41 @@ impl Http {
         accept: &HeaderValue,
         fill: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, Error> {
+        let Some(tokens) = &self.tokens else { return self.send_with(method, url, accept, &fill, None).await };
+        let mut tries = Tries::default();
+        loop {
+            let held = tokens.credentials().await;
+            let response = self.send_with(method, url, accept, &fill, held.as_deref()).await?;
+            let status = response.status().as_u16();
+            let again = tokens.judge(status, response.headers(), held.as_ref(), &mut tries).await;
+            match again {
+                Ok(false) => return Ok(response),
+                Ok(true) => {}
+                Err(reason) => return Err(self.sign_in(reason)),
+            }
+        }
+    }
+
+    /// Sends a request, and again to where it is redirected.
+    async fn send_with(
+        &self,
+        method: &Method,
+        url: &Url,
+        accept: &HeaderValue,
+        fill: &impl Fn(RequestBuilder) -> RequestBuilder,
+        held: Option<&Held>,
+    ) -> Result<Response, Error> {
         let mut elsewhere: Option<Url> = None;
         for _ in 0..=MOST {
             let url = elsewhere.as_ref().unwrap_or(url);
             let request = self.request_to(method.clone(), url.clone(), accept.clone());
+            let request = match held {
+                Some(held) => {
+                    let headers = Authorizer::headers(held, method.as_str(), url);
+                    request.headers(headers.map_err(|reason| self.sign_in(reason))?)
+                }
+                None => request,
+            };
             let response = fill(request).send().await.map_err(|error| self.failed(&error))?;
             self.check_framing(&response)?;
             match self.target(method, url, &response)? {
@@ -31,6 +64,14 @@ impl Http {
             }
         }
         Err(Error::Malformed(format!("{} redirects more than {MOST} times", self.origin)))
+    }
+
+    fn sign_in(&self, reason: auth::Error) -> Error {
+        let name = self.tokens.as_ref().map_or("", |tokens| tokens.server());
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+        let server =
+            if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
+        Error::SignIn { origin: self.origin.clone(), server, reason }
     }
 
     /// Where a response sends us, if it does.

@@ -15,8 +15,7 @@ use url::{Origin, Url};
 
 use super::http::{BOTH, EVENTS, JSON, Kind, kind};
 use super::turn::Turn;
-use super::{Error, Http, excerpt};
-use crate::config;
+use super::{Endpoint, Error, Http, excerpt};
 use crate::dial::Dialer;
 use crate::protocol::sse::Events;
 use crate::protocol::{Frame, ProtocolVersion};
@@ -49,8 +48,8 @@ pub(crate) struct SseStream {
 }
 
 impl Sse {
-    pub(crate) fn new(remote: &config::Remote, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
-        let http = Http::new(remote, dialer, cap)?;
+    pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
+        let http = Http::new(endpoint, dialer, cap)?;
         Ok(Self { http, endpoint: OnceLock::new(), accepted: AtomicBool::new(false) })
     }
 

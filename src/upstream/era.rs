@@ -116,7 +116,7 @@ pub(super) fn verdict(answer: Result<Outcome, Error>) -> Verdict {
         },
         Ok(Err(error)) => refusal(&error),
         Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => Verdict::Legacy,
-        Err(error @ Error::Unauthorized { .. }) => Verdict::Refused(error),
+        Err(error) if error.wants_credentials() => Verdict::Refused(error),
         Err(error @ (Error::Exited { .. } | Error::Closed)) => Verdict::Ended(error),
         Err(error) => Verdict::Unclear(error),
     }

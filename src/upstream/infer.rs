@@ -52,7 +52,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, settings: &Settings, dia
     let sse = Arc::new(Sse::new(remote, dialer, settings.limits.message)?);
     match drive::attach(connection, &sse).await {
         Ok(()) => {}
-        Err(error @ Error::Unauthorized { .. }) => return Err(error),
+        Err(error) if error.wants_credentials() => return Err(error),
         Err(error) => {
             return Err(Error::Malformed(format!(
                 "it speaks neither Streamable HTTP ({refused}) nor HTTP with SSE ({error})"

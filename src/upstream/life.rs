@@ -61,6 +61,7 @@ struct Life {
     /// The server wants no attempt before that.
     alone: Option<Instant>,
     refreshes: Pace,
+    news: crate::auth::News,
     /// Everything that any connection of this lease ever started.
     tasks: TaskTracker,
 }
@@ -85,6 +86,7 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
         cause: None,
         alone: None,
         refreshes: Pace::default(),
+        news: crate::auth::News::of(settings.target.tokens()),
         tasks: TaskTracker::new(),
     };
     loop {
@@ -158,6 +160,7 @@ impl Life {
             }
             () = self.upstream.wake.notified() => Some(Input::Start),
             () = self.upstream.again.notified() => Some(Input::Try),
+            () = self.news.next() => Some(Input::Start),
         }
     }
 
@@ -260,7 +263,7 @@ impl Life {
 
     fn lost(&mut self, error: Option<Error>) -> Input {
         let input = match &error {
-            Some(Error::Unauthorized { .. }) => Input::Refused,
+            Some(error) if error.refuses_start() => Input::Refused,
             Some(Error::Spawn { .. } | Error::Untrusted { .. }) => Input::Hopeless,
             Some(Error::SessionEnded) => Input::Expired,
             _ => Input::Lost,

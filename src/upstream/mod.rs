@@ -45,6 +45,7 @@ pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
 
+use crate::auth;
 use crate::config;
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 use crate::redact::Scrubber;
@@ -58,10 +59,10 @@ pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Syn
 #[derive(Clone)]
 pub(crate) enum Target {
     Stdio(config::Stdio),
-    Http(config::Remote),
-    Sse(config::Remote),
+    Http(transport::Endpoint),
+    Sse(transport::Endpoint),
     /// Either of the two; which one is found out at the first start.
-    Auto(config::Remote, Inferred),
+    Auto(transport::Endpoint, Inferred),
     Memory(Starter),
 }
 
@@ -72,6 +73,14 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
+    /// The tokens of a server that may want some.
+    pub(crate) fn tokens(&self) -> Option<&Arc<auth::Authorizer>> {
+        match self {
+            Self::Http(endpoint) | Self::Sse(endpoint) | Self::Auto(endpoint, _) => endpoint.tokens.as_ref(),
+            Self::Stdio(_) | Self::Memory(_) => None,
+        }
+    }
+
     pub(crate) fn transport(&self) -> &'static str {
         match self {
             Self::Stdio(_) => "stdio",
@@ -119,12 +128,13 @@ pub(crate) struct World {
 impl World {
     /// What servers tell goes into `relay` and `changes`.
     pub(crate) fn new(
+        dialer: Arc<crate::dial::Dialer>,
         relay: mpsc::Sender<(u64, Arc<Connection>, Relayed)>,
         changes: mpsc::Sender<Change>,
         nature: Nature,
     ) -> Self {
         let vigil = Vigil::new(nature.clone());
-        let (dialer, kill, gate) = (Arc::default(), CancellationToken::new(), gate::Gate::new());
+        let (kill, gate) = (CancellationToken::new(), gate::Gate::new());
         Self { dialer, relay, changes, kill, generation: watch::Sender::new(0), nature, vigil, gate }
     }
 }

@@ -133,7 +133,8 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
                 | Error::SessionChanged
                 | Error::Unreachable { .. }
                 | Error::Untrusted { .. }
-                | Error::Unauthorized { .. }),
+                | Error::Unauthorized { .. }
+                | Error::SignIn { .. }),
             ) => return connection.failed(&error),
             Err(error) => asked = error.retry_after().unwrap_or_default(),
         }

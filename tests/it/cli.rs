@@ -59,6 +59,9 @@ fn no_arguments_show_the_next_steps() {
       prompt     Get a prompt
       approve    Show what a project's config would start, and approve it
       status     Ask a running `serve` how its servers are
+      login      Sign in to a server of a running `serve`
+      logout     Forget the login of a server of a running `serve`, and tell whoever gave it
+      auth       What logins a running `serve` holds; what is secret is not shown
       token      Make a token for a client of the endpoint
 
     Options:
@@ -147,10 +150,10 @@ fn an_unknown_command_is_an_error_of_usage() {
     error: unrecognized subcommand 'tolls'
     help: mcp-host tools
     ");
-    assert_snapshot!(run(&["login", "x"]), @"
+    assert_snapshot!(run(&["frobnicate", "x"]), @"
     exit 2
     --- stderr
-    error: unrecognized subcommand 'login'
+    error: unrecognized subcommand 'frobnicate'
     help: mcp-host --help
     ");
 }

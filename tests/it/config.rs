@@ -83,7 +83,6 @@ fn claude_code() {
     db (line 23): stdio uvx ["mcp-server-postgres", "--dsn", "${DATABASE_URL}"] PGOPTIONS=-c statement_timeout=5s
       unusable: args[2]: the variable DATABASE_URL is not set; set it before the host starts
     note claude-code.json:2: not about servers, ignored: `numStartups`, `tipsHistory`, `projects`
-    note claude-code.json:20: server "notion": oauth: this build has no login, the server is used without one
     note claude-code.json:21: server "notion": headersHelper: this build runs no program for headers, they are left out
     "#);
 }
@@ -94,7 +93,6 @@ fn cursor() {
     playwright (line 3): stdio npx ["@playwright/mcp@latest", "--output-dir", "/home/ada/shots"] PLAYWRIGHT_BROWSERS_PATH=/opt/browsers API_KEY=pk
     figma (line 10): auto http://127.0.0.1:3845/mcp X-Team: core
     slack (line 14): auto https://mcp.slack.com/mcp
-    note cursor.json:16: server "slack": auth: this build has no login, the server is used without one
     "#);
 }
 
@@ -124,8 +122,7 @@ fn gemini_cli() {
       about Kept for reference
       disabled: named in mcp.excluded of the config
     note gemini.json:2: not about servers, ignored: `selectedAuthType`
-    note gemini.json:16: server "auto": oauth: this build has no login, the server is used without one
-    note gemini.json:17: server "typed": authProviderType: this build has no login, the server is used without one
+    note gemini.json:17: server "typed": authProviderType: not needed here: the server says what it wants
     "#);
 }
 
@@ -143,7 +140,6 @@ fn codex() {
       disabled: disabled in the config
     note codex.toml:1: not about servers, ignored: `model`, `approval_policy`, `mcp_oauth_credentials_store`
     note codex.toml:7: server "docs": args[2]: this kind of file has no variables, left as it is
-    note codex.toml:26: server "figma": scopes: this build has no login, the server is used without one
     "#);
 }
 
@@ -167,7 +163,6 @@ fn zed() {
     off (line 18): stdio off []
       disabled: disabled in the config
     note zed.json:3: not about servers, ignored: `theme`, `vim_mode`
-    note zed.json:16: server "remote": oauth: this build has no login, the server is used without one
     note zed.json:17: server "mcp-server-github": part of another program, not a server that can be started; left out
     "#);
 }
@@ -183,7 +178,6 @@ fn cline() {
       call timeout 5s
     old-name (line 14): http https://cline.example.com/old
     note cline_mcp_settings.json:11: server "legacy": url: taken for an SSE server, as Cline does without a type
-    note cline_mcp_settings.json:12: server "modern": oauthClient: this build has no login, the server is used without one
     "#);
 }
 
@@ -331,9 +325,7 @@ fn refused() {
       write "off", or take the key out
     lacking-host-features.toml:10: host.limits.login: this build does not have this feature
       take the key out
-    lacking-server-features.toml:3: server "login": auth.type: "oauth" is not possible, this build does not have this feature
-      use "bearer" with token, "api-key" with apiKey, or "basic" with username and password
-    lacking-server-features.toml:7: server "local": sanitizeResults: this build does not have this feature
+    lacking-server-features.toml:3: server "local": sanitizeResults: this build does not have this feature
       take the key out
     no-servers.json:1: no servers in this file
       did you mean `mcpServers`?

@@ -1,6 +1,7 @@
 //! Tests.
 
 mod asked;
+mod auth;
 mod chaos;
 mod cli;
 mod config;

@@ -59,6 +59,12 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Ask a running `serve` how its servers are
     Status(Status),
+    /// Sign in to a server of a running `serve`
+    Login(Login),
+    /// Forget the login of a server of a running `serve`, and tell whoever gave it
+    Logout(Logout),
+    /// What logins a running `serve` holds; what is secret is not shown
+    Auth(Status),
     /// Make a token for a client of the endpoint
     Token(Token),
     /// The child process of `serve --demo`.
@@ -178,6 +184,33 @@ pub(crate) struct Token {
     pub(crate) common: Common,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Login {
+    /// The server: its name in the config, or its alias
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Only show the page, open no browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Logout {
+    /// The server: its name in the config, or its alias
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// Use the bundled demo servers instead of a config.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Demo {
@@ -219,7 +252,9 @@ impl Command {
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
             Self::Approve(args) => &args.common,
-            Self::Status(args) => &args.common,
+            Self::Status(args) | Self::Auth(args) => &args.common,
+            Self::Login(args) => &args.common,
+            Self::Logout(args) => &args.common,
             Self::Token(args) => &args.common,
         }
     }

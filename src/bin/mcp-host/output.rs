@@ -66,6 +66,14 @@ impl Output {
         });
     }
 
+    /// A page that a person is to open: whole, with the query that makes it theirs.
+    pub(crate) fn page(&self, page: &url::Url) {
+        let page = hidden::known(page.as_str());
+        self.above_bars(|| {
+            let _ = writeln!(io::stderr().lock(), "{}", text::line(&page));
+        });
+    }
+
     /// Says something that `--quiet` turns off. Escapes it.
     pub(crate) fn remark(&self, message: &str) {
         if !self.quiet {

@@ -173,7 +173,9 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
 fn help_for(kind: ErrorKind, server: Option<&str>) -> Option<String> {
     let server = server.unwrap_or("SERVER");
     match kind {
-        ErrorKind::Unauthorized => Some(format!("put a token for `{server}` into its `headers` or `auth`")),
+        ErrorKind::Unauthorized => {
+            Some(format!("mcp-host login {server}, or put a token for it into its `headers` or `auth`"))
+        }
         ErrorKind::Timeout => Some(format!("raise `callTimeout` of `{server}` in the config")),
         _ => None,
     }

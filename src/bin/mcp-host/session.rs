@@ -138,7 +138,7 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
         }
         StateName::Unauthorized => {
             Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{because}"))
-                .help(format!("put a token for `{name}` into its `headers` in the config"))
+                .help(format!("mcp-host login {}{again}, or put a token into its `headers` or `auth`", quoted(name)))
         }
         _ => Failure::new(Exit::Unreachable, format!("server `{name}` did not start{because}"))
             .help(look_closer(name, again)),

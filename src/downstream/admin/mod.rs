@@ -99,17 +99,28 @@ impl StatusSocket {
         Ok(Self { inner: platform::Socket::open(&platform::directories(), listen)?, listen, since: Instant::now() })
     }
 
-    /// Answers until `stop`; `reload` reads the config again.
-    pub(crate) async fn serve<F>(&self, router: &Router, reload: impl Fn() -> F, stop: &CancellationToken)
-    where
+    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins.
+    pub(crate) async fn serve<F, G>(
+        &self,
+        router: &Router,
+        reload: impl Fn() -> F,
+        sign_in: impl Fn(SignIn) -> G,
+        stop: &CancellationToken,
+    ) where
         F: Future<Output = Result<Reload, String>>,
+        G: Future<Output = String>,
     {
-        let (reload, router) = (&reload, &router);
+        let (reload, sign_in, router) = (&reload, &sign_in, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => self.line(router),
                 b"reload" => reloaded(&reload().await),
-                _ => r#"{"error":"unknown request; there are: status, reload"}"#.to_owned(),
+                request => match serde_json::from_slice(request) {
+                    Ok(request) => sign_in(request).await,
+                    Err(_) => {
+                        r#"{"error":"unknown request; there are: status, reload, and those of logins"}"#.to_owned()
+                    }
+                },
             }
         };
         self.inner.serve(answer, stop).await;
@@ -151,6 +162,50 @@ pub async fn reload(port: Option<u16>) -> Result<String, AskError> {
 #[must_use]
 pub fn serving(listen: SocketAddr) -> Option<u32> {
     platform::serving(&platform::directories(), listen)
+}
+
+/// A request that concerns a login.
+#[derive(Clone, serde::Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum SignIn {
+    /// Begin one: the answer has `login`, its number, and `page`, to be opened in a browser.
+    Begin {
+        /// The server.
+        server: String,
+        /// Where the browser is to be sent back to.
+        redirect: String,
+    },
+    /// End one that has begun.
+    Finish {
+        /// Its number.
+        login: u64,
+        /// What the browser was sent back to.
+        url: String,
+    },
+    /// Forget the token of a server.
+    Forget {
+        /// The server.
+        server: String,
+    },
+    /// Tell what is held.
+    Holdings {},
+}
+
+impl std::fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A code is in one of them.
+        f.write_str("SignIn")
+    }
+}
+
+/// Asks the daemon on that port, or the only one there is, something that concerns a login; its answer is a line of JSON.
+///
+/// # Errors
+/// When there is none, more than one, or it does not answer.
+pub async fn sign_in(port: Option<u16>, request: &SignIn) -> Result<String, AskError> {
+    let line = serde_json::to_string(request).unwrap_or_default();
+    platform::ask(&platform::directories(), port, &line).await
 }
 
 fn reloaded(done: &Result<Reload, String>) -> String {

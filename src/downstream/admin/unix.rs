@@ -18,9 +18,11 @@ use super::{AskError, Error};
 
 /// How long one side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take for which others are asked, each with a limit of its own.
+const ASKING: Duration = Duration::from_secs(60);
 /// How many may ask at once; more wait.
 const ASKERS: usize = 8;
-const REQUEST_BYTES: u64 = 64;
+const REQUEST_BYTES: u64 = 16 * 1024;
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An open socket and the lock.
@@ -85,7 +87,7 @@ impl Socket {
                 () = stop.cancelled() => return,
                 accepted = self.listener.accept(), if askers.len() < ASKERS => match accepted {
                     // One who hangs up or dawdles gets no answer, and needs none.
-                    Ok((stream, _)) => askers.push(timeout(PATIENCE, answer(stream, &reply))),
+                    Ok((stream, _)) => askers.push(timeout(ASKING, answer(stream, &reply))),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept on the status socket");
                         sleep(Duration::from_millis(100)).await;
@@ -168,7 +170,11 @@ where
     }
     let mut request = Vec::new();
     let mut reader = (&mut stream).take(REQUEST_BYTES);
-    while !request.contains(&b'\n') && reader.read_buf(&mut request).await? > 0 {}
+    let read = async {
+        while !request.contains(&b'\n') && reader.read_buf(&mut request).await? > 0 {}
+        Ok::<(), io::Error>(())
+    };
+    timeout(PATIENCE, read).await??;
     let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
@@ -189,7 +195,8 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) 
         listen.sort();
         return Err(AskError::Several { listen });
     }
-    let answer = timeout(PATIENCE, said(stream, what)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let patience = if what.starts_with('{') { ASKING } else { PATIENCE };
+    let answer = timeout(patience, said(stream, what)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     answer.map_err(|source| AskError::Silent { path, source })
 }
 

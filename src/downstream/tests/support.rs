@@ -82,7 +82,7 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({"name": "test", "version": "0"}));
     let memory = HashMap::from([("script".to_owned(), start)]);
-    let (manager, news) = Manager::start(config, &memory, info.clone(), None);
+    let (manager, news) = Manager::start(config, &memory, info.clone(), None, Default::default());
     let router = Router::start(manager, news, info);
     until(|| router.status()[0].ready_after_ms.is_some()).await;
     Stage { router, script }

@@ -125,7 +125,7 @@ async fn scene() -> Scene {
     let mut config = Config::default();
     config.servers.push(entry);
     let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
-    let (manager, news) = Manager::start(config, &HashMap::new(), info.clone(), None);
+    let (manager, news) = Manager::start(config, &HashMap::new(), info.clone(), None, Default::default());
     Scene { router: Router::start(manager, news, info), calls }
 }
 

@@ -412,7 +412,7 @@ impl Shop {
         config.servers.push(entry);
         change(&mut config);
         let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
-        let (manager, news) = Manager::start(config, memory, info.clone(), None);
+        let (manager, news) = Manager::start(config, memory, info.clone(), None, Default::default());
         Self { router: Router::start(manager, news, info), jobs }
     }
 

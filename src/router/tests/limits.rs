@@ -203,7 +203,7 @@ fn router_over(entry: Server, start: Starter) -> (Router, Arc<Client>) {
     let memory = HashMap::from([(entry.name.clone(), start)]);
     config.servers.push(entry);
     let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
-    let (manager, news) = Manager::start(config, &memory, info.clone(), None);
+    let (manager, news) = Manager::start(config, &memory, info.clone(), None, Default::default());
     let router = Router::start(manager, news, info);
     let client = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::EMPTY, None);
     (router, client)

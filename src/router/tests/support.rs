@@ -58,7 +58,8 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Config)) -> Stage {
     change(&mut config);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
-    let (manager, news) = Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None);
+    let (manager, news) =
+        Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None, Default::default());
     Stage { router: Router::start(manager, news, info), script }
 }
 

@@ -510,10 +510,9 @@ impl Connection {
     /// may be answered yet (`hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
-        if !matches!(
-            error,
-            E::SessionEnded | E::SessionChanged | E::Unreachable { .. } | E::Untrusted { .. } | E::Unauthorized { .. }
-        ) {
+        if !error.wants_credentials()
+            && !matches!(error, E::SessionEnded | E::SessionChanged | E::Unreachable { .. } | E::Untrusted { .. })
+        {
             return;
         }
         let mut table = self.lock();

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::super::*;
 use crate::config::Remote;
 use crate::protocol::{Era, Message};
+use crate::transport::Endpoint;
 
 /// What servers say on their own.
 pub(super) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
@@ -131,7 +132,7 @@ impl Lease {
 pub(super) fn world(nature: Nature) -> (World, News, mpsc::Receiver<Change>) {
     let (relay, news) = mpsc::channel(64);
     let (changes, changed) = mpsc::channel(64);
-    (World::new(relay, changes, nature), news, changed)
+    (World::new(Arc::default(), relay, changes, nature), news, changed)
 }
 
 /// A lease that is tried again three times, soon.
@@ -236,7 +237,7 @@ impl Server {
 
     pub(super) fn target(&self) -> Target {
         let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
-        Target::Http(Remote::new(url))
+        Target::Http(Endpoint { remote: Remote::new(url), tokens: None })
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {

@@ -86,7 +86,7 @@ async fn h32_over_http_whoever_cannot_be_served_is_told() {
             StateName::Reconnecting,
             "server/discover",
         ),
-        ("wants credentials", |_| http(401, "text/plain", ""), StateName::Unauthorized, "credentials"),
+        ("wants credentials", |_| http(401, "text/plain", ""), StateName::Unauthorized, "wants a token"),
         (
             "contradicts itself",
             |seen| error(seen, 400, -32022, &json!({ "supported": ["2026-07-28"] })),

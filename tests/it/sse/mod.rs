@@ -359,7 +359,7 @@ async fn without_a_type_post_is_tried_first() {
 async fn what_says_nothing_of_transports() {
     const REFUSAL: &str = r#"{"jsonrpc":"2.0","id":"ID","error":{"code":-32000,"message":"not today"}}"#;
     let cases = [
-        (401, "", StateName::Unauthorized, "401", 1),
+        (401, "", StateName::Unauthorized, "wants a token", 1),
         (403, "", StateName::Unauthorized, "403", 1),
         (429, "", StateName::Failed, "429", 1),
         (500, "", StateName::Failed, "500", 1),

@@ -1,10 +1,13 @@
 //! One file for each command.
 
 mod approve;
+mod auth;
 mod call;
 mod check;
 mod connect;
 mod list;
+mod login;
+mod logout;
 mod prompt;
 mod read;
 mod serve;
@@ -48,6 +51,9 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
         Command::Status(args) => status::run(&args, output).await,
+        Command::Login(args) => Box::pin(login::run(&args, output)).await,
+        Command::Logout(args) => logout::run(&args, output).await,
+        Command::Auth(args) => auth::run(&args, output).await,
         Command::Token(args) => token::run(&args, common, output),
         Command::Serve(_) | Command::Stdio(_) | Command::DemoServer(_) => demo_server().await,
     }

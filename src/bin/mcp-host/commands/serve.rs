@@ -29,12 +29,14 @@ pub(crate) async fn run(
     let address = listener.local_addr()?;
     let follow = plan.again();
     let host = plan.builder().start().await?;
+    // Whoever reads the line finds all of it open.
+    let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);
     let mut watch = Watch::new(&host, common.again(args.demo), output);
     if !args.demo {
         host.follow_config(follow);
     }
-    let serving = serving::until_told(&host, serving::Kind::Daemon, host.serve_http(listener), signals, output);
+    let serving = serving::until_told(&host, serving::Kind::Daemon, endpoint.serve(), signals, output);
     let starting = async {
         watch.start().await;
         if args.demo {

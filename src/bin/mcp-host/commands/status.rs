@@ -1,5 +1,7 @@
 //! `mcp-host status`: what a running daemon says about its servers.
 
+use std::net::SocketAddr;
+
 use mcp_host::admin::{self, AskError};
 use serde::Deserialize;
 
@@ -38,7 +40,8 @@ struct Row {
 }
 
 pub(crate) async fn run(args: &Status, output: &Output) -> Result<Exit, Failure> {
-    let line = admin::ask(args.listen.map(|listen| listen.port())).await.map_err(|error| failed(args, &error))?;
+    let line =
+        admin::ask(args.listen.map(|listen| listen.port())).await.map_err(|error| failed(args.listen, &error))?;
     if output.json {
         output.line(&text::json(line.trim()))?;
         return Ok(Exit::Ok);
@@ -51,8 +54,8 @@ pub(crate) async fn run(args: &Status, output: &Output) -> Result<Exit, Failure>
     Ok(Exit::Ok)
 }
 
-fn failed(args: &Status, error: &AskError) -> Failure {
-    let flag = args.listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
+pub(super) fn failed(listen: Option<SocketAddr>, error: &AskError) -> Failure {
+    let flag = listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
     let help = match error {
         AskError::NotRunning { .. } => format!("mcp-host serve{flag}"),
         _ => "mcp-host status --listen ADDR:PORT asks one of several".to_owned(),

@@ -166,7 +166,7 @@ impl World {
         let numbers = self.chance_of("nature", 0);
         let (begun, chance) = (Instant::now(), Arc::new(move || numbers.unit()));
         let nature = Nature { chance, outside: Arc::new(move || begun.elapsed()) };
-        let (manager, news) = Manager::start_in(nature, config, &starters, info.clone(), None);
+        let (manager, news) = Manager::start_in(nature, config, &starters, info.clone(), None, Default::default());
         Router::start(manager, news, info)
     }
 

@@ -1,0 +1,309 @@
+//! The tokens of one server: what its requests carry, and what is done when it says no.
+//!
+//! A request costs a look at a pointer and at the clock. One refusal brings at most one new token and one replay, one nonce
+//! and one step up; what was tried in vain is not tried again for a while, and a person is asked once (`hazards.md` H74).
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use oauth2::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use tokio::sync::{OnceCell, watch};
+use tokio::time::Instant;
+use url::Url;
+
+use super::challenge::{Challenge, challenges};
+use super::dpop::Nonce;
+use super::keychain::{self, Keychain};
+use super::obtain::Under;
+use super::token::{Entry, Held};
+use super::web::Web;
+use super::{Error, discovery};
+use crate::config;
+
+/// What was tried in vain is not tried again for that long.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Of one set of scopes that a server wants in addition, so many logins an hour.
+const STEPS: usize = 3;
+const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
+/// Of all sets together.
+const STEPS_IN_ALL: usize = 12;
+
+/// The tokens of one server.
+#[derive(Debug)]
+pub(crate) struct Authorizer {
+    /// Its name, for people.
+    pub(super) server: Arc<str>,
+    pub(super) url: Url,
+    /// Whom to believe there.
+    pub(super) tls: config::Tls,
+    pub(super) config: config::OAuth,
+    pub(super) keys: Keychain,
+    /// Where the store says which token it has.
+    pub(super) slot: String,
+    web: OnceLock<Result<Web, String>>,
+    pub(super) current: ArcSwapOption<Held>,
+    loaded: OnceCell<()>,
+    pub(super) progress: tokio::sync::Mutex<Progress>,
+    pub(super) login: Mutex<Option<Under>>,
+    /// Counts up when there is a token that was not there before.
+    pub(super) news: watch::Sender<u64>,
+}
+
+/// What was tried so far.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Somebody was asked, and no token of that has worked yet.
+    pub(super) prompted: bool,
+    failed: Option<(Instant, Error)>,
+    /// Not before then is a token renewed ahead of its end.
+    pub(super) rest: Option<Instant>,
+    steps: Vec<(Vec<String>, Instant)>,
+}
+
+/// What one request has cost already.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    replayed: bool,
+    stepped: bool,
+    nonce: bool,
+}
+
+/// What a refusal says of the way in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hint {
+    pub(super) metadata: Option<String>,
+    pub(super) scopes: Vec<String>,
+    error: Option<String>,
+}
+
+impl Hint {
+    /// Nothing but scopes.
+    pub(super) fn scopes(scopes: &[String]) -> Self {
+        Self { scopes: scopes.to_vec(), ..Self::default() }
+    }
+
+    /// What cannot be read says nothing.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
+        let all = challenges(values).unwrap_or_else(|error| {
+            tracing::debug!("{error}");
+            Vec::new()
+        });
+        let Some(challenge) = all.iter().find(|one| matches!(one.scheme(), "bearer" | "dpop")) else {
+            return Self::default();
+        };
+        let text = |challenge: &Challenge, name| challenge.parameter(name).map(str::to_owned);
+        Self {
+            metadata: text(challenge, "resource_metadata"),
+            scopes: challenge.parameter("scope").map(discovery::scopes).unwrap_or_default(),
+            error: text(challenge, "error"),
+        }
+    }
+}
+
+/// News of tokens, for whoever waits for one.
+#[derive(Debug)]
+pub(crate) struct News(Option<watch::Receiver<u64>>);
+
+impl News {
+    pub(crate) fn of(tokens: Option<&Arc<Authorizer>>) -> Self {
+        Self(tokens.map(|tokens| tokens.news.subscribe()))
+    }
+
+    /// Waits until there is a token that was not there before; for ever, where none can come.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub(crate) async fn next(&mut self) {
+        if let Some(news) = &mut self.0
+            && news.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+impl Authorizer {
+    pub(crate) fn new(server: &str, remote: &config::Remote, config: &config::OAuth, keys: &Keychain) -> Arc<Self> {
+        let url = &remote.url;
+        Arc::new(Self {
+            server: server.into(),
+            url: url.clone(),
+            tls: remote.tls.clone(),
+            config: config.clone(),
+            keys: keys.clone(),
+            slot: keychain::slot(url, config.client_id.as_deref()),
+            web: OnceLock::new(),
+            current: ArcSwapOption::empty(),
+            loaded: OnceCell::new(),
+            progress: tokio::sync::Mutex::default(),
+            login: Mutex::default(),
+            news: watch::Sender::new(0),
+        })
+    }
+
+    /// The server's name in the config.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The token for a request, renewed if its time has come; none if none is there, or none is wanted.
+    pub(crate) async fn credentials(self: &Arc<Self>) -> Option<Arc<Held>> {
+        if !self.loaded.initialized() {
+            self.loaded.get_or_init(|| self.load()).await;
+        }
+        let held = self.current.load_full()?;
+        if !held.is_due() {
+            return Some(held);
+        }
+        self.renew_ahead(&held).await;
+        self.current.load_full()
+    }
+
+    /// The headers of a request that carries this token.
+    pub(crate) fn headers(held: &Held, method: &str, url: &Url) -> Result<HeaderMap, Error> {
+        let mut headers = HeaderMap::with_capacity(2);
+        headers.insert(AUTHORIZATION, held.header().clone());
+        if let Some(proof) = &held.proof {
+            let proof = proof.of_request(method, url, Some(&held.entry.access), Nonce::Server)?;
+            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+        }
+        Ok(headers)
+    }
+
+    /// Judges an answer to a request that went out with `held`: whether it is to be sent again, with what is there then.
+    ///
+    /// # Errors
+    /// When the answer is a refusal that nothing can be done about now.
+    pub(crate) async fn judge(
+        self: &Arc<Self>,
+        status: u16,
+        headers: &HeaderMap,
+        held: Option<&Arc<Held>>,
+        tries: &mut Tries,
+    ) -> Result<bool, Error> {
+        let proof = held.and_then(|held| held.proof.as_ref());
+        let nonce = proof.is_some_and(|proof| proof.learn(headers, Nonce::Server));
+        if !matches!(status, 401 | 403) {
+            if let Some(held) = held {
+                held.note_worked();
+            }
+            return Ok(false);
+        }
+        let hint = Hint::of(headers);
+        match (status, hint.error.as_deref()) {
+            (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
+            (401, _) if tries.replayed => {
+                // It was new, and is not taken: the next one would not be, either.
+                let mut progress = self.progress.lock().await;
+                progress.failed = Some((Instant::now(), Error::Useless));
+                return Err(Error::Useless);
+            }
+            (401, _) => {
+                tries.replayed = true;
+                self.obtain(held, hint).await?;
+            }
+            (403, Some("insufficient_scope")) => {
+                let held = held.ok_or(Error::LoginNeeded)?;
+                held.note_worked();
+                if std::mem::replace(&mut tries.stepped, true) {
+                    return Err(Error::Scope { scope: hint.scopes.join(" ") });
+                }
+                self.step_up(held, hint).await?;
+            }
+            // Not a matter of tokens.
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Gets another token than `held`, whoever of those who want one is first.
+    async fn obtain(self: &Arc<Self>, held: Option<&Arc<Held>>, hint: Hint) -> Result<(), Error> {
+        let under = {
+            let mut progress = self.progress.lock().await;
+            if !self.is_current(held) {
+                return Ok(());
+            }
+            if let Some((at, error)) = &progress.failed
+                && at.elapsed() < AGAIN
+            {
+                return Err(error.clone());
+            }
+            let obtained = self.obtain_now(held, hint, &mut progress).await;
+            progress.failed = obtained.as_ref().err().map(|error| (Instant::now(), error.clone()));
+            obtained?
+        };
+        match under {
+            Some(under) => under.wait().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gets a token with more scopes: those that were asked for before, and those that are wanted now.
+    async fn step_up(self: &Arc<Self>, held: &Arc<Held>, mut hint: Hint) -> Result<(), Error> {
+        let under = {
+            let mut progress = self.progress.lock().await;
+            if !self.is_current(Some(held)) {
+                return Ok(());
+            }
+            let scope = || Error::Scope { scope: hint.scopes.join(" ") };
+            if hint.scopes.is_empty() || held.entry.has_asked_for(&hint.scopes) {
+                return Err(scope());
+            }
+            progress.steps.retain(|(_, at)| at.elapsed() < STEPS_FOR);
+            let of_these = progress.steps.iter().filter(|(scopes, _)| *scopes == hint.scopes).count();
+            if of_these >= STEPS || progress.steps.len() >= STEPS_IN_ALL {
+                return Err(scope());
+            }
+            progress.steps.push((hint.scopes.clone(), Instant::now()));
+            // The token that there is has worked; it is another one that is asked for.
+            progress.prompted = false;
+            let before = held.entry.requested.iter().filter(|scope| !hint.scopes.contains(scope)).cloned();
+            hint.scopes = before.chain(hint.scopes.iter().cloned()).collect();
+            self.ask(hint, &mut progress).await?
+        };
+        match under {
+            Some(under) => under.wait().await,
+            None => Ok(()),
+        }
+    }
+
+    fn is_current(&self, held: Option<&Arc<Held>>) -> bool {
+        match (&*self.current.load(), held) {
+            (Some(current), Some(held)) => Arc::ptr_eq(current, held),
+            (None, None) => true,
+            // It was taken away meanwhile, and nothing came in its place.
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Reads what was kept.
+    async fn load(&self) {
+        match self.keys.load(&self.slot).await {
+            Ok(Some(entry)) => self.take(entry),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
+        }
+    }
+
+    /// Uses a token from now on.
+    pub(super) fn take(&self, entry: Entry) {
+        match Held::new(entry) {
+            Ok(held) => self.current.store(Some(Arc::new(held))),
+            Err(error) => tracing::warn!(server = &*self.server, "{error}"),
+        }
+    }
+
+    /// What its authorization is talked over.
+    pub(super) fn web(&self) -> Result<&Web, Error> {
+        let limits = self.keys.limits;
+        let made = self.web.get_or_init(|| {
+            let foreign = self.keys.dialer.foreign(&self.url, limits.request)?;
+            Ok(Web::new(foreign, limits.document, limits.token))
+        });
+        made.as_ref().map_err(|reason| Error::Unreachable { reason: reason.clone(), unsent: true })
+    }
+}

@@ -1,0 +1,254 @@
+//! Requests to a token endpoint: every grant, with the client's proof of who it is and of the key it holds.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use oauth2::basic::{BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse};
+use oauth2::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use oauth2::http::{Request, Response};
+use oauth2::{
+    AsyncHttpClient, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet, HttpRequest,
+    HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, StandardRevocableToken,
+    TokenUrl,
+};
+use serde::Deserialize;
+use url::{Url, form_urlencoded};
+
+use super::dpop::{Nonce, Proof};
+use super::registration::{Client, Method};
+use super::token::Reply;
+use super::web::Web;
+use super::{Error, error, jwt};
+
+type TokenClient = oauth2::Client<
+    BasicErrorResponse,
+    Reply,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointSet,
+>;
+
+/// A token endpoint and who stands before it.
+pub(super) struct Desk {
+    pub(super) web: Web,
+    pub(super) endpoint: Url,
+    pub(super) issuer: String,
+    pub(super) client: Client,
+    /// What tokens are wanted for; none for an identity provider, which hands out other things.
+    pub(super) resource: Option<String>,
+    pub(super) key: Option<Signer>,
+    pub(super) proof: Option<Arc<Proof>>,
+}
+
+/// The key that a client proves itself with.
+#[derive(Debug)]
+pub(super) struct Signer {
+    pub(super) key: jwt::Key,
+    pub(super) id: Option<String>,
+}
+
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+/// What an identity provider gives in exchange.
+#[derive(Deserialize)]
+struct Exchanged {
+    access_token: String,
+    issued_token_type: String,
+}
+
+impl Desk {
+    fn oauth(&self) -> Result<TokenClient, Error> {
+        let endpoint = TokenUrl::new(self.endpoint.to_string()).map_err(|_| Error::Malformed("at no URL"))?;
+        let client = oauth2::Client::new(ClientId::new(self.client.id.clone())).set_token_uri(endpoint);
+        let secret = || ClientSecret::new(self.client.secret.clone().unwrap_or_default());
+        Ok(match self.client.method {
+            Method::ClientSecretBasic => client.set_client_secret(secret()).set_auth_type(AuthType::BasicAuth),
+            Method::ClientSecretPost => client.set_client_secret(secret()).set_auth_type(AuthType::RequestBody),
+            Method::None | Method::PrivateKeyJwt => client.set_auth_type(AuthType::RequestBody),
+        })
+    }
+
+    /// A code from the browser, for a token.
+    pub(super) async fn code(&self, code: String, verifier: String, redirect: &Url) -> Result<Reply, Error> {
+        let redirect = RedirectUrl::new(redirect.to_string()).map_err(|_| Error::Malformed("at no URL"))?;
+        let client = self.oauth()?.set_redirect_uri(redirect);
+        let mut request = client.exchange_code(AuthorizationCode::new(code));
+        request = request.set_pkce_verifier(PkceCodeVerifier::new(verifier));
+        if let Some(resource) = &self.resource {
+            request = request.add_extra_param("resource", resource.clone());
+        }
+        request.request_async(self).await.map_err(failed)
+    }
+
+    /// A refresh token, for a token.
+    pub(super) async fn refresh(&self, token: &str) -> Result<Reply, Error> {
+        let (client, token) = (self.oauth()?, RefreshToken::new(token.to_owned()));
+        let mut request = client.exchange_refresh_token(&token);
+        if let Some(resource) = &self.resource {
+            request = request.add_extra_param("resource", resource.clone());
+        }
+        request.request_async(self).await.map_err(failed)
+    }
+
+    /// Who we are, for a token.
+    pub(super) async fn credentials(&self, scopes: &[String]) -> Result<Reply, Error> {
+        let client = self.oauth()?;
+        let mut request = client.exchange_client_credentials();
+        request = request.add_scopes(scopes.iter().cloned().map(Scope::new));
+        if let Some(resource) = &self.resource {
+            request = request.add_extra_param("resource", resource.clone());
+        }
+        request.request_async(self).await.map_err(failed)
+    }
+
+    /// Somebody's signed word about us, for a token (RFC 7523).
+    pub(super) async fn assertion(&self, assertion: &str, scopes: &[String]) -> Result<Reply, Error> {
+        let scope = scopes.join(" ");
+        let mut form = vec![("grant_type", JWT_BEARER), ("assertion", assertion)];
+        form.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
+        form.extend(self.resource.as_deref().map(|resource| ("resource", resource)));
+        let answer = self.send(self.form(&form)?).await?;
+        read(&answer)
+    }
+
+    /// An identity provider's word about a user, for its word to the issuer of a server (RFC 8693).
+    pub(super) async fn exchange(
+        &self,
+        id_token: &str,
+        issuer: &str,
+        resource: &str,
+        scopes: &[String],
+    ) -> Result<String, Error> {
+        let scope = scopes.join(" ");
+        let mut form = vec![
+            ("grant_type", TOKEN_EXCHANGE),
+            ("requested_token_type", ID_JAG),
+            ("audience", issuer),
+            ("resource", resource),
+            ("subject_token", id_token),
+            ("subject_token_type", ID_TOKEN),
+        ];
+        form.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
+        let answer = self.send(self.form(&form)?).await?;
+        let exchanged: Exchanged = read(&answer)?;
+        if exchanged.issued_token_type != ID_JAG {
+            return Err(Error::Malformed("another kind of token than it was asked for"));
+        }
+        Ok(exchanged.access_token)
+    }
+
+    /// Tells the issuer that a token is not wanted any more (RFC 7009).
+    pub(super) async fn revoke(&self, token: &str, hint: &str) -> Result<(), Error> {
+        let answer = self.send(self.form(&[("token", token), ("token_type_hint", hint)])?).await?;
+        if answer.status().is_success() { Ok(()) } else { Err(refused(answer.body())) }
+    }
+
+    /// A form, with what proves the client.
+    fn form(&self, pairs: &[(&str, &str)]) -> Result<HttpRequest, Error> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(pairs);
+        let mut request = Request::post(self.endpoint.as_str()).header(ACCEPT, JSON).header(CONTENT_TYPE, FORM);
+        let secret = self.client.secret.as_deref().unwrap_or_default();
+        match self.client.method {
+            Method::ClientSecretBasic => {
+                let part = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+                let pair = format!("{}:{}", part(&self.client.id), part(secret));
+                let value = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair));
+                request = request.header(AUTHORIZATION, value);
+            }
+            Method::ClientSecretPost => {
+                form.append_pair("client_id", &self.client.id).append_pair("client_secret", secret);
+            }
+            Method::None | Method::PrivateKeyJwt => {
+                form.append_pair("client_id", &self.client.id);
+            }
+        }
+        request.body(form.finish().into_bytes()).map_err(|_| Error::Malformed("at no URL"))
+    }
+
+    /// Sends a request, and once more if a nonce is wanted in its proof.
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
+        let (parts, body) = request.into_parts();
+        let mut again = true;
+        loop {
+            let mut headers: HeaderMap = parts.headers.clone();
+            if let Some(proof) = &self.proof {
+                let proof = proof.of_request("POST", &self.endpoint, None, Nonce::Issuer)?;
+                headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+            }
+            let answer = self.web.post_form(&self.endpoint, headers, self.signed(&body)?).await?;
+            let new = self.proof.as_ref().is_some_and(|proof| proof.learn(&answer.headers, Nonce::Issuer));
+            let wants_nonce =
+                || serde_json::from_slice::<Refusal>(&answer.body).is_ok_and(|no| no.error == "use_dpop_nonce");
+            if again && new && matches!(answer.status, 400 | 401) && wants_nonce() {
+                again = false;
+                continue;
+            }
+            // What it says of its type does not matter: it has to be JSON.
+            let response = Response::builder().status(answer.status).body(answer.body.to_vec());
+            return response.map_err(|_| Error::Malformed("with no status"));
+        }
+    }
+
+    /// The body, under our signature where that is how the client proves itself; then nothing else names it.
+    fn signed(&self, body: &[u8]) -> Result<Bytes, Error> {
+        let (Method::PrivateKeyJwt, Some(signer)) = (self.client.method, &self.key) else {
+            return Ok(Bytes::copy_from_slice(body));
+        };
+        let assertion = jwt::assertion(&signer.key, signer.id.as_deref(), &self.client.id, &self.issuer)?;
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(form_urlencoded::parse(body).filter(|(name, _)| name != "client_id"));
+        form.append_pair("client_assertion_type", ASSERTION).append_pair("client_assertion", &assertion);
+        Ok(form.finish().into())
+    }
+}
+
+impl<'c> AsyncHttpClient<'c> for Desk {
+    type Error = Error;
+    type Future = BoxFuture<'c, Result<HttpResponse, Error>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(self.send(request))
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(answer: &HttpResponse) -> Result<T, Error> {
+    if !answer.status().is_success() {
+        return Err(refused(answer.body()));
+    }
+    serde_json::from_slice(answer.body()).map_err(|_| Error::Malformed("without a token"))
+}
+
+fn refused(body: &[u8]) -> Error {
+    match serde_json::from_slice::<Refusal>(body) {
+        Ok(refusal) => Error::Refused { code: error::code(&refusal.error) },
+        Err(_) => Error::Malformed("with an error that is not one of OAuth"),
+    }
+}
+
+fn failed(failure: RequestTokenError<Error, BasicErrorResponse>) -> Error {
+    match failure {
+        RequestTokenError::ServerResponse(response) => Error::Refused { code: error::code(response.error().as_ref()) },
+        RequestTokenError::Request(error) => error,
+        RequestTokenError::Parse(..) => Error::Malformed("without a token, and without an error of OAuth"),
+        RequestTokenError::Other(_) => Error::Malformed("with nothing"),
+    }
+}

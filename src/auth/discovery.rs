@@ -1,0 +1,269 @@
+//! Where the tokens for a server come from: metadata of the server (RFC 9728), then of the authorization server (RFC 8414,
+//! OpenID Connect), else what revision 2025-03-26 took for granted.
+//!
+//! **Invariant:** nothing is asked of an authorization server before the server's word was checked: that it speaks of itself,
+//! and that whoever it names answers to that name (`hazards.md` H69).
+
+use serde::Deserialize;
+use url::Url;
+
+use super::place::{covers, well_known};
+use super::web::{Found, Web};
+use super::{Error, place};
+
+/// What a server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resource {
+    /// Its identifier, as it wants to be called.
+    pub(super) id: String,
+    /// Issuers of tokens for it; none where it says nothing.
+    pub(super) issuers: Vec<String>,
+    pub(super) scopes: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct ResourceDocument {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    scopes_supported: Option<Vec<String>>,
+}
+
+/// An authorization server, as far as it was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Issuer {
+    pub(super) issuer: String,
+    pub(super) authorization: Option<Url>,
+    pub(super) token: Url,
+    pub(super) registration: Option<Url>,
+    pub(super) revocation: Option<Url>,
+    pub(super) device: Option<Url>,
+    pub(super) scopes: Vec<String>,
+    /// Ways for clients to prove who they are at the token endpoint; none where it does not say.
+    pub(super) methods: Option<Vec<String>>,
+    pub(super) client_documents: bool,
+    /// It always says who it is when it sends the browser back.
+    pub(super) names_itself: bool,
+    /// It binds tokens to keys, by algorithms that we have.
+    pub(super) dpop: bool,
+    /// It knows S256; where there is no metadata it is taken to.
+    pub(super) pkce: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct IssuerDocument {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    revocation_endpoint: Option<String>,
+    device_authorization_endpoint: Option<String>,
+    scopes_supported: Vec<String>,
+    code_challenge_methods_supported: Vec<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    client_id_metadata_document_supported: bool,
+    authorization_response_iss_parameter_supported: bool,
+    dpop_signing_alg_values_supported: Vec<String>,
+}
+
+/// Asks the server at `server` about itself; `hint` is where its refusal says that it does.
+pub(super) async fn resource(web: &Web, server: &Url, hint: Option<&str>) -> Result<Resource, Error> {
+    let mut places = Vec::new();
+    if let Some(hint) = hint {
+        let url = server.join(hint).map_err(|_| Error::metadata(server, "names metadata at what is no URL"))?;
+        if url.origin() != server.origin() {
+            return Err(Error::metadata(server, "names metadata at another origin, where it is not asked for"));
+        }
+        places.push(url);
+    }
+    let own = [well_known(server, PROTECTED, true), well_known(server, PROTECTED, false)];
+    places.extend(own.into_iter().filter(|url| !places.contains(url)).collect::<Vec<_>>());
+    places.dedup();
+    for url in places {
+        if let Found::This(document) = web.document::<ResourceDocument>(&url).await? {
+            return judged(document, &url, server);
+        }
+    }
+    Ok(Resource { id: place::canonical(server), issuers: Vec::new(), scopes: None })
+}
+
+const PROTECTED: &str = "oauth-protected-resource";
+
+fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource, Error> {
+    let names = Url::parse(&document.resource).is_ok_and(|resource| covers(&resource, server));
+    if !names {
+        return Err(Error::metadata(at, "speaks of another resource than this server"));
+    }
+    if document.authorization_servers.is_empty() {
+        return Err(Error::metadata(at, "names no authorization server"));
+    }
+    let scopes = document.scopes_supported.filter(|scopes| scopes.iter().all(|scope| is_scope(scope)));
+    Ok(Resource { id: document.resource, issuers: document.authorization_servers, scopes })
+}
+
+/// Asks an issuer about itself.
+pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
+    let wrong = |what: &str| Error::Metadata { at: "the authorization server".to_owned(), what: what.to_owned() };
+    let base = Url::parse(issuer).map_err(|_| wrong("goes by a name that is no URL"))?;
+    if base.query().is_some() || base.fragment().is_some() || base.cannot_be_a_base() {
+        return Err(wrong("goes by a URL with a query or a fragment"));
+    }
+    for url in places(&base) {
+        if let Found::This(document) = web.document::<IssuerDocument>(&url).await? {
+            if document.issuer != issuer {
+                return Err(Error::metadata(&url, "says that it is another issuer than the one it was asked as"));
+            }
+            return checked(document, &url);
+        }
+    }
+    Err(Error::metadata(&base, "has no metadata of an authorization server"))
+}
+
+/// Where an issuer may say something about itself, in the order of the specification.
+fn places(base: &Url) -> Vec<Url> {
+    let mut places =
+        vec![well_known(base, "oauth-authorization-server", true), well_known(base, "openid-configuration", true)];
+    let path = base.path().trim_end_matches('/');
+    if !path.is_empty() {
+        let mut inside = base.clone();
+        inside.set_path(&format!("{path}/.well-known/openid-configuration"));
+        places.push(inside);
+    }
+    places
+}
+
+/// The issuer of a server that says nothing of one: itself, by its metadata or by the endpoints that revision 2025-03-26 gave
+/// to servers without any.
+pub(super) async fn itself(web: &Web, server: &Url) -> Result<Issuer, Error> {
+    let origin = server.origin().ascii_serialization();
+    let base = server.join("/").map_err(|_| Error::metadata(server, "has no origin"))?;
+    let at = well_known(&base, "oauth-authorization-server", false);
+    if let Found::This(document) = web.document::<IssuerDocument>(&at).await? {
+        if document.issuer.trim_end_matches('/') != origin {
+            return Err(Error::metadata(&at, "says that it is another issuer than the one it was asked as"));
+        }
+        return checked(document, &at);
+    }
+    let endpoint = |path: &str| {
+        let mut url = base.clone();
+        url.set_path(path);
+        url
+    };
+    Ok(Issuer {
+        issuer: origin,
+        authorization: Some(endpoint("/authorize")),
+        token: endpoint("/token"),
+        registration: Some(endpoint("/register")),
+        revocation: None,
+        device: None,
+        scopes: Vec::new(),
+        methods: None,
+        client_documents: false,
+        names_itself: false,
+        dpop: false,
+        pkce: true,
+    })
+}
+
+fn checked(document: IssuerDocument, at: &Url) -> Result<Issuer, Error> {
+    // Each is judged again when it is asked; a page to open is judged by rules of its own.
+    let endpoint = |text: &Option<String>| match text.as_deref().map(Url::parse) {
+        None => Ok(None),
+        Some(Ok(url)) if matches!(url.scheme(), "https" | "http") => Ok(Some(url)),
+        Some(_) => Err(Error::metadata(at, "names an endpoint that is no https URL")),
+    };
+    let authorization = document.authorization_endpoint.as_deref().map(place::page).transpose()?;
+    let token = endpoint(&document.token_endpoint)?.ok_or_else(|| Error::metadata(at, "names no token endpoint"))?;
+    Ok(Issuer {
+        authorization,
+        token,
+        registration: endpoint(&document.registration_endpoint)?,
+        revocation: endpoint(&document.revocation_endpoint)?,
+        device: endpoint(&document.device_authorization_endpoint)?,
+        issuer: document.issuer,
+        scopes: document.scopes_supported,
+        methods: document.token_endpoint_auth_methods_supported,
+        client_documents: document.client_id_metadata_document_supported,
+        names_itself: document.authorization_response_iss_parameter_supported,
+        dpop: document.dpop_signing_alg_values_supported.iter().any(|algorithm| algorithm == "ES256"),
+        pkce: document.code_challenge_methods_supported.iter().any(|method| method == "S256"),
+    })
+}
+
+/// One scope (RFC 6749, 3.3).
+pub(super) fn is_scope(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\'))
+}
+
+/// The scopes in a text with blanks between them; what is none is left out.
+pub(super) fn scopes(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for scope in text.split(' ').filter(|scope| is_scope(scope)) {
+        if !all.iter().any(|known| known == scope) {
+            all.push(scope.to_owned());
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(text: &str) -> IssuerDocument {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_order_in_which_issuers_are_asked() {
+        let at = |issuer: &str| places(&Url::parse(issuer).unwrap()).into_iter().map(String::from).collect::<Vec<_>>();
+        assert_eq!(
+            at("https://a.example/t1"),
+            [
+                "https://a.example/.well-known/oauth-authorization-server/t1",
+                "https://a.example/.well-known/openid-configuration/t1",
+                "https://a.example/t1/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            at("https://a.example"),
+            [
+                "https://a.example/.well-known/oauth-authorization-server",
+                "https://a.example/.well-known/openid-configuration",
+            ]
+        );
+    }
+
+    #[test]
+    fn h69_metadata_without_s256_or_with_strange_endpoints() {
+        let at = Url::parse("https://a.example/x").unwrap();
+        let judge = |text: &str| checked(document(text), &at);
+        let token = r#""token_endpoint":"https://a.example/token""#;
+        assert!(!judge(&format!("{{{token}}}")).unwrap().pkce);
+        assert!(!judge(&format!(r#"{{{token},"code_challenge_methods_supported":["plain"]}}"#)).unwrap().pkce);
+        assert!(judge(&format!(r#"{{{token},"code_challenge_methods_supported":["S256"]}}"#)).unwrap().pkce);
+        assert!(judge("{}").is_err());
+        for endpoint in ["javascript:x", "file:///x", "x", "ftp://a/"] {
+            assert!(judge(&format!(r#"{{"token_endpoint":"{endpoint}"}}"#)).is_err(), "{endpoint}");
+            assert!(judge(&format!(r#"{{{token},"registration_endpoint":"{endpoint}"}}"#)).is_err(), "{endpoint}");
+            assert!(judge(&format!(r#"{{{token},"authorization_endpoint":"{endpoint}"}}"#)).is_err(), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn h69_the_server_must_speak_of_itself() {
+        let server = Url::parse("https://a.example/mcp").unwrap();
+        let judge = |text: &str| judged(serde_json::from_str(text).unwrap(), &server, &server);
+        assert!(judge(r#"{"resource":"https://a.example/mcp","authorization_servers":["https://b.example"]}"#).is_ok());
+        assert!(
+            judge(r#"{"resource":"https://evil.example/mcp","authorization_servers":["https://b.example"]}"#).is_err()
+        );
+        assert!(judge(r#"{"resource":"https://a.example/mcp"}"#).is_err());
+    }
+
+    #[test]
+    fn scopes_of_a_text() {
+        assert_eq!(scopes("a  b a \"c d\\ e:f"), ["a", "b", "e:f"]);
+    }
+}

@@ -1,0 +1,93 @@
+//! Why there is no token.
+
+/// Why there is no token. No variant holds one, nor a body that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Somebody has to sign in first.
+    #[error("somebody has to sign in")]
+    LoginNeeded,
+    /// Somebody is signing in just now.
+    #[error("a login is under way")]
+    LoginUnderWay,
+    /// The user was asked, and there is no login.
+    #[error("the login was not finished: {0}")]
+    Declined(String),
+    /// No answer came from somebody who hands out tokens or tells where they are.
+    #[error("{reason}")]
+    Unreachable {
+        /// Who was asked, and what went wrong.
+        reason: String,
+        /// Whether not a byte of the request has left.
+        unsent: bool,
+    },
+    /// What a server says of its authorization cannot be true, or is not safe to follow.
+    #[error("{at} {what}")]
+    Metadata {
+        /// Whose word it is.
+        at: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no way to be known to the authorization server.
+    #[error("{issuer} {what}")]
+    Client {
+        /// The authorization server.
+        issuer: String,
+        /// What is missing, and what to do.
+        what: String,
+    },
+    /// The authorization server said no.
+    #[error("the authorization server refused: {code}")]
+    Refused {
+        /// Its error code, as OAuth has them.
+        code: String,
+    },
+    /// What came back is no answer of OAuth.
+    #[error("the authorization server answered {0}")]
+    Malformed(&'static str),
+    /// What came with the browser is not the answer to our question. Nothing of it is shown.
+    #[error("what the browser brought back is not the end of this login: {0}")]
+    Redirect(&'static str),
+    /// A server wants more than was granted.
+    #[error("it wants the scope {scope:?}, which the login did not bring")]
+    Scope {
+        /// What it wants.
+        scope: String,
+    },
+    /// The token is not taken, though it is new.
+    #[error("it does not take the token that it was just given")]
+    Useless,
+    /// A key of the config cannot be used.
+    #[error("{key} of the config: {what}")]
+    Config {
+        /// Which one.
+        key: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// Tokens cannot be kept, or read.
+    #[error("the store of secrets: {0}")]
+    Store(#[from] super::store::StoreError),
+}
+
+impl Error {
+    /// Whether the same may go well a little later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::LoginUnderWay)
+    }
+
+    pub(super) fn metadata(at: &url::Url, what: impl Into<String>) -> Self {
+        let mut at = at.clone();
+        at.set_query(None);
+        Self::Metadata { at: at.to_string(), what: what.into() }
+    }
+}
+
+/// An error code as OAuth has them; anything else of a server's text is not repeated.
+pub(super) fn code(text: &str) -> String {
+    let legal = !text.is_empty() && text.len() <= 64;
+    let plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if legal && plain { text.to_owned() } else { "an unknown error".to_owned() }
+}

@@ -1,0 +1,157 @@
+//! What all servers share to sign in: where secrets are kept, who can be asked, and how much of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use super::Error;
+use super::store::{MemoryStore, SecretStore, Vault};
+use super::token::Entry;
+use crate::config::Secret;
+use crate::dial::Dialer;
+
+/// A way to ask somebody to sign in: a browser and a place that it comes back to.
+pub trait Interaction: Send + Sync {
+    /// Where browsers are to be sent back to. It is asked for once for each login.
+    fn redirect_uri(&self) -> Url;
+
+    /// Shows the page to the user of that server, and gives the whole URL that the browser was sent back to.
+    ///
+    /// The page is https, or on this machine, and one clean URL; it may be of anybody, so its host is to be shown to the user
+    /// before it is opened. The future is dropped when the login takes longer than ten minutes.
+    ///
+    /// The error is why there is no login, for the user to read.
+    fn authorize(&self, server: &str, page: Url) -> BoxFuture<'static, Result<String, String>>;
+}
+
+/// What all servers share.
+#[derive(Clone)]
+pub(crate) struct Keychain {
+    pub(super) vault: Vault,
+    pub(super) interaction: Option<Arc<dyn Interaction>>,
+    /// Where the locks between processes lie.
+    pub(super) directory: Option<PathBuf>,
+    pub(super) dialer: Arc<Dialer>,
+    pub(super) limits: Limits,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+}
+
+/// How much is read of what authorization servers say, and how long they may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) document: usize,
+    pub(crate) token: usize,
+    pub(crate) request: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { document: 256 * 1024, token: 64 * 1024, request: Duration::from_secs(10) }
+    }
+}
+
+impl std::fmt::Debug for Keychain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keychain").field("interaction", &self.interaction.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Keychain {
+    fn default() -> Self {
+        Self::new(None, None, None)
+    }
+}
+
+/// Who uses the servers. As long as nobody proves to be somebody else, it is the user whose program this is.
+const PRINCIPAL: &str = "local";
+
+impl Keychain {
+    pub(crate) fn new(
+        store: Option<Arc<dyn SecretStore>>,
+        interaction: Option<Arc<dyn Interaction>>,
+        directory: Option<&Path>,
+    ) -> Self {
+        let vault = Vault::new(store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
+        Self {
+            vault,
+            interaction,
+            directory: directory.map(Path::to_owned),
+            dialer: Arc::new(Dialer::new(directory)),
+            limits: Limits::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// The HTTP clients that all share.
+    pub(crate) fn dialer(&self) -> Arc<Dialer> {
+        self.dialer.clone()
+    }
+
+    /// Has logins that are under way end.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Ends logins that are under way.
+    pub(crate) async fn shutdown(&self) {
+        self.stop();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// What is kept for a server.
+    pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, Error> {
+        let Some(name) = self.vault.read(slot).await? else { return Ok(None) };
+        let kept = self.vault.read(name.expose()).await?;
+        Ok(kept.and_then(|text| Entry::parse(text.expose())))
+    }
+
+    /// Keeps a token, and where it is for this server.
+    pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), Error> {
+        let name = name(entry);
+        self.vault.write(&name, Secret::new(entry.to_text())).await?;
+        self.vault.write(slot, Secret::new(name)).await?;
+        Ok(())
+    }
+
+    /// Forgets a token.
+    pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), Error> {
+        self.vault.remove(&name(entry)).await?;
+        self.vault.remove(slot).await?;
+        Ok(())
+    }
+
+    /// What is kept under the name of this token now.
+    pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, Error> {
+        let kept = self.vault.read(&name(entry)).await?;
+        Ok(kept.and_then(|text| Entry::parse(text.expose())))
+    }
+}
+
+/// The name of a token: whose it is, for what, as whom, and from whom (`hazards.md` H71).
+pub(super) fn name(entry: &Entry) -> String {
+    format!("token-{}", digest(&[&entry.issuer, &entry.resource, &entry.client.id, PRINCIPAL]))
+}
+
+/// Where it is said which token is for a server of the config, as the client that the config gives it, if it does.
+pub(super) fn slot(server: &Url, client: Option<&str>) -> String {
+    format!("server-{}", digest(&[server.as_str(), client.unwrap_or_default(), PRINCIPAL]))
+}
+
+/// Parts with their lengths, so that no two lists are the same.
+fn digest(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,57 @@
+//! One process at a time renews a token: whoever sends a refresh token that another has spent ends the login for all
+//! (`hazards.md` H72). The system lets the lock go when its process dies.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Error;
+
+/// Another process may take as long as two requests.
+const PATIENCE: Duration = Duration::from_secs(30);
+#[cfg(unix)]
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: Option<std::fs::File>,
+}
+
+/// Waits for the lock of that name. Without a directory, or where it cannot be written, there is none between processes.
+pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, Error> {
+    let Some(directory) = directory.map(|directory| directory.join("locks")) else { return Ok(Lock { _file: None }) };
+    let path = directory.join(format!("{name}.lock"));
+    let opened = tokio::task::spawn_blocking(move || {
+        std::fs::create_dir_all(&directory)?;
+        std::fs::File::options().create(true).truncate(false).write(true).open(path)
+    });
+    let file = match opened.await {
+        Ok(Ok(file)) => file,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "no lock between processes that renew a token");
+            return Ok(Lock { _file: None });
+        }
+        Err(_) => return Ok(Lock { _file: None }),
+    };
+    locked(file, Instant::now() + PATIENCE).await
+}
+
+#[cfg(unix)]
+async fn locked(file: std::fs::File, until: Instant) -> Result<Lock, Error> {
+    use rustix::fs::{FlockOperation, flock};
+    while flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
+        if Instant::now() > until {
+            let reason = format!("another process has been renewing the token for {PATIENCE:?}");
+            return Err(Error::Unreachable { reason, unsent: true });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(Lock { _file: Some(file) })
+}
+
+#[cfg(not(unix))]
+async fn locked(file: std::fs::File, _: Instant) -> Result<Lock, Error> {
+    Ok(Lock { _file: Some(file) })
+}

@@ -1,0 +1,136 @@
+//! A login as a value, for whoever has a user at hand; and the end of one.
+
+use std::sync::Arc;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use url::Url;
+
+use super::Error;
+use super::attempt::Attempt;
+use super::authorizer::{Authorizer, Hint};
+use super::desk::Desk;
+use crate::config::Remote;
+
+/// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
+#[derive(Debug)]
+pub struct Login {
+    authorizer: Arc<Authorizer>,
+    attempt: Attempt,
+}
+
+impl Login {
+    /// The page to open: https, or on this machine, one clean URL of at most 8 KiB. Show its host to the user first.
+    #[must_use]
+    pub fn authorize_url(&self) -> &Url {
+        &self.attempt.page
+    }
+
+    /// Whom the user signs in with.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.attempt.issuer.issuer
+    }
+
+    /// Turns the whole URL that the browser was sent back to into a token, which is kept, and used from then on.
+    ///
+    /// # Errors
+    /// When the URL does not belong to this login, or no token comes of it. There is no second try.
+    pub async fn finish(self, redirect: &str) -> Result<(), Error> {
+        self.authorizer.finish(self.attempt, redirect).await
+    }
+}
+
+/// What is held of a login, without what is secret.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Holding {
+    /// Who gave the token.
+    pub issuer: String,
+    /// What it is for.
+    pub resource: String,
+    /// As whom we got it.
+    pub client_id: String,
+    /// What it was asked for with.
+    pub scopes: Vec<String>,
+    /// How many seconds it lives yet.
+    pub expires_in: u64,
+    /// Whether it can be renewed without a user.
+    pub renewable: bool,
+}
+
+/// The request that a server is asked for its way in with: one that costs it nothing.
+const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+
+impl Authorizer {
+    /// Begins a login; `redirect` is where the browser is to be sent back to.
+    pub(crate) async fn begin(self: &Arc<Self>, redirect: &Url) -> Result<Login, Error> {
+        self.credentials().await;
+        let hint = self.asked().await?;
+        let attempt = self.prepare(redirect, &hint).await?;
+        // A user is acting: what was tried in vain may be tried again.
+        *self.progress.lock().await = super::authorizer::Progress::default();
+        Ok(Login { authorizer: self.clone(), attempt })
+    }
+
+    /// What the server says to somebody without a token.
+    async fn asked(&self) -> Result<Hint, Error> {
+        let unreachable = |reason: String| Error::Unreachable { reason, unsent: false };
+        let remote = Remote { tls: self.tls.clone(), ..Remote::new(self.url.clone()) };
+        let client = self.keys.dialer.client(&remote).map_err(unreachable)?;
+        let request = client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        let request = request.header(ACCEPT, "application/json, text/event-stream").body(PING);
+        let answer = request.timeout(self.keys.limits.request).send().await;
+        let answer = answer.map_err(|error| {
+            unreachable(format!("{}: {}", self.url.origin().ascii_serialization(), crate::dial::explain(&error)))
+        })?;
+        Ok(if answer.status() == 401 { Hint::of(answer.headers()) } else { Hint::default() })
+    }
+
+    /// What is held for this server.
+    pub(crate) async fn holding(self: &Arc<Self>) -> Option<Holding> {
+        self.credentials().await;
+        let held = self.current.load_full()?;
+        let entry = &held.entry;
+        Some(Holding {
+            issuer: entry.issuer.clone(),
+            resource: entry.resource.clone(),
+            client_id: entry.client.id.clone(),
+            scopes: entry.requested.clone(),
+            expires_in: entry.left(super::jwt::now()).as_secs(),
+            renewable: entry.refresh.is_some(),
+        })
+    }
+
+    /// Ends the login: tells who gave the token, and forgets it. Whether there was one.
+    ///
+    /// # Errors
+    /// When it may still be kept. That it could not be revoked is told to the log.
+    pub(crate) async fn sign_out(self: &Arc<Self>) -> Result<bool, Error> {
+        self.credentials().await;
+        let mut progress = self.progress.lock().await;
+        let Some(held) = self.current.swap(None) else { return Ok(false) };
+        *progress = super::authorizer::Progress::default();
+        let entry = &held.entry;
+        if let Some(endpoint) = entry.revocation.as_deref().and_then(|text| Url::parse(text).ok()) {
+            let desk = Desk {
+                web: self.web()?.clone(),
+                endpoint,
+                issuer: entry.issuer.clone(),
+                client: entry.client.clone(),
+                resource: None,
+                key: self.signer().await?,
+                proof: None,
+            };
+            let token = match &entry.refresh {
+                Some(refresh) => desk.revoke(refresh, "refresh_token").await,
+                None => desk.revoke(&entry.access, "access_token").await,
+            };
+            if let Err(error) = token {
+                tracing::warn!(server = &*self.server, "its token was not revoked: {error}");
+            }
+        }
+        self.keys.forget(&self.slot, entry).await?;
+        Ok(true)
+    }
+}

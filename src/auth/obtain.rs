@@ -1,0 +1,312 @@
+//! How a token is come by: renewed, granted to a program, or by asking somebody to sign in.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use url::Url;
+
+use super::attempt::{Attempt, LOGIN};
+use super::authorizer::{Authorizer, Hint, Progress};
+use super::desk::{Desk, Signer};
+use super::discovery::{self, Issuer, Resource};
+use super::dpop::Proof;
+use super::registration::{self, Client, Method};
+use super::token::{Entry, Held, Origin, Reply};
+use super::{Error, jwt, keychain};
+use crate::config::{Enterprise, Grant, SecretSource as Source};
+
+/// A request waits that long for somebody to sign in.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// After a token could not be renewed, the next attempt ahead of its end comes so much later.
+const REST: Duration = Duration::from_secs(10);
+/// A file with a token of the platform is no larger.
+const FILE_BYTES: u64 = 64 * 1024;
+
+/// A login that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Under(watch::Receiver<Option<Result<(), Error>>>);
+
+impl Under {
+    pub(super) async fn wait(mut self) -> Result<(), Error> {
+        match timeout(PATIENCE, self.0.wait_for(Option::is_some)).await {
+            Ok(Ok(done)) => done.clone().unwrap_or(Err(Error::LoginNeeded)),
+            Ok(Err(_)) => Err(Error::LoginNeeded),
+            Err(_) => Err(Error::LoginUnderWay),
+        }
+    }
+}
+
+impl Authorizer {
+    /// Renews a token whose time has come. Nobody waits for that who has one that is still good.
+    pub(super) async fn renew_ahead(&self, held: &Arc<Held>) {
+        let mut progress = match self.progress.try_lock() {
+            Ok(progress) => progress,
+            Err(_) if !held.is_over() => return,
+            Err(_) => self.progress.lock().await,
+        };
+        let same = self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, held));
+        if !same || progress.rest.is_some_and(|rest| Instant::now() < rest) {
+            return;
+        }
+        let renewed = match self.config.grant {
+            _ if held.entry.refresh.is_some() => self.renew(held).await,
+            // What no refresh token came for, a user has to ask for anew; until then the server may still take it.
+            Grant::Code => return,
+            _ => self.granted(&Hint::scopes(&held.entry.requested)).await,
+        };
+        progress.rest = None;
+        if let Err(error) = renewed {
+            progress.rest = Some(Instant::now() + REST);
+            tracing::warn!(server = &*self.server, "its token was not renewed: {error}");
+        }
+    }
+
+    /// Gets another token than `held`, which was refused: by the refresh token, by a grant, by a login.
+    pub(super) async fn obtain_now(
+        self: &Arc<Self>,
+        held: Option<&Arc<Held>>,
+        hint: Hint,
+        progress: &mut Progress,
+    ) -> Result<Option<Under>, Error> {
+        // One that was never good is not made good by being renewed, and neither is one of an issuer that was given up.
+        let worked = held.filter(|held| held.entry.refresh.is_some() && held.has_worked());
+        if let Some(held) = worked
+            && self.is_named(&held.entry.issuer, &hint).await
+        {
+            match self.renew(held).await {
+                Ok(()) => return Ok(None),
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => tracing::info!(server = &*self.server, "its token cannot be renewed: {error}"),
+            }
+        }
+        if self.config.grant != Grant::Code {
+            return self.granted(&hint).await.map(|()| None);
+        }
+        if held.is_some_and(|held| held.has_worked()) {
+            progress.prompted = false;
+        }
+        self.ask(hint, progress).await
+    }
+
+    /// Asks somebody to sign in, unless somebody was asked in vain.
+    pub(super) async fn ask(self: &Arc<Self>, hint: Hint, progress: &mut Progress) -> Result<Option<Under>, Error> {
+        if self.config.grant != Grant::Code {
+            return self.granted(&hint).await.map(|()| None);
+        }
+        let mut login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(under) = login.as_ref().filter(|under| under.0.borrow().is_none() && under.0.has_changed().is_ok())
+        {
+            return Ok(Some(under.clone()));
+        }
+        if self.keys.interaction.is_none() || std::mem::replace(&mut progress.prompted, true) {
+            return Err(Error::LoginNeeded);
+        }
+        let (done, under) = watch::channel(None);
+        let (task, stop) = (self.clone(), self.keys.stop.clone());
+        // Whoever waits for it may give up; the user may not be through by then.
+        self.keys.tasks.spawn(async move {
+            let result = stop.run_until_cancelled(task.sign_in(hint)).await.unwrap_or(Err(Error::LoginNeeded));
+            if let Err(error) = &result {
+                tracing::warn!(server = &*task.server, "{error}");
+            }
+            done.send_replace(Some(result));
+        });
+        let under = Under(under);
+        *login = Some(under.clone());
+        Ok(Some(under))
+    }
+
+    async fn sign_in(self: &Arc<Self>, hint: Hint) -> Result<(), Error> {
+        let interaction = self.keys.interaction.clone().ok_or(Error::LoginNeeded)?;
+        let attempt = self.prepare(&interaction.redirect_uri(), &hint).await?;
+        let asked = interaction.authorize(&self.server, attempt.page.clone());
+        let back = match timeout(LOGIN, asked).await {
+            Ok(back) => back.map_err(Error::Declined)?,
+            Err(_) => return Err(Error::Declined("nobody finished it within ten minutes".to_owned())),
+        };
+        self.finish(attempt, &back).await
+    }
+
+    /// Finds out whom to ask, becomes known there, and makes the page.
+    pub(super) async fn prepare(&self, redirect: &Url, hint: &Hint) -> Result<Attempt, Error> {
+        let (resource, issuer) = self.discover(hint).await?;
+        let before = self.current.load_full();
+        let known = before.as_ref().map(|held| (held.entry.issuer.as_str(), &held.entry.client));
+        if let Some((last, client)) = known
+            && self.config.issuer.is_none()
+            && self.config.client_id.as_ref() == Some(&client.id)
+            && last != issuer.issuer
+        {
+            let what = "is not the issuer that auth.clientId was used with so far: say in auth.issuer which it is for";
+            return Err(Error::Client { issuer: issuer.issuer, what: what.to_owned() });
+        }
+        // Without S256 nobody is asked anything, so nobody needs to know us.
+        if !issuer.pkce {
+            let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
+            return Err(Error::Metadata { at: issuer.issuer, what });
+        }
+        let client = registration::client(self.web()?, &self.config, &issuer, redirect, known).await?;
+        let mut scopes = self.scopes(hint, &resource);
+        if issuer.scopes.iter().any(|scope| scope == OFFLINE) && !scopes.iter().any(|scope| scope == OFFLINE) {
+            scopes.push(OFFLINE.to_owned());
+        }
+        Attempt::new(issuer, client, redirect.clone(), resource.id, scopes)
+    }
+
+    /// Turns what the browser brought back into a token.
+    pub(super) async fn finish(&self, attempt: Attempt, back: &str) -> Result<(), Error> {
+        let code = attempt.code(back)?;
+        let desk = self.desk(&attempt.issuer, &attempt.client, &attempt.resource, attempt.proof.clone()).await?;
+        let reply = desk.code(code, attempt.verifier.clone(), &attempt.redirect).await?;
+        let (requested, proof) = (&attempt.scopes[..], attempt.proof.as_deref());
+        let (issuer, client, resource) = (&attempt.issuer, &attempt.client, attempt.resource.as_str());
+        self.got(&reply, &Origin { issuer, resource, client, requested, proof }).await
+    }
+
+    /// Keeps a token, then uses it. One that cannot be kept is used all the same, and gone with the program.
+    async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
+        let entry = Entry::new(reply, origin)?;
+        if let Some(old) = self.current.load_full().filter(|old| keychain::name(&old.entry) != keychain::name(&entry)) {
+            let _ = self.keys.forget(&self.slot, &old.entry).await;
+        }
+        self.keep(&entry).await;
+        self.take(entry);
+        self.news.send_modify(|news| *news += 1);
+        Ok(())
+    }
+
+    pub(super) async fn keep(&self, entry: &Entry) {
+        if let Err(error) = self.keys.save(&self.slot, entry).await {
+            tracing::warn!(server = &*self.server, "its token is not kept beyond this run: {error}");
+        }
+    }
+
+    /// Gets a token that no user is needed for.
+    async fn granted(&self, hint: &Hint) -> Result<(), Error> {
+        let (resource, issuer) = self.discover(hint).await?;
+        let requested = self.scopes(hint, &resource);
+        let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
+        let Some(client) = registration::given(&self.config, &issuer)? else {
+            return Err(Error::Config { key: "auth.clientId", what: "is missing".to_owned() });
+        };
+        let desk = self.desk(&issuer, &client, &resource.id, proof.clone()).await?;
+        let reply = match &self.config.grant {
+            Grant::Code => return Err(Error::LoginNeeded),
+            Grant::ClientCredentials => desk.credentials(&requested).await?,
+            Grant::Workload(source) => desk.assertion(&given(source, "auth.assertionFile").await?, &requested).await?,
+            Grant::Enterprise(idp) => {
+                let statement = self.exchanged(idp, &issuer, &resource, &requested).await?;
+                desk.assertion(&statement, &requested).await?
+            }
+        };
+        let origin = Origin {
+            issuer: &issuer,
+            resource: &resource.id,
+            client: &client,
+            requested: &requested,
+            proof: proof.as_deref(),
+        };
+        self.got(&reply, &origin).await
+    }
+
+    /// Has the identity provider of the config vouch for its user to the issuer of the server.
+    async fn exchanged(
+        &self,
+        idp: &Enterprise,
+        issuer: &Issuer,
+        resource: &Resource,
+        scopes: &[String],
+    ) -> Result<String, Error> {
+        let secret = idp.client_secret.as_ref().map(|secret| secret.expose().to_owned());
+        let method = if secret.is_some() { Method::ClientSecretBasic } else { Method::None };
+        let client = Client { id: idp.client_id.clone(), secret, method, redirect: None };
+        let (web, endpoint, issued_by) = (self.web()?.clone(), idp.token_endpoint.clone(), String::new());
+        let desk = Desk { web, endpoint, issuer: issued_by, client, resource: None, key: None, proof: None };
+        desk.exchange(&given(&idp.id_token, "auth.idp.idTokenFile").await?, &issuer.issuer, &resource.id, scopes).await
+    }
+
+    /// Whether the server still takes the tokens of an issuer. One that cannot be asked now is taken to.
+    async fn is_named(&self, issuer: &str, hint: &Hint) -> bool {
+        let Ok(web) = self.web() else { return true };
+        match discovery::resource(web, &self.url, hint.metadata.as_deref()).await {
+            Ok(resource) => resource.issuers.is_empty() || resource.issuers.iter().any(|one| one == issuer),
+            Err(_) => true,
+        }
+    }
+
+    /// Whose tokens the server takes: as the config says, the one that we know already, else the first that it names.
+    async fn discover(&self, hint: &Hint) -> Result<(Resource, Issuer), Error> {
+        let web = self.web()?;
+        let resource = discovery::resource(web, &self.url, hint.metadata.as_deref()).await?;
+        let held = self.current.load_full();
+        let known = held.as_ref().map(|held| held.entry.issuer.as_str());
+        let named = |issuer: &&str| resource.issuers.iter().any(|one| one == issuer);
+        let issuer = match self.config.issuer.as_deref() {
+            Some(pinned) if resource.issuers.is_empty() || named(&pinned) => Some(pinned),
+            Some(pinned) => {
+                let what = "is not among the authorization servers that the server names (auth.issuer)".to_owned();
+                return Err(Error::Client { issuer: pinned.to_owned(), what });
+            }
+            None => known.filter(named).or_else(|| resource.issuers.first().map(String::as_str)),
+        };
+        let issuer = match issuer {
+            Some(issuer) => discovery::issuer(web, issuer).await?,
+            None => discovery::itself(web, &self.url).await?,
+        };
+        Ok((resource, issuer))
+    }
+
+    /// What to ask for: what the config says and the server wants, else all that it has, else nothing in particular.
+    fn scopes(&self, hint: &Hint, resource: &Resource) -> Vec<String> {
+        let mut scopes = self.config.scopes.clone();
+        scopes.extend(hint.scopes.iter().filter(|scope| !self.config.scopes.contains(scope)).cloned());
+        if scopes.is_empty() { resource.scopes.clone().unwrap_or_default() } else { scopes }
+    }
+
+    async fn desk(
+        &self,
+        issuer: &Issuer,
+        client: &Client,
+        resource: &str,
+        proof: Option<Arc<Proof>>,
+    ) -> Result<Desk, Error> {
+        Ok(Desk {
+            web: self.web()?.clone(),
+            endpoint: issuer.token.clone(),
+            issuer: issuer.issuer.clone(),
+            client: client.clone(),
+            resource: Some(resource.to_owned()),
+            key: self.signer().await?,
+            proof,
+        })
+    }
+
+    /// The key of the config, if there is one.
+    pub(super) async fn signer(&self) -> Result<Option<Signer>, Error> {
+        let Some(source) = &self.config.private_key else { return Ok(None) };
+        let pem = given(source, "auth.privateKeyFile").await?;
+        Ok(Some(Signer { key: jwt::Key::from_pem(&pem)?, id: self.config.key_id.clone() }))
+    }
+}
+
+const OFFLINE: &str = "offline_access";
+
+/// What the platform or the user gives, read anew each time: such tokens are short-lived.
+async fn given(source: &Source, key: &'static str) -> Result<String, Error> {
+    match source {
+        Source::Given(secret) => Ok(secret.expose().to_owned()),
+        Source::File(path) => read(path).await.map_err(|what| Error::Config { key, what }),
+    }
+}
+
+async fn read(path: &Path) -> Result<String, String> {
+    use tokio::io::AsyncReadExt as _;
+    let failed = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let mut text = String::new();
+    file.take(FILE_BYTES).read_to_string(&mut text).await.map_err(failed)?;
+    Ok(text.trim().to_owned())
+}

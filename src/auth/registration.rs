@@ -1,0 +1,170 @@
+//! Who we are to an authorization server: as the config says, by a document at a URL, by registering, else nobody.
+//!
+//! **Invariant:** an identity belongs to one issuer and is shown to no other (`hazards.md` H78). Only a document at a URL is
+//! the same everywhere, since it holds no secret.
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::discovery::Issuer;
+use super::web::Web;
+use super::{Error, error};
+use crate::config;
+
+/// Who we are to one issuer.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Client {
+    pub(super) id: String,
+    pub(super) secret: Option<String>,
+    pub(super) method: Method,
+    /// The redirect URI that it was registered with, where we did that.
+    pub(super) redirect: Option<String>,
+}
+
+/// How a client proves who it is at the token endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Method {
+    None,
+    ClientSecretBasic,
+    ClientSecretPost,
+    PrivateKeyJwt,
+}
+
+impl Method {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "none" => Self::None,
+            "client_secret_basic" => Self::ClientSecretBasic,
+            "client_secret_post" => Self::ClientSecretPost,
+            "private_key_jwt" => Self::PrivateKeyJwt,
+            _ => return None,
+        })
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ClientSecretBasic => "client_secret_basic",
+            Self::ClientSecretPost => "client_secret_post",
+            Self::PrivateKeyJwt => "private_key_jwt",
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("id", &self.id).field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+/// The identity that the config gives us, if it does.
+pub(super) fn given(config: &config::OAuth, issuer: &Issuer) -> Result<Option<Client>, Error> {
+    let Some(id) = &config.client_id else { return Ok(None) };
+    if config.issuer.as_ref().is_some_and(|bound| *bound != issuer.issuer) {
+        let what = "is not the issuer that auth.clientId of the config is for (auth.issuer)".to_owned();
+        return Err(Error::Client { issuer: issuer.issuer.clone(), what });
+    }
+    let secret = config.client_secret.as_ref().map(|secret| secret.expose().to_owned());
+    let accepts =
+        |method: Method| issuer.methods.as_ref().is_none_or(|all| all.iter().any(|one| one == method.as_str()));
+    let method = match (&config.private_key, &secret) {
+        (Some(_), _) => Method::PrivateKeyJwt,
+        (None, Some(_)) if accepts(Method::ClientSecretBasic) || !accepts(Method::ClientSecretPost) => {
+            Method::ClientSecretBasic
+        }
+        (None, Some(_)) => Method::ClientSecretPost,
+        (None, None) => Method::None,
+    };
+    Ok(Some(Client { id: id.clone(), secret, method, redirect: None }))
+}
+
+/// Who we are to this issuer when a user signs in; `before` is who we were the last time, at whichever issuer that was.
+pub(super) async fn client(
+    web: &Web,
+    config: &config::OAuth,
+    issuer: &Issuer,
+    redirect: &Url,
+    before: Option<(&str, &Client)>,
+) -> Result<Client, Error> {
+    if let Some(client) = given(config, issuer)? {
+        return Ok(client);
+    }
+    if let (true, Some(document)) = (issuer.client_documents, &config.client_metadata_url) {
+        return Ok(Client { id: document.to_string(), secret: None, method: Method::None, redirect: None });
+    }
+    if let Some((known, client)) = before
+        && known == issuer.issuer
+        && client.redirect.as_deref() == Some(redirect.as_str())
+    {
+        return Ok(client.clone());
+    }
+    let Some(endpoint) = &issuer.registration else {
+        let what = "does not let clients register themselves: register one there, and put its id into auth.clientId";
+        return Err(Error::Client { issuer: issuer.issuer.clone(), what: what.to_owned() });
+    };
+    register(web, issuer, endpoint, redirect).await
+}
+
+#[derive(Serialize)]
+struct Registration<'a> {
+    client_name: &'static str,
+    application_type: &'static str,
+    redirect_uris: [&'a str; 1],
+    grant_types: [&'static str; 2],
+    response_types: [&'static str; 1],
+    token_endpoint_auth_method: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+    client_secret: Option<String>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+}
+
+async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, redirect: &Url) -> Result<Client, Error> {
+    let wanted = wanted(issuer);
+    let registration = Registration {
+        client_name: env!("CARGO_PKG_NAME"),
+        application_type: "native",
+        redirect_uris: [redirect.as_str()],
+        grant_types: ["authorization_code", "refresh_token"],
+        response_types: ["code"],
+        token_endpoint_auth_method: wanted.as_str(),
+    };
+    let body = serde_json::to_vec(&registration).unwrap_or_default();
+    let answer = web.post_json(endpoint, body).await?;
+    if !matches!(answer.status, 200 | 201) {
+        let code = serde_json::from_slice::<Refusal>(&answer.body).map(|refusal| error::code(&refusal.error));
+        let why = code.map_or_else(|_| answer.status.to_string(), |code| format!("{} {code}", answer.status));
+        let what = format!("did not register us ({why}): register a client there, and put its id into auth.clientId");
+        return Err(Error::Client { issuer: issuer.issuer.clone(), what });
+    }
+    let registered: Registered =
+        serde_json::from_slice(&answer.body).map_err(|_| Error::Malformed("a registration that is none"))?;
+    let printable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
+    if !printable(&registered.client_id) || registered.client_secret.as_deref().is_some_and(|text| !printable(text)) {
+        return Err(Error::Malformed("a registration that is none"));
+    }
+    let method = match registered.token_endpoint_auth_method.as_deref().and_then(Method::named) {
+        Some(method) => method,
+        // A client that was to have a secret and got none has to do without.
+        None if registered.client_secret.is_none() => Method::None,
+        None => wanted,
+    };
+    let redirect = Some(redirect.to_string());
+    Ok(Client { id: registered.client_id, secret: registered.client_secret, method, redirect })
+}
+
+/// A program on a user's machine can keep no secret, so it wants none where it need not have one.
+fn wanted(issuer: &Issuer) -> Method {
+    let Some(methods) = &issuer.methods else { return Method::ClientSecretBasic };
+    let mut order = [Method::None, Method::ClientSecretBasic, Method::ClientSecretPost].into_iter();
+    order.find(|method| methods.iter().any(|one| one == method.as_str())).unwrap_or(Method::None)
+}

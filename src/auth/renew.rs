@@ -1,0 +1,81 @@
+//! A token renewed by its refresh token: once for all who want it, in this process and in others (`hazards.md` H72, H73).
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::authorizer::Authorizer;
+use super::desk::Desk;
+use super::token::{Entry, Held};
+use super::{Error, keychain, lock};
+
+impl Authorizer {
+    /// Renews a token, or takes the one that another process has come by meanwhile. The caller holds `progress`.
+    ///
+    /// # Errors
+    /// When there is no other token. `held` may be used until the server refuses it, unless it was taken away.
+    pub(super) async fn renew(&self, held: &Arc<Held>) -> Result<(), Error> {
+        let name = keychain::name(&held.entry);
+        let _lock = lock::take(self.keys.directory.as_deref(), &name).await?;
+        match self.keys.again(&held.entry).await {
+            Ok(Some(kept)) if kept.access != held.entry.access => {
+                self.take(kept);
+                return Ok(());
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
+        }
+        let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
+        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("at no URL"))?;
+        let desk = Desk {
+            web: self.web()?.clone(),
+            endpoint,
+            issuer: held.entry.issuer.clone(),
+            client: held.entry.client.clone(),
+            resource: Some(held.entry.resource.clone()),
+            key: self.signer().await?,
+            proof: held.proof.clone(),
+        };
+        let mut answer = desk.refresh(refresh).await;
+        if matches!(answer, Err(Error::Unreachable { unsent: true, .. })) {
+            answer = desk.refresh(refresh).await;
+        }
+        match answer {
+            Ok(reply) => {
+                let entry = held.entry.renewed(&reply)?;
+                // Kept before it is used: the one that it was got with is worth nothing from here on.
+                self.keep(&entry).await;
+                self.take(entry);
+                Ok(())
+            }
+            Err(error @ Error::Unreachable { unsent: false, .. }) => {
+                // It may have been spent, and who sends it again may end the login: the token that there is has to do.
+                let mut entry = held.entry.clone();
+                entry.refresh = None;
+                self.keep(&entry).await;
+                self.take(entry);
+                Err(error)
+            }
+            Err(Error::Refused { code }) if code == "invalid_grant" => {
+                self.drop_spent(&held.entry).await;
+                Err(Error::LoginNeeded)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes away a token whose refresh token is not taken any more, unless another one is kept by now.
+    async fn drop_spent(&self, entry: &Entry) {
+        match self.keys.again(entry).await {
+            Ok(Some(kept)) if kept.refresh != entry.refresh => self.take(kept),
+            Ok(_) => {
+                if let Err(error) = self.keys.forget(&self.slot, entry).await {
+                    tracing::warn!(server = &*self.server, "a login that is over is still kept: {error}");
+                }
+                self.current.store(None);
+            }
+            // What cannot be read is not removed.
+            Err(_) => self.current.store(None),
+        }
+    }
+}

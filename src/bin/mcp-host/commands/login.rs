@@ -1,0 +1,92 @@
+//! `mcp-host login SERVER`: signs in by a browser. The daemon asks for the token and keeps it; here is only the user, the
+//! browser, and the place that it comes back to.
+
+use mcp_host::admin::{self, SignIn};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
+
+use super::status;
+use crate::args::Login;
+use crate::opener;
+use crate::output::Output;
+use crate::redirect::Redirect;
+use crate::report::{Exit, Failure};
+use crate::text;
+
+/// The daemon's answer to the beginning of a login.
+#[derive(Deserialize)]
+struct Begun {
+    login: u64,
+    page: String,
+    issuer: String,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    error: String,
+}
+
+/// What a person pastes is no longer.
+const PASTED: u64 = 16 * 1024;
+
+pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> {
+    let redirect = Redirect::open().await.map_err(|error| {
+        Failure::new(Exit::Failed, format!("no port on this machine for the browser to come back to: {error}"))
+    })?;
+    let begin = SignIn::Begin { server: args.server.clone(), redirect: redirect.url() };
+    let begun: Begun = ask(args.listen, &begin).await?;
+    // The daemon has judged it; a browser is started for nothing else all the same.
+    let page = opener::checked(&begun.page)
+        .ok_or_else(|| Failure::new(Exit::Failed, "the page to sign in at is not one that a browser may be sent to"))?;
+    output.talk(&format!(
+        "sign in to `{}` at {}",
+        text::line(&args.server),
+        text::line(page.host_str().unwrap_or("?"))
+    ));
+    output.talk(&format!("for {}:", text::line(&begun.issuer)));
+    output.page(&page);
+    if args.no_browser {
+        output.talk("");
+    } else if let Err(error) = opener::open(&page) {
+        output.talk(&format!("no browser was started ({error}): open the page yourself"));
+    }
+    if output.interactive() {
+        output.talk("if the browser is on another machine, paste the address that it ends at here:");
+    }
+    let url = tokio::select! {
+        url = redirect.hit() => url,
+        url = pasted(output.interactive()) => url,
+    };
+    let finish = SignIn::Finish { login: begun.login, url };
+    let _: serde_json::Value = ask(args.listen, &finish).await?;
+    output.talk(&format!("signed in to `{}`", text::line(&args.server)));
+    Ok(Exit::Ok)
+}
+
+/// A line that a person enters; without one there is nobody to wait for.
+async fn pasted(interactive: bool) -> String {
+    if interactive {
+        let mut line = String::new();
+        let mut input = tokio::io::BufReader::new(tokio::io::stdin().take(PASTED));
+        while input.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+            if !line.trim().is_empty() {
+                return line.trim().to_owned();
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Asks the daemon, whose no is a failure.
+pub(super) async fn ask<T: DeserializeOwned>(
+    listen: Option<std::net::SocketAddr>,
+    request: &SignIn,
+) -> Result<T, Failure> {
+    let answer = admin::sign_in(listen.map(|listen| listen.port()), request).await;
+    let line = answer.map_err(|error| status::failed(listen, &error))?;
+    if let Ok(refused) = serde_json::from_str::<Refused>(&line) {
+        return Err(Failure::new(Exit::Unauthorized, text::line(&refused.error).into_owned()));
+    }
+    serde_json::from_str(&line).map_err(|_| Failure::new(Exit::Failed, "the daemon answered something else"))
+}

@@ -1,0 +1,113 @@
+//! The endpoint of a host over HTTP: opened whole, then served. What stands in its way is told before anybody connects.
+
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+use crate::config::HostSettings;
+use crate::downstream::admin::{self, StatusSocket};
+use crate::downstream::authentication::Authentication;
+use crate::downstream::http;
+use crate::error::{Error, ErrorKind};
+use crate::manager::Reload;
+
+/// An endpoint that is open: who connects waits until [`HttpEndpoint::serve`] runs.
+#[must_use = "nobody is served before `serve`"]
+pub struct HttpEndpoint {
+    host: Host,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    socket: Option<StatusSocket>,
+    stop: CancellationToken,
+}
+
+impl std::fmt::Debug for HttpEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpEndpoint").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Opens Streamable HTTP at `/mcp` and HTTP+SSE at `/sse`, and the local socket for `mcp-host status`. Must be called
+    /// inside a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the listener is not on loopback and `host.auth`, or both `host.tls` and `host.insecureHttp`, are not set; when the
+    /// files of `host.tls` cannot be used; when another daemon serves this address.
+    pub fn open_http(&self, listener: TcpListener) -> Result<HttpEndpoint, Error> {
+        let listen = listener.local_addr().map_err(internal)?;
+        let settings = self.0.manager.settings();
+        if let Some((lacks, help)) = settings.lacks_for(listen) {
+            return Err(Error::new(ErrorKind::Config, format!("{lacks}; {help}")));
+        }
+        let tls = acceptor(&settings)?;
+        let socket = match StatusSocket::open(listen) {
+            Ok(socket) => Some(socket),
+            Err(error @ admin::Error::Running { .. }) => return Err(Error::new(ErrorKind::Config, error.to_string())),
+            Err(error) => {
+                tracing::warn!("no status socket: {error}");
+                None
+            }
+        };
+        Ok(HttpEndpoint { host: self.clone(), listener, tls, socket, stop: self.0.stop.child_token() })
+    }
+
+    /// Opens the endpoint and serves it until the host shuts down.
+    ///
+    /// # Errors
+    /// As [`Host::open_http`] and [`HttpEndpoint::serve`].
+    pub async fn serve_http(&self, listener: TcpListener) -> Result<(), Error> {
+        self.open_http(listener)?.serve().await
+    }
+
+    /// Whether the files that these settings name for the endpoint can be used; nothing is started.
+    ///
+    /// # Errors
+    /// When they cannot, naming the file.
+    pub fn check_endpoint(settings: &HostSettings) -> Result<(), Error> {
+        acceptor(settings).map(drop)
+    }
+
+    /// For whoever asks over the status socket: what came of it, in words.
+    async fn reload_now(&self) -> Result<Reload, String> {
+        self.0.configured.reload().await.map_err(|error| error.to_string())
+    }
+}
+
+impl HttpEndpoint {
+    /// Serves until the host shuts down.
+    ///
+    /// # Errors
+    /// When the listener cannot be used.
+    pub async fn serve(self) -> Result<(), Error> {
+        let Self { host, listener, tls, socket, stop } = self;
+        let status = async {
+            if let Some(socket) = &socket {
+                socket.serve(&host.0.router, || host.reload_now(), |request| host.sign_in(request), &stop).await;
+            }
+        };
+        let configured = host.0.manager.settings();
+        let settings = http::Settings {
+            allowed_hosts: configured.allowed_hosts.clone(),
+            allowed_origins: configured.allowed_origins.clone(),
+            authentication: Authentication::new(&configured.auth),
+            tls,
+            sse: configured.sse,
+            eras: host.0.eras,
+        };
+        let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
+        let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;
+        served.map_err(internal)
+    }
+}
+
+fn acceptor(settings: &HostSettings) -> Result<Option<TlsAcceptor>, Error> {
+    let acceptor = settings.tls.as_ref().map(http::tls::acceptor).transpose();
+    acceptor.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
+fn internal(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, error.to_string())
+}

@@ -1,0 +1,177 @@
+//! The program: a daemon, and the commands that sign in, tell what is held, and sign out.
+
+#![cfg(unix)]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+
+use super::guarded;
+use super::site::Site;
+use super::world::{Issuing, agreed, issuer};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a program says, as it says it.
+#[derive(Clone, Default)]
+struct Said(Arc<(Mutex<Vec<String>>, Notify)>);
+
+impl Said {
+    fn read(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
+        let said = self.clone();
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stream).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                said.0.0.lock().unwrap().push(line);
+                said.0.1.notify_waiters();
+            }
+        });
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    /// Waits for a line that is meant.
+    async fn line(&self, meant: impl Fn(&str) -> bool) -> String {
+        let found = async {
+            loop {
+                let news = self.0.1.notified();
+                tokio::pin!(news);
+                news.as_mut().enable();
+                if let Some(line) = self.all().into_iter().find(|line| meant(line)) {
+                    return line;
+                }
+                news.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{:#?}", self.all()))
+    }
+}
+
+fn mcp_host(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
+    let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
+    command.env_clear().envs(places.map(|place| (place, home))).env("PATH", home.join("bin")).current_dir(home);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+fn spawn(mut command: Command, said: &Said) -> Child {
+    let mut child = command.spawn().unwrap();
+    said.read(child.stdout.take().unwrap());
+    said.read(child.stderr.take().unwrap());
+    child
+}
+
+async fn once(home: &Path, args: &[&str], said: &Said) -> Output {
+    let output = tokio::time::timeout(PATIENCE, mcp_host(home, args).output()).await.unwrap().unwrap();
+    for text in [&output.stdout, &output.stderr] {
+        said.0.0.lock().unwrap().extend(String::from_utf8_lossy(text).lines().map(str::to_owned));
+    }
+    output
+}
+
+/// A daemon that logs all it can, with the site as server `a`.
+async fn daemon(home: &Path, site: &Site, said: &Said) -> Child {
+    let config =
+        json!({ "mcpServers": { "a": { "type": "http", "era": "legacy", "url": format!("{}/mcp", site.url) } } });
+    std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
+    let child = spawn(mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0", "-vvv"]), said);
+    said.line(|line| line.starts_with("listening on ")).await;
+    child
+}
+
+/// The browser: comes back to where the page says.
+async fn come_back(page: &str) {
+    let back = agreed(&page.parse().unwrap());
+    let back: url::Url = back.parse().unwrap_or_else(|_| panic!("{page}"));
+    let (host, port) = (back.host_str().unwrap().to_owned(), back.port().unwrap());
+    let mut stream = TcpStream::connect((host.as_str(), port)).await.unwrap();
+    let path = &back[url::Position::BeforePath..];
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let site = guarded(&issuer, &issuing).await;
+    let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
+    let home = home.path();
+    let nobody = once(home, &["login", "a"], &said).await;
+    assert_eq!(nobody.status.code(), Some(4), "no daemon runs");
+    let _daemon = daemon(home, &site, &said).await;
+    said.line(|line| line.contains("mcp-host login a")).await;
+
+    let mut login = spawn(mcp_host(home, &["login", "a", "--no-browser", "-vvv"]), &said);
+    let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
+    come_back(&page).await;
+    assert!(tokio::time::timeout(PATIENCE, login.wait()).await.unwrap().unwrap().success());
+    said.line(|line| line.contains("signed in to `a`")).await;
+    said.line(|line| line.contains("✓ a")).await;
+
+    let auth = once(home, &["auth"], &said).await;
+    let shown = String::from_utf8(auth.stdout).unwrap();
+    assert!(auth.status.success() && shown.contains(&issuer.url), "{shown}");
+    let json = once(home, &["auth", "--json"], &said).await;
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json[0]["holding"]["renewable"], true, "{json}");
+    // A refresh, and one whose answer is lost.
+    issuing.expire();
+    once(home, &["logout", "a", "-vvv"], &said).await;
+    assert_eq!((issuer.count("POST /revoke"), issuing.reused.load(Ordering::SeqCst)), (1, 0));
+    let canary: Vec<_> = said.all().into_iter().filter(|line| line.contains("canary")).collect();
+    assert_eq!(canary, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn h67_a_browser_is_started_by_one_argument_and_no_shell() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let site = guarded(&issuer, &issuing).await;
+    let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
+    let home = home.path();
+    let (opened, marker) = (home.join("opened"), home.join("marker"));
+    std::fs::create_dir(home.join("bin")).unwrap();
+    let opener = home.join("bin/xdg-open");
+    let script = format!("#!/bin/sh\necho \"$#\" \"$@\" >{0}.new && /bin/mv {0}.new {0}\n", opened.display());
+    std::fs::write(&opener, script).unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let _daemon = daemon(home, &site, &said).await;
+    let hostile = format!("/authorize;touch${{IFS}}{0}|$(touch${{IFS}}{0})&touch'{0}'", marker.display());
+    *issuing.metadata.lock().unwrap() = json!({ "authorization_endpoint": format!("{}{hostile}", issuer.url) });
+    said.line(|line| line.contains("mcp-host login a")).await;
+    let _login = spawn(mcp_host(home, &["login", "a"]), &said);
+    let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize")).await;
+    let looking = async {
+        while !opened.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&opened).unwrap().trim_end(), format!("1 {page}"));
+    // What could be taken for a command leads to no page at all.
+    for hostile in
+        ["javascript:alert(1)", "file:///bin/sh", "calc.exe", "--help", "https://a.example/ -x", "http://a.example/"]
+    {
+        *issuing.metadata.lock().unwrap() = json!({ "authorization_endpoint": hostile });
+        std::fs::remove_file(&opened).unwrap_or_default();
+        let refused = once(home, &["login", "a"], &said).await;
+        assert_eq!(refused.status.code(), Some(3), "{hostile}");
+        assert!(!opened.exists(), "{hostile}");
+    }
+    assert!(!marker.exists());
+}

@@ -1,0 +1,134 @@
+//! A site that answers by a closure and remembers what it was asked; it may also break off instead of answering.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) headers: HashMap<String, String>,
+    pub(super) body: String,
+}
+
+impl Asked {
+    /// `METHOD /path`, without the query.
+    pub(super) fn line(&self) -> String {
+        format!("{} {}", self.method, self.path.split('?').next().unwrap_or_default())
+    }
+
+    /// A field of the form that it posts.
+    pub(super) fn field(&self, name: &str) -> Option<String> {
+        let mut pairs = url::form_urlencoded::parse(self.body.as_bytes());
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    }
+
+    pub(super) fn token(&self) -> Option<&str> {
+        self.headers.get("authorization")?.strip_prefix("Bearer ")
+    }
+}
+
+/// What it is answered with.
+pub(super) enum Told {
+    /// Status, more headers, body.
+    Answer(u16, Vec<(&'static str, String)>, String),
+    /// The connection breaks.
+    Broken,
+}
+
+impl Told {
+    pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
+        Self::Answer(status, vec![("content-type", "application/json".to_owned())], body.to_string())
+    }
+}
+
+/// A site on loopback.
+pub(super) struct Site {
+    pub(super) url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    _serving: JoinSet<()>,
+}
+
+type Answer = Arc<dyn Fn(&Asked) -> Told + Send + Sync>;
+
+impl Site {
+    /// Starts it; the closure that answers may know where the site is.
+    pub(super) async fn start<F: Fn(&Asked) -> Told + Send + Sync + 'static>(answer: impl FnOnce(String) -> F) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
+        let (answer, asked): (Answer, Arc<Mutex<Vec<Asked>>>) = (Arc::new(answer(url.clone())), Arc::default());
+        let (mut serving, seen) = (JoinSet::new(), asked.clone());
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(serve(stream, answer.clone(), seen.clone()));
+            }
+        });
+        Self { url, asked, _serving: serving }
+    }
+
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The lines of what it was asked.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.asked().iter().map(Asked::line).collect()
+    }
+
+    pub(super) fn count(&self, line: &str) -> usize {
+        self.lines().iter().filter(|asked| *asked == line).count()
+    }
+}
+
+async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Asked>>>) {
+    let Some(asked) = read(&mut stream).await else { return };
+    seen.lock().unwrap().push(asked.clone());
+    let Told::Answer(status, headers, body) = answer(&asked) else {
+        // A reset, not an end: what was written on the way is lost.
+        let _ = socket_reset(&stream);
+        return;
+    };
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let length = body.len();
+    let text = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
+    let _ = stream.write_all(text.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+fn socket_reset(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_zero_linger()
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Asked> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let mut lines = head.lines();
+    let mut words = lines.next()?.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let headers: HashMap<_, _> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let length: usize = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = bytes.split_off(end + 4);
+    while body.len() < length {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(Asked { method, path, headers, body: String::from_utf8_lossy(&body).into_owned() })
+}

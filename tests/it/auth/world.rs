@@ -1,0 +1,208 @@
+//! An authorization server, a server that wants its tokens, and a user who agrees to everything.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use mcp_host::auth::{Interaction, SecretStore, StoreError};
+use mcp_host::config::{Config, Era, Prefix, Remote, Secret, Server, Transport};
+use mcp_host::{Host, HostBuilder};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::site::{Asked, Site, Told};
+
+/// What an authorization server does that a good one does not, and what it has given out.
+#[derive(Default)]
+pub(super) struct Issuing {
+    /// Seconds that a token lives; an hour if 0.
+    pub(super) life: AtomicUsize,
+    /// Breaks off after it has spent a refresh token.
+    pub(super) loses_answers: AtomicBool,
+    /// Members of its metadata in place of the right ones.
+    pub(super) metadata: Mutex<Value>,
+    /// The answer of its token endpoint in place of a right one.
+    pub(super) answer: Mutex<Option<Value>>,
+    given: AtomicUsize,
+    live: Mutex<HashSet<String>>,
+    /// Refresh tokens that were sent twice.
+    pub(super) reused: AtomicUsize,
+}
+
+impl Issuing {
+    /// Takes all access tokens back.
+    pub(super) fn expire(&self) {
+        self.live.lock().unwrap().retain(|token| token.starts_with("refresh-"));
+    }
+
+    pub(super) fn takes(&self, token: Option<&str>) -> bool {
+        token.is_some_and(|token| self.live.lock().unwrap().contains(token))
+    }
+
+    fn token(&self) -> Told {
+        let number = self.given.fetch_add(1, Ordering::SeqCst);
+        let (access, refresh) = (format!("access-canary-{number}"), format!("refresh-canary-{number}"));
+        self.live.lock().unwrap().extend([access.clone(), refresh.clone()]);
+        let life = match self.life.load(Ordering::SeqCst) {
+            0 => 3600,
+            life => life,
+        };
+        let answer =
+            json!({ "access_token": access, "token_type": "Bearer", "expires_in": life, "refresh_token": refresh });
+        Told::json(200, &self.answer.lock().unwrap().clone().unwrap_or(answer))
+    }
+
+    fn refresh(&self, token: &str) -> Told {
+        if !self.live.lock().unwrap().remove(token) {
+            self.reused.fetch_add(1, Ordering::SeqCst);
+            return Told::json(400, &json!({ "error": "invalid_grant" }));
+        }
+        let answer = self.token();
+        if self.loses_answers.load(Ordering::SeqCst) { Told::Broken } else { answer }
+    }
+}
+
+/// Starts an authorization server.
+pub(super) async fn issuer(issuing: &Arc<Issuing>) -> Site {
+    let issuing = issuing.clone();
+    let registered = AtomicUsize::new(0);
+    Site::start(|url| {
+        move |asked: &Asked| match asked.line().as_str() {
+            "GET /.well-known/oauth-authorization-server" => {
+                let mut metadata = json!({
+                    "issuer": url,
+                    "authorization_endpoint": format!("{url}/authorize"),
+                    "token_endpoint": format!("{url}/token"),
+                    "registration_endpoint": format!("{url}/register"),
+                    "revocation_endpoint": format!("{url}/revoke"),
+                    "code_challenge_methods_supported": ["S256"],
+                    "token_endpoint_auth_methods_supported": ["none"],
+                });
+                for (name, value) in issuing.metadata.lock().unwrap().as_object().into_iter().flatten() {
+                    metadata[name] = value.clone();
+                }
+                Told::json(200, &metadata)
+            }
+            "POST /register" => {
+                let number = registered.fetch_add(1, Ordering::SeqCst);
+                let port = url.rsplit(':').next().unwrap_or_default();
+                Told::json(201, &json!({ "client_id": format!("client-{number}-of-{port}") }))
+            }
+            "POST /token" => match asked.field("grant_type").as_deref() {
+                Some("refresh_token") => issuing.refresh(&asked.field("refresh_token").unwrap_or_default()),
+                _ => issuing.token(),
+            },
+            "POST /revoke" => Told::json(200, &json!({})),
+            _ => Told::json(404, &json!({})),
+        }
+    })
+    .await
+}
+
+/// Who decides whether a server takes a token, and whose tokens it wants.
+pub(super) type Judge = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
+pub(super) type Named = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Starts a server that wants tokens.
+pub(super) async fn server(issuer: Named, takes: Judge) -> Site {
+    Site::start(|url| {
+        move |asked: &Asked| match asked.line().as_str() {
+            "GET /.well-known/oauth-protected-resource/mcp" => {
+                Told::json(200, &json!({ "resource": format!("{url}/mcp"), "authorization_servers": [issuer()] }))
+            }
+            "POST /mcp" if takes(asked.token()) => mcp(asked),
+            "POST /mcp" => {
+                let challenge = format!("Bearer resource_metadata=\"{url}/.well-known/oauth-protected-resource/mcp\"");
+                Told::Answer(401, vec![("www-authenticate", challenge)], String::new())
+            }
+            "DELETE /mcp" => Told::Answer(200, Vec::new(), String::new()),
+            "GET /mcp" => Told::Answer(405, Vec::new(), String::new()),
+            _ => Told::Answer(404, Vec::new(), String::new()),
+        }
+    })
+    .await
+}
+
+pub(super) fn mcp(asked: &Asked) -> Told {
+    let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" },
+        }),
+        Some("tools/list") => json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] }),
+        Some("tools/call") => json!({ "content": [{ "type": "text", "text": "done" }] }),
+        _ => return Told::Answer(202, Vec::new(), String::new()),
+    };
+    Told::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+}
+
+/// A user who agrees to everything; the browser comes back at once.
+#[derive(Clone, Default)]
+pub(super) struct User {
+    pub(super) pages: Arc<Mutex<Vec<Url>>>,
+}
+
+impl User {
+    pub(super) fn prompts(&self) -> usize {
+        self.pages.lock().unwrap().len()
+    }
+}
+
+/// Where the browser of a user who agreed comes back to.
+pub(super) fn agreed(page: &Url) -> String {
+    let field = |name: &str| page.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    format!(
+        "{}?code=code-canary&state={}",
+        field("redirect_uri").unwrap_or_default(),
+        field("state").unwrap_or_default()
+    )
+}
+
+impl Interaction for User {
+    fn redirect_uri(&self) -> Url {
+        "http://127.0.0.1:1/callback".parse().unwrap()
+    }
+
+    fn authorize(&self, _: &str, page: Url) -> BoxFuture<'static, Result<String, String>> {
+        let back = agreed(&page);
+        self.pages.lock().unwrap().push(page);
+        Box::pin(async move { Ok(back) })
+    }
+}
+
+/// A store that several hosts have in common.
+#[derive(Clone, Default)]
+pub(super) struct Shared(pub(super) Arc<mcp_host::auth::MemoryStore>);
+
+impl SecretStore for Shared {
+    fn read(&self, key: &str) -> Result<Option<Secret>, StoreError> {
+        self.0.read(key)
+    }
+
+    fn write(&self, key: &str, secret: &Secret) -> Result<(), StoreError> {
+        self.0.write(key, secret)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), StoreError> {
+        self.0.remove(key)
+    }
+}
+
+/// The config of servers at these sites, under the names `a`, `b`, and so on.
+pub(super) fn config(sites: &[&Site]) -> Config {
+    let server = |(site, name): (&&Site, char)| {
+        let remote = Remote::new(format!("{}/mcp", site.url).parse().unwrap());
+        let mut server = Server::new(&name.to_string(), Transport::Http(remote)).unwrap();
+        (server.prefix, server.era) = (Prefix::Always, Era::Legacy);
+        server
+    };
+    Config { servers: sites.iter().zip('a'..).map(server).collect(), ..Config::default() }
+}
+
+/// A host with these servers, settled.
+pub(super) async fn host(sites: &[&Site], with: impl FnOnce(HostBuilder) -> HostBuilder) -> Host {
+    let host = with(Host::builder().config(config(sites))).start().await.unwrap();
+    host.settled().await;
+    host
+}
