@@ -257,6 +257,10 @@ impl<'a> Loader<'a> {
         if let Some(file) = approved.and_then(|approved| approved.file.clone()) {
             contents.watch(file);
         }
+        // Read where the endpoint opens; renewed, they are read there again.
+        for file in host.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
+            contents.watch(file.clone());
+        }
         Ok(Config { servers, host, notes, files, contents, project: approved.is_some() })
     }
 }

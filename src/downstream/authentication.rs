@@ -45,6 +45,22 @@ impl Authentication {
         matches!(self, Self::None)
     }
 
+    /// Whether what proved to `before` who that is proves it still.
+    pub(super) fn keeps(&self, before: &Self, principal: &Principal) -> bool {
+        match (self, before) {
+            (Self::None, Self::None) => true,
+            (Self::Bearer(now), Self::Bearer(before)) => {
+                now.hash(principal).is_some_and(|hash| before.hash(principal) == Some(hash))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether clients prove who they are in another way than before.
+    pub(super) fn is_another_way(&self, before: &Self) -> bool {
+        std::mem::discriminant(self) != std::mem::discriminant(before)
+    }
+
     /// Tells whose request it is, or why it goes no further.
     pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> Result<Principal, Refused> {
         match (self, peer) {
@@ -62,6 +78,10 @@ impl Bearer {
     /// These clients and no others.
     fn new(clients: &[BearerClient]) -> Self {
         Self(clients.iter().map(|client| (Principal::bearer(&client.name), client.hash)).collect())
+    }
+
+    fn hash(&self, principal: &Principal) -> Option<&[u8; 32]> {
+        self.0.iter().find(|(known, _)| known == principal).map(|(_, hash)| hash)
     }
 
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Refused> {

@@ -14,7 +14,7 @@ pub(super) struct Own {
 }
 
 /// The names under which our port is reached.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Guard {
     listen: Own,
     /// Our loopback names with our port, for a compare without parsing.

@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 use super::Host;
 use crate::config::HostSettings;
 use crate::downstream::admin::{self, StatusSocket};
-use crate::downstream::authentication::Authentication;
 use crate::downstream::http;
 use crate::error::{Error, ErrorKind};
 use crate::manager::Reload;
@@ -88,14 +87,7 @@ impl HttpEndpoint {
             }
         };
         let configured = host.0.manager.settings();
-        let settings = http::Settings {
-            allowed_hosts: configured.allowed_hosts.clone(),
-            allowed_origins: configured.allowed_origins.clone(),
-            authentication: Authentication::new(&configured.auth),
-            tls,
-            sse: configured.sse,
-            eras: host.0.eras,
-        };
+        let settings = http::Settings { tls, sse: configured.sse, eras: host.0.eras };
         let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;
         served.map_err(internal)

@@ -308,6 +308,21 @@ impl Manager {
         self.0.settings.load_full()
     }
 
+    /// Whether these are the settings still.
+    #[cfg(feature = "server")]
+    pub(crate) fn has_settings(&self, settings: &Arc<config::HostSettings>) -> bool {
+        Arc::ptr_eq(&self.0.settings.load(), settings)
+    }
+
+    /// Takes other settings alone.
+    #[cfg(test)]
+    pub(crate) fn configure(&self, change: impl FnOnce(&mut config::HostSettings)) {
+        let mut settings = config::HostSettings::clone(&self.settings());
+        change(&mut settings);
+        self.set(settings);
+        self.0.config.send_modify(|status| status.reloads += 1);
+    }
+
     pub(crate) fn limits(&self) -> Arc<config::Limits> {
         self.0.limits.load_full()
     }

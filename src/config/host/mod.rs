@@ -109,14 +109,16 @@ impl HostSettings {
         keep! {
             "host.listen": listen,
             "host.sse": sse,
-            "host.allowedHosts": allowed_hosts,
-            "host.allowedOrigins": allowed_origins,
-            "host.auth": auth,
             "host.naming": naming,
             "host.limits.sessions": limits.sessions,
             "host.limits.sessionIdle": limits.session_idle,
             "host.limits.clientQueues": limits.client_queues,
             "host.limits.connections": limits.connections,
+        }
+        // Other files are read at once; whether there is TLS at all decides the address that clients have.
+        if new.tls.is_some() != self.tls.is_some() {
+            pending.push("host.tls");
+            new.tls.clone_from(&self.tls);
         }
         (new, pending)
     }

@@ -16,9 +16,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::outlet::Wire;
 use super::peer::Peer;
 use super::routes::Service;
+use super::wires::Wire;
 use super::{Door, tls};
 
 /// How long a client may take to its first request, TLS included.
@@ -63,9 +63,13 @@ struct Opened {
 pub(super) async fn serve(door: Arc<Door>, stream: TcpStream, kill: CancellationToken) {
     // Small answers must not wait for the acknowledgement of the ones before.
     let _ = stream.set_nodelay(true);
-    let peer = if door.authentication.wants_peer() { Peer::of(&stream) } else { Peer::Local };
-    let opened = Opened { peer, deadline: Instant::now() + FIRST_REQUEST, wire: Wire::default(), kill };
-    if let Some(acceptor) = door.tls.clone() {
+    // Before the rules are looked at: when others come, those that are listed are judged by them.
+    let wire = Wire::default();
+    let _listed = door.wires.add(&wire);
+    let rules = door.rules();
+    let peer = if rules.authentication.wants_peer() { Peer::of(&stream) } else { Peer::Local };
+    let opened = Opened { peer, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
+    if let Some(acceptor) = rules.tls.clone() {
         // It is large, and plain connections are many.
         return Box::pin(secure(door, acceptor, stream, opened)).await;
     }
@@ -162,7 +166,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
     };
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = opened.wire.0.cancelled() => return,
+        () = opened.wire.ended() => return,
         () = door.stopping.cancelled() => {}
         // Who has said nothing whole by then has no place here.
         () = idle => return,
@@ -171,7 +175,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
         end(connection.as_mut());
         tokio::select! {
             _ = connection => {}
-            () = opened.wire.0.cancelled() => {}
+            () = opened.wire.ended() => {}
             () = opened.kill.cancelled() => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::header::{HOST, ORIGIN};
@@ -11,9 +12,10 @@ use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::rules::Rules;
 use super::session::{Caps, Sessions};
+use super::wires::Wires;
 use super::{connection, headers, sse};
-use crate::downstream::authentication::Authentication;
 use crate::downstream::classify::Eras;
 use crate::downstream::guard::{Guard, Own};
 use crate::router::Router;
@@ -54,9 +56,8 @@ impl Door {
         let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
         let sessions = Sessions::new(caps, limits.session_idle);
         Self(Arc::new(super::Door {
-            guard: Guard::new(OWN, &[], &[]),
-            tls: None,
-            authentication: Authentication::None,
+            rules: Rules::new(router.manager().clone(), SocketAddr::from(([127, 0, 0, 1], OWN.port)), None),
+            wires: Wires::default(),
             sessions,
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),

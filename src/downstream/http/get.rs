@@ -8,10 +8,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::answer::{self, Refusal};
-use super::outlet::Wire;
 use super::replay::{self, From, Reader, Record};
 use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
+use super::wires::Wire;
 use super::{Door, body, headers};
 use crate::downstream::classify::{self, Eras};
 use crate::protocol::ProtocolVersion;

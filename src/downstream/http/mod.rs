@@ -16,11 +16,13 @@ pub(super) mod peer;
 mod post;
 mod replay;
 mod routes;
+mod rules;
 mod session;
 mod sse;
 mod stateless;
 mod stream;
 pub(crate) mod tls;
+mod wires;
 
 use std::io;
 use std::sync::Arc;
@@ -36,10 +38,10 @@ use tokio_util::task::TaskTracker;
 use self::answer::Refusal;
 #[cfg(test)]
 pub(super) use self::connection::STREAMS;
+use self::rules::{Now, Rules};
 use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
-use super::authentication::Authentication;
+use self::wires::Wires;
 use super::classify::Eras;
-use super::guard::{Guard, Own};
 use crate::router::{Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -53,12 +55,6 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What the config says about the door.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// Hosts beside our own on loopback: `name` or `name:port`.
-    pub(crate) allowed_hosts: Vec<String>,
-    /// Origins beside our own on loopback.
-    pub(crate) allowed_origins: Vec<String>,
-    /// How clients prove who they are.
-    pub(crate) authentication: Authentication,
     /// TLS, if it is spoken.
     pub(crate) tls: Option<TlsAcceptor>,
     /// The eras that are spoken.
@@ -69,14 +65,7 @@ pub(crate) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            authentication: Authentication::None,
-            tls: None,
-            eras: Eras::Both,
-            sse: true,
-        }
+        Self { tls: None, eras: Eras::Both, sse: true }
     }
 }
 
@@ -84,9 +73,9 @@ impl Default for Settings {
 struct Door {
     router: Router,
     eras: Eras,
-    guard: Guard,
-    tls: Option<TlsAcceptor>,
-    authentication: Authentication,
+    rules: Rules,
+    /// The connections there are.
+    wires: Wires,
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
     sse: Option<sse::Table>,
@@ -109,13 +98,11 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
-    let own = Own { port: address.port(), default_port: if settings.tls.is_some() { 443 } else { 80 } };
     let limits = router.limits().clone();
     let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
     let door = Arc::new(Door {
-        guard: Guard::new(own, &settings.allowed_hosts, &settings.allowed_origins),
-        tls: settings.tls,
-        authentication: settings.authentication,
+        rules: Rules::new(router.manager().clone(), address, settings.tls),
+        wires: Wires::default(),
         sessions: Sessions::new(caps, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
@@ -140,6 +127,7 @@ pub(crate) async fn serve(
 async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTracker, kill: &CancellationToken) {
     let limits = door.router.limits();
     let mut cuts = door.router.queues().cuts();
+    let mut config = door.router.manager().config_status();
     let mut sweep = interval(door.sessions.sweep_period());
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -147,6 +135,7 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
             biased;
             () = door.stopping.cancelled() => return,
             Ok(()) = cuts.changed() => door.sweep(),
+            Ok(()) = config.changed() => drop(door.rules()),
             _ = sweep.tick() => {
                 door.router.queues().cut_stuck(limits.client_queue, STUCK, limits.session_idle.max(STUCK));
                 door.sweep();
@@ -156,7 +145,7 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if connections.len() >= limits.connections => {
-                    if door.tls.is_none() {
+                    if door.rules().tls.is_none() {
                         turn_away(&stream);
                     }
                 }
@@ -225,6 +214,23 @@ impl Door {
     fn sweep(&self) {
         for session in self.sessions.sweep() {
             self.close(&session);
+        }
+    }
+
+    /// The rules that the config means now. What is open of whoever proved who it is by what no longer counts ends first.
+    fn rules(&self) -> Arc<Now> {
+        loop {
+            if let Some(now) = self.rules.now() {
+                return Arc::clone(&now);
+            }
+            let Some(change) = self.rules.take() else { continue };
+            for session in self.sessions.all().iter().filter(|session| !change.keeps(session.principal())) {
+                self.end(session);
+            }
+            if let Some(table) = &self.sse {
+                table.end_unless_kept(&change);
+            }
+            self.wires.end_unless_kept(&change);
         }
     }
 

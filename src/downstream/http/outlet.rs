@@ -3,16 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use axum::http::Extensions;
 use bytes::Bytes;
-use tokio_util::sync::CancellationToken;
 
 use crate::protocol::Frame;
-use crate::queues::{Account, Way};
-
-/// The connection that a request came on: cancelled, it ends.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wire(pub(super) CancellationToken);
+use crate::queues::Way;
 
 /// Where an answer goes out.
 #[derive(Clone, Debug)]
@@ -21,19 +15,11 @@ pub(super) struct Outlet(Arc<Way>);
 /// What a message costs beside its bytes.
 const OVERHEAD: usize = 128;
 
-impl Wire {
-    /// That of the request with these extensions.
-    pub(super) fn of(extensions: &Extensions) -> Self {
-        extensions.get::<Self>().cloned().unwrap_or_default()
-    }
-
-    /// The way to the client of that account. When it is cut off, the connection ends.
-    pub(super) fn outlet(&self, account: &Account) -> Outlet {
-        Outlet(account.way(&self.0))
-    }
-}
-
 impl Outlet {
+    pub(super) fn new(way: Arc<Way>) -> Self {
+        Self(way)
+    }
+
     /// A message in pieces.
     pub(super) fn pieces(&self, frame: Frame) -> VecDeque<Bytes> {
         let size = OVERHEAD + frame.len();

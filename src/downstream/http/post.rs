@@ -16,10 +16,11 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::answer::{self, Refusal};
-use super::outlet::{Outlet, Wire};
+use super::outlet::Outlet;
 use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{Events, Source};
+use super::wires::Wire;
 use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};

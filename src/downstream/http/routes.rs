@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{Method, StatusCode, Version};
+use axum::http::{HeaderMap, Method, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
 use hyper::body::Incoming;
 
 use super::answer::Refusal;
-use super::outlet::Wire;
 use super::peer::Peer;
+use super::rules::Now;
+use super::wires::Wire;
 use super::{Door, get, post, sse};
 use crate::downstream::classify::Eras;
 use crate::downstream::guard::Refused;
@@ -86,7 +87,8 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         // Over HTTP/1.1 hyper leaves the body out by itself.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
         let refuse = |refusal: Refusal| Either::Left(ready(Ok(cut(refusal.into_response(), head_only))));
-        if let Err(refused) = self.door.guard.check(request.version(), uri, headers) {
+        let rules = self.door.rules();
+        if let Err(refused) = rules.guard.check(request.version(), uri, headers) {
             return refuse(refused.into());
         }
         if headers.len() > self.door.router.limits().headers {
@@ -94,7 +96,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
             return refuse(Refusal::new(status, "too many headers (host.limits.headers)"));
         }
         let route = Route::of(uri.path());
-        let asker = self.door.authentication.authenticate(headers, self.peer);
+        let asker = self.asker(rules, headers);
         if let Err(refused) = asker
             && !route.is_some_and(Route::is_open)
         {
@@ -104,6 +106,23 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         Either::Right(Box::pin(
             async move { Ok(cut(serve(&door, route, asker, request.map(Body::new)).await, head_only)) },
         ))
+    }
+}
+
+impl Service {
+    /// Who asks. What they have open is known from here on, so that it ends with what they proved it by.
+    fn asker(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> Result<Principal, Refused> {
+        loop {
+            let asker = rules.authentication.authenticate(headers, self.peer);
+            if let Ok(principal) = &asker {
+                self.wire.carries(principal);
+            }
+            let now = self.door.rules();
+            if Arc::ptr_eq(&now, &rules) {
+                return asker;
+            }
+            rules = now;
+        }
     }
 }
 

@@ -224,6 +224,11 @@ impl Sessions {
 }
 
 impl Session {
+    /// Whose it is.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     fn touch(&self) {
         self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
     }

@@ -22,9 +22,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Refusal};
-use super::outlet::{Outlet, Wire};
+use super::outlet::Outlet;
+use super::rules::Change;
 use super::session::{Key, Place};
 use super::stream::{COMMENT, KEEP_ALIVE};
+use super::wires::Wire;
 use super::{Door, body, headers};
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
@@ -184,6 +186,13 @@ impl Table {
                 door.router.close(client);
                 entry.end.cancel();
             }
+        }
+    }
+
+    /// Ends those of whom the change does not keep.
+    pub(super) fn end_unless_kept(&self, change: &Change) {
+        for entry in self.lock().values().filter(|entry| !change.keeps(&entry.principal)) {
+            entry.end.cancel();
         }
     }
 

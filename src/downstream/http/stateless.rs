@@ -13,9 +13,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::{self, Refusal};
-use super::outlet::{Outlet, Wire};
+use super::outlet::Outlet;
 use super::post::DECIDE;
 use super::stream::{COMMENT, KEEP_ALIVE};
+use super::wires::Wire;
 use super::{Door, headers};
 use crate::downstream::call::{Call, Progress, Step};
 use crate::downstream::classify::Envelope;

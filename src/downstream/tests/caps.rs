@@ -42,7 +42,7 @@ async fn h62_sessions_in_use_up_to_the_cap() {
 #[tokio::test]
 async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
     let limits = |limits: &mut crate::config::Limits| limits.sessions_per_principal = 2;
-    let house = house_with(stage_with(limits).await, bearer()).await;
+    let house = house_of(bearer(stage_with(limits).await)).await;
     let mut idle = house.client_as(Some(ANN), "2025-11-25").await;
     let mut kept = busy(&house, Some(ANN)).await;
     // At the cap the one that is idle makes room, and nobody else's does.
@@ -71,7 +71,7 @@ async fn h62_whoever_is_there_without_a_token_has_none() {
 #[tokio::test]
 async fn h62_clients_without_a_session_have_the_same_caps() {
     let limits = |limits: &mut crate::config::Limits| limits.sessions_per_principal = 1;
-    let house = house_with(stage_with(limits).await, bearer()).await;
+    let house = house_of(bearer(stage_with(limits).await)).await;
     let apart = |id: u64, tool: &str, word: &str| {
         let meta = json!({"mcp-host/affinity": word});
         modern(id, "tools/call", json!({"name": tool, "arguments": {}, "_meta": meta}))
@@ -136,7 +136,7 @@ async fn h61_of_two_streams_at_once_one_gets_everything() {
 
 #[tokio::test]
 async fn h65_an_event_id_is_good_in_its_session_and_for_its_principal_only() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let mut ann = house.client_as(Some(ANN), "2025-11-25").await;
     ann.post(&call(1, "quick")).await;
     assert_eq!(ann.events().await, ["1-0", "1-1 progress 1", "1-2 answer 1"]);

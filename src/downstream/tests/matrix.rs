@@ -79,7 +79,7 @@ impl Both<'_> {
 
 #[tokio::test]
 async fn h79_every_route_is_guarded_before_anything_else() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let mut both = Both { house: &house, one: house.connect().await, two: Two::connect(&house).await };
     let port = house.port.to_string();
     let mut refused = 0;
@@ -122,7 +122,7 @@ async fn h79_every_route_is_guarded_before_anything_else() {
 
 #[tokio::test]
 async fn h79_what_is_our_own_passes_the_guard() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let mut both = Both { house: &house, one: house.connect().await, two: Two::connect(&house).await };
     let port = house.port.to_string();
     let token = format!("Bearer {ANN}");
@@ -174,7 +174,7 @@ async fn h79_authority_and_host_say_the_same() {
 
 /// Whatever is asked, with a token, it is not there.
 async fn absent(paths: &[&str]) {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let mut both = Both { house: &house, one: house.connect().await, two: Two::connect(&house).await };
     let (host, token) = (format!("localhost:{}", house.port), format!("Bearer {ANN}"));
     let headers = [("host", host.as_str()), ("authorization", token.as_str()), ("content-type", "application/json")];

@@ -26,6 +26,8 @@ mod principals;
 #[cfg(feature = "server")]
 mod refusals;
 #[cfg(feature = "server")]
+mod rules;
+#[cfg(feature = "server")]
 mod slow;
 #[cfg(feature = "server")]
 mod sse;

@@ -13,7 +13,7 @@ async fn ask(house: &House, head: &str) -> (u16, Option<String>) {
 
 #[tokio::test]
 async fn h80_a_request_carries_its_own_token() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let plain = Some("Bearer".to_owned());
     let invalid = Some(r#"Bearer error="invalid_token""#.to_owned());
     let malformed = Some(r#"Bearer error="invalid_request""#.to_owned());
@@ -47,7 +47,7 @@ async fn h80_a_request_carries_its_own_token() {
 
 #[tokio::test]
 async fn h80_nothing_is_told_before_a_token() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     for path in ["/mcp", "/sse", "/messages", "/", "/metrics", "/nowhere", "/healthz/", "/READYZ", "*"] {
         for method in ["GET", "POST", "DELETE", "PUT", "OPTIONS"] {
             let request = format!("{method} {path} HTTP/1.1\r\nHost: HOST\r\n\r\n");
@@ -71,7 +71,7 @@ async fn h80_nothing_is_told_before_a_token() {
 
 #[tokio::test]
 async fn h60_a_session_is_of_the_token_that_made_it() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let ann = house.client_as(Some(ANN), "2025-03-26").await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let bodies = [ping, &format!("[{ping}]"), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#];
@@ -103,7 +103,7 @@ async fn h60_a_session_is_of_the_token_that_made_it() {
 
 #[tokio::test]
 async fn h60_a_stream_of_messages_is_of_the_token_that_opened_it() {
-    let house = house_with(stage().await, bearer()).await;
+    let house = house_of(bearer(stage().await)).await;
     let mut ann = house.connect().await;
     let head = ann.send(&format!("GET /sse HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer {ANN}\r\n\r\n")).await;
     assert_eq!(head.status, 200);
@@ -152,7 +152,7 @@ async fn h80_another_user_of_this_machine_is_refused() {
             assert_eq!(get_as(65_534, house.port, path).await, line, "{path}");
         }
         // With tokens, they tell who it is.
-        let house = house_with(stage().await, bearer()).await;
+        let house = house_of(bearer(stage().await)).await;
         assert_eq!(get_as(65_534, house.port, "/mcp").await, "HTTP/1.1 401 Unauthorized");
     }
 }

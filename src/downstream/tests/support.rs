@@ -265,7 +265,6 @@ mod http {
 
     use super::*;
     use crate::config::{BearerClient, HostAuth};
-    use crate::downstream::authentication::Authentication;
     pub(crate) use crate::downstream::http::Settings;
     use crate::downstream::http::serve;
 
@@ -289,10 +288,16 @@ mod http {
     pub(crate) const ANN: &str = "the token of ann";
     pub(crate) const BOB: &str = "the token of bob";
 
-    /// A door for [`ANN`] and [`BOB`] alone.
-    pub(crate) fn bearer() -> Settings {
-        let clients = [("ann", ANN), ("bob", BOB)].map(|(name, token)| BearerClient::of_token(name, token).unwrap());
-        Settings { authentication: Authentication::new(&HostAuth::Bearer(clients.into())), ..Settings::default() }
+    /// The stage, for clients with these tokens alone.
+    pub(crate) fn for_alone(stage: Stage, clients: &[(&str, &str)]) -> Stage {
+        let clients = clients.iter().map(|(name, token)| BearerClient::of_token(name, token).unwrap()).collect();
+        stage.router.manager().configure(|settings| settings.auth = HostAuth::Bearer(clients));
+        stage
+    }
+
+    /// The stage, for [`ANN`] and [`BOB`] alone.
+    pub(crate) fn bearer(stage: Stage) -> Stage {
+        for_alone(stage, &[("ann", ANN), ("bob", BOB)])
     }
 
     pub(crate) async fn house_with(stage: Stage, settings: Settings) -> House {

@@ -23,7 +23,7 @@ fn file(name: &str) -> PathBuf {
 
 async fn secure_house() -> House {
     let tls = acceptor(&HostTls { cert: file("cert.pem"), key: file("key.pem") }).unwrap();
-    house_with(stage().await, Settings { tls: Some(tls), ..bearer() }).await
+    house_with(bearer(stage().await), Settings { tls: Some(tls), ..Settings::default() }).await
 }
 
 async fn connect(house: &House, alpn: &[&str]) -> TlsStream<TcpStream> {

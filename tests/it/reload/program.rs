@@ -132,3 +132,20 @@ fn h91_a_daemon_tells_what_it_goes_by() {
     daemon.signal(Signal::TERM);
     daemon.hears("stopped");
 }
+
+#[test]
+fn a_renewed_certificate_is_noticed() {
+    let home = tempfile::tempdir().unwrap();
+    let renew = || {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(home.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(home.path().join("cert.pem"), made.cert.pem()).unwrap();
+    };
+    renew();
+    let text = json!({ "mcpServers": {}, "host": { "tls": { "cert": "cert.pem", "key": "key.pem" } } }).to_string();
+    std::fs::write(home.path().join("mcp.json"), text).unwrap();
+    let daemon = Daemon::start(mcp_host(home.path(), &["serve", "--listen", "127.0.0.1:0", "--config", "mcp.json"]));
+    renew();
+    daemon.hears("config reloaded");
+    assert_eq!(ask(home.path(), &daemon.port, "status")["config"]["pending"], Value::Null);
+}
