@@ -121,7 +121,7 @@ pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
 }
 
 /// Where an issuer may say something about itself, in the order of the specification.
-fn places(base: &Url) -> Vec<Url> {
+pub(super) fn places(base: &Url) -> Vec<Url> {
     let mut places =
         vec![well_known(base, "oauth-authorization-server", true), well_known(base, "openid-configuration", true)];
     let path = base.path().trim_end_matches('/');

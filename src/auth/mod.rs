@@ -13,6 +13,8 @@ mod dpop;
 mod error;
 mod jwt;
 mod keychain;
+#[cfg(feature = "server")]
+mod keys;
 mod lock;
 mod login;
 mod obtain;
@@ -28,6 +30,10 @@ pub use challenge::{Challenge, MalformedChallenge, challenges};
 pub use error::Error;
 pub use keychain::Interaction;
 pub(crate) use keychain::Keychain;
+#[cfg(feature = "server")]
+pub(crate) use keys::IssuerKeys;
 pub use login::{Holding, Login};
+#[cfg(feature = "server")]
+pub(crate) use place::well_known;
 pub use store::{MemoryStore, SecretStore, StoreError};
 pub(crate) use token::Held;

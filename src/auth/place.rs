@@ -55,7 +55,7 @@ pub(super) fn canonical(server: &Url) -> String {
 }
 
 /// A well-known URL: the suffix goes between host and path (RFC 8414, RFC 9728).
-pub(super) fn well_known(base: &Url, suffix: &str, with_path: bool) -> Url {
+pub(crate) fn well_known(base: &Url, suffix: &str, with_path: bool) -> Url {
     let mut url = base.clone();
     let path = if with_path { base.path().trim_end_matches('/') } else { "" };
     url.set_path(&format!("/.well-known/{suffix}{path}"));

@@ -272,12 +272,12 @@ fn a_bad_setting_is_found_in_its_layer() {
     let vars = Vars::from_iter([
         ("MCP_HOST_NAMING__MAX_LENGTH", "7"),
         ("MCP_HOST_LISTEN", "[::]:80"),
-        ("MCP_HOST_AUTH__TYPE", "oauth"),
+        ("MCP_HOST_AUTH__TYPE", "open"),
     ]);
     let error = parse_str("{ \"host\": {\n \"startupWait\": 1 } }", Syntax::Json, "f.json", &vars).unwrap_err();
     insta::assert_snapshot!(error, @r#"
     f.json:2: host.startupWait: 1 has no unit
-    environment variable MCP_HOST_AUTH__TYPE: host.auth.type: "oauth" is not one of none, bearer
+    environment variable MCP_HOST_AUTH__TYPE: host.auth.type: "open" is not one of none, bearer, oauth
     environment variable MCP_HOST_NAMING__MAX_LENGTH: host.naming.maxLength: 7 is not between 40 and 128
     "#);
 }

@@ -3,7 +3,7 @@
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, Version};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 
 /// Where we listen.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +24,12 @@ pub(super) struct Guard {
 }
 
 /// Why a request goes no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
     pub(super) reason: &'static str,
-    /// What `WWW-Authenticate` says.
-    pub(super) challenge: Option<&'static str>,
+    /// A header that says what to do.
+    pub(super) more: Option<(HeaderName, HeaderValue)>,
 }
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -131,9 +131,9 @@ fn authority(text: &str) -> Option<Authority> {
 }
 
 fn bad(reason: &'static str) -> Refused {
-    Refused { status: StatusCode::BAD_REQUEST, reason, challenge: None }
+    Refused { status: StatusCode::BAD_REQUEST, reason, more: None }
 }
 
 fn forbidden(reason: &'static str) -> Refused {
-    Refused { status: StatusCode::FORBIDDEN, reason, challenge: None }
+    Refused { status: StatusCode::FORBIDDEN, reason, more: None }
 }

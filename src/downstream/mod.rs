@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** a door never looks into params (but for the one question which era a message is of) and makes no ids
 //! of JSON-RPC: what the router puts into a mailbox goes out as it is, on exactly one stream. Before a byte of a request
-//! is believed, `guard.rs` has seen its headers and `authentication.rs` knows whose it is. Start reading at `http/mod.rs`, or at `stdio.rs` for the short story.
+//! is believed, `guard.rs` has seen its headers and `authentication` knows whose it is. Start reading at `http/mod.rs`, or at `stdio.rs` for the short story.
 
 #[cfg(feature = "server")]
 pub mod admin;

@@ -78,7 +78,7 @@ impl HttpEndpoint {
     /// Serves until the host shuts down.
     ///
     /// # Errors
-    /// When the listener cannot be used.
+    /// When the listener cannot be used, or there can be no client to ask the issuer of `host.auth` with.
     pub async fn serve(self) -> Result<(), Error> {
         let Self { host, listener, tls, socket, stop } = self;
         let status = async {

@@ -24,6 +24,13 @@ impl Principal {
         Self(format!("bearer:{name}").into())
     }
 
+    /// Who a token of that issuer is for. Each part is set apart from the next, whatever stands in it.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn oauth(issuer: &str, subject: Option<&str>, client: Option<&str>) -> Self {
+        Self(format!("oauth:{}", serde_json::json!([issuer, subject, client])).into())
+    }
+
     /// Whether it is whoever is there, for want of anybody who says more.
     #[must_use]
     pub(crate) fn is_local(&self) -> bool {

@@ -299,6 +299,14 @@ fn refused() {
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:11: host.auth.clients.a b: a client cannot be called that
       take up to 64 of letters, digits, - _ and .
+    host-oauth-nobody.toml:5: host.auth.issuer: is missing
+      name the authorization server by its URL, as its metadata has it: "https://auth.example.com"
+    host-oauth-nobody.toml:5: host.auth.audience: is missing
+      name what tokens have to be for: the URL at which clients reach us, "https://box.example:8808/mcp"
+    host-oauth.toml:4: host.auth.resource: is missing
+      `audience` is no URL: name in `resource` the one at which clients reach us, "https://box.example:8808/mcp"
+    host-oauth.toml:6: host.auth.issuer: "http://auth.example.com" is no https URL
+    host-oauth.toml:8: host.auth.scopes: "\"tools\"" is no scope
     host-tls.toml:5: host.tls: it takes both `cert` and `key`
       name two PEM files: the certificate, and its private key
     host-tls.toml:6: host.insecureHttp: expected true or false, found a string

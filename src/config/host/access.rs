@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use sha2::{Digest as _, Sha256};
 
 use super::HostSettings;
+use super::oauth::{self, HostOAuth};
 use crate::config::fields::Field;
 use crate::config::report::Report;
 
@@ -19,6 +20,8 @@ pub enum HostAuth {
     None,
     /// By a token of their own.
     Bearer(Vec<BearerClient>),
+    /// By a token that an authorization server has signed.
+    OAuth(Box<HostOAuth>),
 }
 
 /// A client with a token of its own, of which only the hash is kept. Displays as the config has it: `sha256:` and the
@@ -121,7 +124,7 @@ pub(super) fn tls(field: &Field<'_>, report: &mut Report) -> Option<HostTls> {
 pub(super) fn auth(field: &Field<'_>, report: &mut Report) -> Option<HostAuth> {
     let mut fields = field.fields(report)?;
     let Some(kind) = fields.take(&["type"], report) else {
-        report.problem(field.at, &field.path, "`type` is missing").help("write \"none\" or \"bearer\"");
+        report.problem(field.at, &field.path, "`type` is missing").help("write \"none\", \"bearer\" or \"oauth\"");
         return None;
     };
     match kind.text(report)? {
@@ -138,8 +141,9 @@ pub(super) fn auth(field: &Field<'_>, report: &mut Report) -> Option<HostAuth> {
             };
             self::clients(&clients, report).map(HostAuth::Bearer)
         }
+        "oauth" => oauth::read(field, fields, report).map(|oauth| HostAuth::OAuth(Box::new(oauth))),
         other => {
-            let text = format!("{} is not one of none, bearer", kind.quote(other));
+            let text = format!("{} is not one of none, bearer, oauth", kind.quote(other));
             report.problem(kind.at, &kind.path, text);
             None
         }

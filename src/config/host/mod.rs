@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod layers;
 mod limits;
+mod oauth;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub use self::access::{BearerClient, HostAuth, HostTls};
 pub use self::audit::Audit;
 use self::layers::Layers;
 pub use self::limits::Limits;
+pub use self::oauth::HostOAuth;
 use super::fields::{Field, Fields};
 use super::report::Report;
 use super::syntax::Node;

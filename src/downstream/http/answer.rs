@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -87,7 +87,7 @@ impl Refusal {
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
         let mut refusal = Self::new(refused.status, refused.reason);
-        refusal.more = refused.challenge.map(|challenge| (WWW_AUTHENTICATE, HeaderValue::from_static(challenge)));
+        refusal.more = refused.more;
         refusal
     }
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, StatusCode, Version};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
 use hyper::body::Incoming;
@@ -22,8 +23,8 @@ use super::peer::Peer;
 use super::rules::Now;
 use super::wires::Wire;
 use super::{Door, get, post, sse};
+use crate::downstream::authentication::{Asked, Asker, Asking};
 use crate::downstream::classify::Eras;
-use crate::downstream::guard::Refused;
 use crate::router::Principal;
 use crate::upstream::StateName;
 
@@ -37,7 +38,7 @@ enum Route {
     Readyz,
 }
 
-/// All there is.
+/// All there is, but for the document on tokens of an issuer, where they are taken.
 const ROUTES: [(&str, Route); 5] = [
     ("/mcp", Route::Mcp),
     ("/sse", Route::Sse),
@@ -45,6 +46,8 @@ const ROUTES: [(&str, Route); 5] = [
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
 ];
+
+const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
 impl Route {
     fn of(path: &str) -> Option<Self> {
@@ -96,32 +99,59 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
             return refuse(Refusal::new(status, "too many headers (host.limits.headers)"));
         }
         let route = Route::of(uri.path());
-        let asker = self.asker(rules, headers);
-        if let Err(refused) = asker
-            && !route.is_some_and(Route::is_open)
-        {
-            return refuse(refused.into());
+        if let Some(metadata) = rules.authentication.metadata(uri.path()) {
+            let answer = only_read(request.method(), (JSON, metadata.to_owned()));
+            return Either::Left(ready(Ok(cut(answer.unwrap_or_else(Refusal::into_response), head_only))));
         }
-        let door = Arc::clone(&self.door);
-        Either::Right(Box::pin(
-            async move { Ok(cut(serve(&door, route, asker, request.map(Body::new)).await, head_only)) },
-        ))
+        let (asked, rules) = match self.ask(rules, headers) {
+            (Asked::Known(Err(refused)), _) if !route.is_some_and(Route::is_open) => return refuse(refused.into()),
+            asked => asked,
+        };
+        let service = self.clone();
+        Either::Right(Box::pin(async move {
+            let request = request.map(Body::new);
+            let asker = match asked {
+                // Whoever only wants to know whether we live waits for nobody.
+                _ if route == Some(Route::Healthz) => None,
+                Asked::Known(asker) => Some(asker),
+                Asked::Later(asker) => Some(service.known(asker, rules, request.headers()).await),
+            };
+            Ok(cut(serve(&service.door, route, asker, request).await, head_only))
+        }))
     }
 }
 
 impl Service {
     /// Who asks. What they have open is known from here on, so that it ends with what they proved it by.
-    fn asker(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> Result<Principal, Refused> {
+    fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (Asked, Arc<Now>) {
         loop {
-            let asker = rules.authentication.authenticate(headers, self.peer);
-            if let Ok(principal) = &asker {
+            let asked = rules.authentication.authenticate(headers, self.peer);
+            if let Asked::Known(Ok(principal)) = &asked {
                 self.wire.carries(principal);
             }
             let now = self.door.rules();
             if Arc::ptr_eq(&now, &rules) {
-                return asker;
+                return (asked, rules);
             }
             rules = now;
+        }
+    }
+
+    /// The same, where somebody else has to be asked first: by the rules that hold when the answer is there.
+    async fn known(&self, mut asker: Asking, mut rules: Arc<Now>, headers: &HeaderMap) -> Asker {
+        loop {
+            let known = asker.await;
+            if let Ok(principal) = &known {
+                self.wire.carries(principal);
+            }
+            let now = self.door.rules();
+            if Arc::ptr_eq(&now, &rules) {
+                return known;
+            }
+            match self.ask(now, headers) {
+                (Asked::Known(known), _) => return known,
+                (Asked::Later(again), now) => (asker, rules) = (again, now),
+            }
         }
     }
 }
@@ -131,18 +161,12 @@ fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::empty()) } else { response }
 }
 
-async fn serve(
-    door: &Arc<Door>,
-    route: Option<Route>,
-    asker: Result<Principal, Refused>,
-    request: Request,
-) -> Response {
+async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, request: Request) -> Response {
+    let Some(asker) = asker else {
+        return only_read(request.method(), "ok\n").unwrap_or_else(Refusal::into_response);
+    };
     let answer = match (route, &door.sse, asker) {
-        (Some(Route::Healthz), _, _) => only_read(&request, StatusCode::OK, "ok\n".to_owned()),
-        (Some(Route::Readyz), _, asker) => {
-            let (status, text) = readyz(door, asker.is_ok());
-            only_read(&request, status, text)
-        }
+        (Some(Route::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
         (Some(Route::Mcp), _, Ok(principal)) => mcp(door, &principal, request).await,
         (Some(Route::Sse), Some(table), Ok(principal)) => match *request.method() {
@@ -169,11 +193,11 @@ async fn mcp(door: &Arc<Door>, principal: &Principal, request: Request) -> Resul
     }
 }
 
-/// A text for supervisors.
-fn only_read(request: &Request, status: StatusCode, text: String) -> Result<Response, Refusal> {
-    match *request.method() {
-        Method::GET => Ok((status, text).into_response()),
-        Method::HEAD => Ok(status.into_response()),
+/// What is there to be read.
+fn only_read(method: &Method, answer: impl IntoResponse) -> Result<Response, Refusal> {
+    match *method {
+        Method::GET => Ok(answer.into_response()),
+        Method::HEAD => Ok(answer.into_response().map(|_| Body::empty())),
         _ => Err(Refusal::only("GET, HEAD")),
     }
 }

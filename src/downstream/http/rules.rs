@@ -62,7 +62,7 @@ impl fmt::Debug for Rules {
 impl Rules {
     /// Those of the config, for a door at that address which speaks TLS by `tls`.
     pub(super) fn new(manager: Manager, address: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
-        let now = Now::new(manager.settings(), address, tls);
+        let now = Now::new(manager.settings(), address, tls, &Authentication::None);
         Self { manager, address, now: ArcSwap::from_pointee(now), taking: Mutex::default() }
     }
 
@@ -86,18 +86,18 @@ impl Rules {
             self.now.store(Arc::new(before.as_of(of)));
             return None;
         }
-        let after = Arc::new(Now::new(of.clone(), self.address, before.certificate(&of)));
+        let after = Arc::new(Now::new(of.clone(), self.address, before.certificate(&of), &before.authentication));
         self.now.store(after.clone());
         Some(Change { before, after })
     }
 }
 
 impl Now {
-    fn new(of: Arc<HostSettings>, address: SocketAddr, tls: Option<TlsAcceptor>) -> Self {
+    fn new(of: Arc<HostSettings>, address: SocketAddr, tls: Option<TlsAcceptor>, before: &Authentication) -> Self {
         let own = Own { port: address.port(), default_port: if tls.is_some() { 443 } else { 80 } };
         Self {
             guard: Guard::new(own, &of.allowed_hosts, &of.allowed_origins),
-            authentication: Authentication::new(&of.auth),
+            authentication: Authentication::new(&of.auth, before),
             tls,
             of,
         }

@@ -22,6 +22,10 @@ mod listen;
 #[cfg(feature = "server")]
 mod matrix;
 #[cfg(feature = "server")]
+mod minting;
+#[cfg(feature = "server")]
+mod oauth;
+#[cfg(feature = "server")]
 mod principals;
 #[cfg(feature = "server")]
 mod refusals;

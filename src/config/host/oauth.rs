@@ -1,0 +1,125 @@
+//! `host.auth` with `type: oauth`: whose tokens are taken at the endpoint, and for what they have to be made.
+
+use url::Url;
+
+use crate::config::fields::{Field, Fields};
+use crate::config::report::Report;
+use crate::config::syntax::Value;
+use crate::config::transport::is_loopback;
+
+/// Clients have tokens of an authorization server, for this endpoint and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostOAuth {
+    /// Who signs them, by the very text that they say (`iss`).
+    pub issuer: String,
+    /// For whom they are, by the very text that they say (`aud`).
+    pub audience: String,
+    /// Where clients reach the endpoint: what they ask tokens for.
+    pub resource: Url,
+    /// What each token has to be good for.
+    pub scopes: Vec<String>,
+    /// The resource as it is written.
+    id: String,
+}
+
+impl HostOAuth {
+    /// Tokens of this issuer for the endpoint that is reached at this URL. `None` if one of them is no URL that is taken.
+    #[must_use]
+    pub fn new(issuer: &str, resource: &str) -> Option<Self> {
+        of_issuer(issuer).ok()?;
+        let url = of_resource(resource).ok()?;
+        let (issuer, audience, id) = (issuer.to_owned(), resource.to_owned(), resource.to_owned());
+        Some(Self { issuer, audience, resource: url, scopes: Vec::new(), id })
+    }
+
+    /// The name of the endpoint as a resource: its URL as it is written.
+    #[must_use]
+    pub fn resource_id(&self) -> &str {
+        &self.id
+    }
+}
+
+const ISSUER: &str = "name the authorization server by its URL, as its metadata has it: \"https://auth.example.com\"";
+const AUDIENCE: &str =
+    "name what tokens have to be for: the URL at which clients reach us, \"https://box.example:8808/mcp\"";
+const RESOURCE: &str =
+    "`audience` is no URL: name in `resource` the one at which clients reach us, \"https://box.example:8808/mcp\"";
+
+/// Reads what stands beside `type`.
+pub(super) fn read(of: &Field<'_>, mut fields: Fields<'_>, report: &mut Report) -> Option<HostOAuth> {
+    let [issuer, audience, resource, scopes] =
+        ["issuer", "audience", "resource", "scopes"].map(|name| fields.take(&[name], report));
+    fields.finish(&["type", "issuer", "audience", "resource", "scopes"], report);
+    let scopes = scopes.map(|field| self::scopes(&field, report)).unwrap_or_default();
+    let mut missing = |name: &str, help: &'static str| {
+        report.problem(of.at, &format!("{}.{name}", of.path), "is missing").help(help);
+    };
+    if issuer.is_none() {
+        missing("issuer", ISSUER);
+    }
+    if audience.is_none() {
+        missing("audience", AUDIENCE);
+    }
+    let issuer = issuer.and_then(|field| url(&field, of_issuer, report));
+    let field = audience?;
+    let audience = field.text(report)?.to_owned();
+    let is_url = audience.starts_with("https://") || audience.starts_with("http://");
+    let resource = match resource {
+        Some(resource) => url(&resource, of_resource, report),
+        None if is_url => url(&field, of_resource, report),
+        None => {
+            report.problem(of.at, &format!("{}.resource", of.path), "is missing").help(RESOURCE);
+            None
+        }
+    };
+    let ((issuer, _), (id, resource)) = issuer.zip(resource)?;
+    Some(HostOAuth { issuer, audience, resource, scopes, id })
+}
+
+/// A URL as it is written, and as it is meant.
+fn url(field: &Field<'_>, judge: fn(&str) -> Judged, report: &mut Report) -> Option<(String, Url)> {
+    let text = field.text(report)?;
+    match judge(text) {
+        Ok(url) => Some((text.to_owned(), url)),
+        Err(what) => {
+            report.problem(field.at, &field.path, format!("{} {what}", field.quote(text)));
+            None
+        }
+    }
+}
+
+type Judged = Result<Url, &'static str>;
+
+fn of_issuer(text: &str) -> Judged {
+    let url = of_resource(text)?;
+    if url.scheme() == "http" && !is_loopback(&url) { Err("is no https URL") } else { Ok(url) }
+}
+
+/// A URL that stands for somebody: without anything that is no name.
+fn of_resource(text: &str) -> Judged {
+    let url = Url::parse(text).map_err(|_| "is no URL")?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err("is no https URL");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("carries a user or a password");
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("has a query or a fragment");
+    }
+    Ok(url)
+}
+
+/// A list, or a text with blanks between them.
+fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
+    let scopes: Vec<String> = match field.node.value {
+        Value::List(_) => field.texts(report),
+        _ => field.text(report).unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+    };
+    let legal = |byte: u8| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\');
+    for scope in scopes.iter().filter(|scope| scope.is_empty() || !scope.bytes().all(legal)) {
+        report.problem(field.at, &field.path, format!("{} is no scope", field.quote(scope)));
+    }
+    scopes
+}

@@ -1,0 +1,52 @@
+//! Clients with tokens of ours, of which the config has the hashes.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use sha2::{Digest as _, Sha256};
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
+
+use super::{Asker, Lack, challenged, token};
+use crate::config::BearerClient;
+use crate::router::Principal;
+
+/// The clients that have a token.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer(Vec<(Principal, [u8; 32])>);
+
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer");
+const INVALID: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_token""#);
+const MALFORMED: HeaderValue = HeaderValue::from_static(r#"Bearer error="invalid_request""#);
+
+impl Bearer {
+    /// These clients and no others.
+    pub(super) fn new(clients: &[BearerClient]) -> Self {
+        Self(clients.iter().map(|client| (Principal::bearer(&client.name), client.hash)).collect())
+    }
+
+    /// Whether the client has the token that it had.
+    pub(super) fn keeps(&self, before: &Self, principal: &Principal) -> bool {
+        self.hash(principal).is_some_and(|hash| before.hash(principal) == Some(hash))
+    }
+
+    fn hash(&self, principal: &Principal) -> Option<&[u8; 32]> {
+        self.0.iter().find(|(known, _)| known == principal).map(|(_, hash)| hash)
+    }
+
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Asker {
+        let token = token(headers).map_err(|lack| match lack {
+            Lack::Missing | Lack::NotBearer => challenged(StatusCode::UNAUTHORIZED, lack.reason(), CHALLENGE),
+            Lack::Twice => challenged(StatusCode::BAD_REQUEST, lack.reason(), MALFORMED),
+        })?;
+        self.find(token).ok_or_else(|| challenged(StatusCode::UNAUTHORIZED, "no client has this token", INVALID))
+    }
+
+    /// The client with that token. Every hash is compared to its end, so that time tells nothing of any of them.
+    fn find(&self, token: &[u8]) -> Option<Principal> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let mut found = u64::MAX;
+        for (index, (_, known)) in (0_u64..).zip(&self.0) {
+            found.conditional_assign(&index, known.ct_eq(&hash));
+        }
+        let index = usize::try_from(found).ok()?;
+        self.0.get(index).map(|(principal, _)| principal.clone())
+    }
+}

@@ -1,0 +1,270 @@
+//! One token of an issuer, judged: who signed it, for whom, until when (RFC 7519, RFC 8725, RFC 9068). Pure but for the clock
+//! outside.
+//!
+//! Form and claims are read by `jsonwebtoken`, signatures checked by `ring`, which is here for TLS. Only algorithms with a
+//! public key are known, so that nobody signs with what everybody may read; which key it is says our set, never the token.
+
+use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::signature::{self, Verifier};
+use jsonwebtoken::{
+    Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Header, Validation, decode, decode_header,
+};
+use ring::signature as ring_signature;
+use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The keys of an issuer that sign tokens.
+#[derive(Debug, Default)]
+pub(super) struct KeySet(Vec<Known>);
+
+#[derive(Debug)]
+struct Known {
+    id: Option<String>,
+    /// The one algorithm it is for, where the issuer says so.
+    algorithm: Option<Algorithm>,
+    key: DecodingKey,
+}
+
+/// What a token has to say.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) issuer: String,
+    /// One of these.
+    pub(super) audiences: Vec<String>,
+}
+
+/// What a good token says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) subject: Option<String>,
+    pub(super) client: Option<String>,
+    pub(super) scopes: Vec<String>,
+}
+
+/// Why a token is not good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// It is none of ours, whichever keys there are.
+    Token(&'static str),
+    /// It is signed by a key that the set does not have.
+    UnknownKey,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    sub: Option<String>,
+    client_id: Option<String>,
+    /// Where issuers say it that are older than RFC 9068.
+    azp: Option<String>,
+    scope: Option<Scopes>,
+    scp: Option<Scopes>,
+    /// A key that the sender has to prove to hold.
+    cnf: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scopes {
+    Text(String),
+    List(Vec<String>),
+}
+
+/// Keys of one issuer that are looked at.
+const KEYS: usize = 64;
+/// Bytes of a token.
+const TOKEN: usize = 16 * 1024;
+/// Bytes of a name in it.
+const NAME: usize = 1024;
+/// How far clocks may be apart, in seconds.
+const LEEWAY: u64 = 30;
+
+impl KeySet {
+    /// The keys among these that sign, by an algorithm that is known here. A strange one does no harm to the others.
+    pub(super) fn read(keys: &[Value]) -> Self {
+        Self(keys.iter().take(KEYS).filter_map(Known::read).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The keys that may have signed what stands under this header.
+    fn matching<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a DecodingKey> {
+        let fits = |known: &&Known| {
+            let named = header.kid.is_none() || header.kid == known.id;
+            named && known.algorithm.is_none_or(|of| of == header.alg) && known.key.family() == header.alg.family()
+        };
+        self.0.iter().filter(fits).map(|known| &known.key)
+    }
+}
+
+impl Known {
+    fn read(key: &Value) -> Option<Self> {
+        let jwk = Jwk::deserialize(key).ok()?;
+        let signs = matches!(&jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
+        let operations = jwk.common.key_operations.as_ref();
+        let verifies = operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+        let known = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => true,
+            AlgorithmParameters::EllipticCurve(key) => matches!(key.curve, EllipticCurve::P256 | EllipticCurve::P384),
+            AlgorithmParameters::OctetKeyPair(key) => key.curve == EllipticCurve::Ed25519,
+            // A secret that is published is none.
+            _ => false,
+        };
+        let algorithm = jwk.common.key_algorithm.map(Algorithm::try_from).transpose().ok()?;
+        let key = (signs && verifies && known).then(|| DecodingKey::from_jwk(&jwk).ok())??;
+        Some(Self { id: jwk.common.key_id, algorithm, key })
+    }
+}
+
+/// Judges a token by these keys.
+pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &Wanted) -> Result<Told, Wrong> {
+    let header = header(token)?;
+    let mut validation = Validation::new(header.alg);
+    validation.set_issuer(&[&wanted.issuer]);
+    validation.set_audience(&wanted.audiences);
+    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+    (validation.leeway, validation.validate_nbf) = (LEEWAY, true);
+    // Before it is used; whichever was chosen first stays, and knows these algorithms as well.
+    let _ = RING.install_default();
+    let mut judged = Err(Wrong::UnknownKey);
+    for key in keys.matching(&header) {
+        match decode::<Claims>(token, key, &validation) {
+            Ok(token) => return told(token.claims),
+            // One without a name may be of any of the keys.
+            Err(error) if header.kid.is_none() && *error.kind() == ErrorKind::InvalidSignature => {}
+            Err(error) => judged = Err(Wrong::Token(reason(&error))),
+        }
+    }
+    judged
+}
+
+/// What a token says of itself before anything of it is believed.
+pub(super) fn header(token: &[u8]) -> Result<Header, Wrong> {
+    let visible = token.iter().all(|byte| (0x21..=0x7e).contains(byte));
+    if token.len() > TOKEN || !visible {
+        return Err(Wrong::Token("the token is no JWT, or longer than 16 KiB"));
+    }
+    let header =
+        decode_header(token).map_err(|_| Wrong::Token("the token is no JWT that is signed by a known algorithm"))?;
+    if Way::of(header.alg).is_none() {
+        return Err(Wrong::Token("the token is not signed with a private key"));
+    }
+    if header.crit.is_some() {
+        return Err(Wrong::Token("the token wants something understood that is not (`crit`)"));
+    }
+    let kinds = ["jwt", "at+jwt", "application/at+jwt"];
+    let fits = |kind: &str| kinds.iter().any(|known| known.eq_ignore_ascii_case(kind));
+    if header.typ.as_deref().is_some_and(|kind| !fits(kind)) {
+        return Err(Wrong::Token("the token is no access token (`typ`)"));
+    }
+    Ok(header)
+}
+
+fn told(claims: Claims) -> Result<Told, Wrong> {
+    if claims.cnf.is_some() {
+        return Err(Wrong::Token("the token is bound to a key (`cnf`), of which no proof is taken here"));
+    }
+    let (subject, client) = (claims.sub, claims.client_id.or(claims.azp));
+    let names = [&subject, &client].map(|name| name.as_ref().map(String::len));
+    if names == [None, None] || names.iter().flatten().any(|length| !(1..=NAME).contains(length)) {
+        return Err(Wrong::Token("the token does not say whose it is (`sub`, `client_id`)"));
+    }
+    let scopes = match claims.scope.or(claims.scp) {
+        Some(Scopes::Text(text)) => text.split(' ').map(str::to_owned).collect(),
+        Some(Scopes::List(list)) => list,
+        None => Vec::new(),
+    };
+    Ok(Told { subject, client, scopes })
+}
+
+/// What is wrong, in words that say nothing of the token's content.
+fn reason(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidAudience => "the token is for somebody else: `aud` is not host.auth.audience",
+        ErrorKind::InvalidIssuer => "the token is of another issuer: `iss` is not host.auth.issuer",
+        ErrorKind::InvalidSignature => "the token was changed, or is signed by another key than it names",
+        ErrorKind::MissingRequiredClaim(_) => "the token lacks one of `iss`, `aud` and `exp`",
+        _ => "the token cannot be read",
+    }
+}
+
+/// How `ring` checks the signatures of an algorithm.
+enum Way {
+    Rsa(&'static ring_signature::RsaParameters),
+    Point(&'static dyn ring_signature::VerificationAlgorithm),
+}
+
+impl Way {
+    /// None for what is no signature, but a secret of two.
+    fn of(algorithm: Algorithm) -> Option<Self> {
+        Some(match algorithm {
+            Algorithm::RS256 => Self::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => Self::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => Self::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => Self::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => Self::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => Self::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => Self::Point(&ring_signature::ECDSA_P256_SHA256_FIXED),
+            Algorithm::ES384 => Self::Point(&ring_signature::ECDSA_P384_SHA384_FIXED),
+            Algorithm::EdDSA => Self::Point(&ring_signature::ED25519),
+            _ => return None,
+        })
+    }
+}
+
+/// Checks signatures, and does nothing else.
+static RING: CryptoProvider = CryptoProvider {
+    signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
+    verifier_factory: |algorithm, key| {
+        let fits = key.family() == algorithm.family() && algorithm.family() != AlgorithmFamily::Hmac;
+        if !fits {
+            return Err(ErrorKind::InvalidAlgorithm.into());
+        }
+        Ok(Box::new(Ring { algorithm: *algorithm, key: key.clone() }))
+    },
+    key_utils: KeyUtils {
+        rsa_pub_components_from_private_key: |_| Err(ErrorKind::UnsupportedAlgorithm.into()),
+        rsa_pub_components_from_public_key: |_| Err(ErrorKind::UnsupportedAlgorithm.into()),
+        ec_pub_components_from_private_key: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
+        ed_pub_components_from_private_key: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
+        compute_digest: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
+    },
+};
+
+struct Ring {
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+impl Verifier<Vec<u8>> for Ring {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
+        let verified = match (Way::of(self.algorithm), self.key.kind()) {
+            (Some(Way::Rsa(way)), DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                RsaPublicKeyComponents { n: number(n), e: number(e) }.verify(way, message, signature)
+            }
+            (Some(Way::Point(way)), DecodingKeyKind::SecretOrDer(key)) => {
+                UnparsedPublicKey::new(way, key).verify(message, signature)
+            }
+            _ => Err(ring::error::Unspecified),
+        };
+        verified.map_err(|_| signature::Error::new())
+    }
+}
+
+impl JwtVerifier for Ring {
+    fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+/// A number without the zeros that some issuers write before it.
+fn number(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes.get(zeros..).unwrap_or_default()
+}

@@ -1,0 +1,135 @@
+//! The keys of an issuer as they were last seen, and when they are asked for anew (`hazards.md` H80).
+//!
+//! One task asks, once at the start and then when somebody wants it: because a token names a key that is not known, or
+//! because the keys are old. However many want it, it asks once, and not again before a pause is over, so nobody who makes up
+//! tokens makes us a nuisance to the issuer. Keys outlive an issuer that is away, for an hour; after that there are none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::jwt::KeySet;
+
+/// Asks the issuer.
+pub(super) type Fetch = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Value>, String>> + Send + Sync>;
+
+/// The keys of one issuer. The task ends with it.
+#[derive(Debug)]
+pub(super) struct Keys {
+    seen: watch::Receiver<Seen>,
+    wanted: watch::Sender<u64>,
+    _task: JoinSet<()>,
+}
+
+/// No keys can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unavailable;
+
+#[derive(Debug)]
+struct Seen {
+    /// How often the issuer was asked.
+    turn: u64,
+    keys: Option<(Arc<KeySet>, Instant)>,
+    /// Whether it gave them when it was asked last.
+    answered: bool,
+    /// When it may be asked again.
+    next: Instant,
+}
+
+/// When keys are asked for anew, and how long they are used where that fails.
+const FRESH: Duration = Duration::from_secs(10 * 60);
+const LASTING: Duration = Duration::from_secs(60 * 60);
+/// Between one answer and the next question; shorter where there was no answer.
+const PAUSE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(2);
+/// How long all documents together may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Keys {
+    /// The keys of an issuer, which is asked at once.
+    pub(super) fn new(issuer: String, fetch: Fetch) -> Self {
+        let start = Seen { turn: 0, keys: None, answered: false, next: Instant::now() };
+        let (known, seen) = watch::channel(start);
+        let (wanted, wants) = watch::channel(1);
+        let mut task = JoinSet::new();
+        task.spawn(follow(issuer, fetch, wants, known));
+        Self { seen, wanted, _task: task }
+    }
+
+    /// The keys as far as they are known. Old ones are asked for anew meanwhile.
+    pub(super) fn known(&self) -> Option<Arc<KeySet>> {
+        let seen = self.seen.borrow();
+        let (keys, at) = seen.keys.as_ref()?;
+        let age = at.elapsed();
+        if age > FRESH && Instant::now() >= seen.next {
+            self.want(seen.turn + 1);
+        }
+        (age <= LASTING).then(|| keys.clone())
+    }
+
+    /// The keys after the issuer was asked once more, unless that was done a moment ago.
+    pub(super) async fn anew(&self) -> Result<Arc<KeySet>, Unavailable> {
+        let mut seen = self.seen.clone();
+        let (turn, next) = {
+            let seen = seen.borrow();
+            (seen.turn, seen.next)
+        };
+        if Instant::now() >= next {
+            self.want(turn + 1);
+            // In vain, if the issuer takes longer than it may: then it has not answered.
+            let _ = timeout(PATIENCE, seen.wait_for(|seen| seen.turn > turn)).await.map_err(drop);
+        }
+        let seen = seen.borrow();
+        match &seen.keys {
+            Some((keys, _)) if seen.answered => Ok(keys.clone()),
+            _ => Err(Unavailable),
+        }
+    }
+
+    fn want(&self, turn: u64) {
+        self.wanted.send_if_modified(|wanted| {
+            let more = turn > *wanted;
+            *wanted = turn.max(*wanted);
+            more
+        });
+    }
+}
+
+async fn follow(issuer: String, fetch: Fetch, mut wanted: watch::Receiver<u64>, known: watch::Sender<Seen>) {
+    let mut turn = 0;
+    while wanted.wait_for(|wanted| *wanted > turn).await.is_ok() {
+        let answer = timeout(PATIENCE, fetch()).await.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+        turn += 1;
+        let now = Instant::now();
+        let next = now + if answer.is_ok() { PAUSE } else { RETRY };
+        match answer {
+            Ok(keys) => {
+                let keys = KeySet::read(&keys);
+                tracing::debug!(issuer, keys = keys.len(), "the keys of the issuer");
+                if keys.len() == 0 {
+                    tracing::error!(issuer, "the issuer has no key that signs tokens: all of them are refused");
+                }
+                let keys = Some((Arc::new(keys), now));
+                known.send_replace(Seen { turn, keys, answered: true, next });
+            }
+            Err(error) => known.send_modify(|seen| {
+                let left = seen.keys.as_ref().map(|(_, at)| LASTING.saturating_sub(at.elapsed()));
+                match left.filter(|left| !left.is_zero()) {
+                    Some(left) => tracing::warn!(issuer, error, ?left, "the issuer gives no keys: older ones are used"),
+                    None => tracing::error!(
+                        issuer,
+                        error,
+                        "the issuer gives no keys: no token can be checked, clients get 503"
+                    ),
+                }
+                (seen.turn, seen.answered, seen.next) = (turn, false, next);
+            }),
+        }
+        sleep_until(next).await;
+    }
+}

@@ -1,0 +1,198 @@
+//! The endpoint as a resource server of OAuth: tokens of one issuer for one audience, and what is said to who has none
+//! (RFC 6750, RFC 9728).
+
+use std::sync::Arc;
+
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
+
+use super::jwt::{self, KeySet, Told, Wanted, Wrong};
+use super::keys::{Fetch, Keys, Unavailable};
+use super::{Asked, Asker, Lack, challenged, token};
+use crate::auth::{IssuerKeys, well_known};
+use crate::config::HostOAuth;
+use crate::downstream::guard::Refused;
+use crate::router::Principal;
+
+/// Who takes tokens of an issuer.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceServer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: HostOAuth,
+    wanted: Wanted,
+    keys: Arc<Keys>,
+    challenges: Challenges,
+    metadata: String,
+    /// Where it lies.
+    paths: Vec<String>,
+}
+
+/// What `WWW-Authenticate` says.
+#[derive(Debug)]
+struct Challenges {
+    plain: HeaderValue,
+    malformed: HeaderValue,
+    invalid: HeaderValue,
+    insufficient: HeaderValue,
+}
+
+const PROTECTED: &str = "oauth-protected-resource";
+/// Where it lies whichever name the endpoint has: a proxy may have taken off the rest.
+const PATHS: [&str; 2] = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
+
+impl ResourceServer {
+    /// As the config says; the issuer is asked for its keys at once.
+    pub(super) fn new(settings: &HostOAuth) -> Self {
+        let keys = IssuerKeys::new(&settings.issuer);
+        Self::with(
+            settings,
+            Box::new(move || {
+                let keys = keys.clone();
+                Box::pin(async move { keys?.fetch().await.map_err(|error| error.to_string()) })
+            }),
+        )
+    }
+
+    /// With keys from somewhere else.
+    pub(super) fn with(settings: &HostOAuth, fetch: Fetch) -> Self {
+        Self::by(settings, Arc::new(Keys::new(settings.issuer.clone(), fetch)))
+    }
+
+    /// By other settings. The keys of an issuer stay known.
+    pub(super) fn anew(&self, settings: &HostOAuth) -> Self {
+        if self.0.settings == *settings {
+            self.clone()
+        } else if self.0.settings.issuer == settings.issuer {
+            Self::by(settings, self.0.keys.clone())
+        } else {
+            Self::new(settings)
+        }
+    }
+
+    /// Whether the same tokens are good.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        self.0.settings == other.0.settings
+    }
+
+    fn by(settings: &HostOAuth, keys: Arc<Keys>) -> Self {
+        let at = well_known(&settings.resource, PROTECTED, true);
+        let mut paths = PATHS.map(str::to_owned).to_vec();
+        paths.push(at.path().to_owned());
+        let mut metadata = json!({
+            "resource": settings.resource_id(),
+            "authorization_servers": [settings.issuer],
+            "bearer_methods_supported": ["header"],
+        });
+        if !settings.scopes.is_empty() {
+            metadata["scopes_supported"] = json!(settings.scopes);
+        }
+        // The names of an origin are one with and without the slash.
+        let audience = settings.audience.as_str();
+        let bare = settings.resource.path() == "/" && settings.resource_id() == audience;
+        let twin = bare.then(|| format!("{}/", audience.trim_end_matches('/')));
+        let mut audiences = vec![audience.to_owned()];
+        audiences.extend(twin.iter().map(|twin| twin.trim_end_matches('/').to_owned()));
+        audiences.extend(twin);
+        Self(Arc::new(Inner {
+            wanted: Wanted { issuer: settings.issuer.clone(), audiences },
+            keys,
+            challenges: Challenges::new(at.as_str(), &settings.scopes),
+            metadata: metadata.to_string(),
+            paths,
+            settings: settings.clone(),
+        }))
+    }
+
+    /// The document, if it is at that path.
+    pub(super) fn metadata(&self, path: &str) -> Option<&str> {
+        self.0.paths.iter().any(|known| known == path).then_some(&*self.0.metadata)
+    }
+
+    /// Tells whose request it is. It waits for nothing but keys that are not known, and not for those if the token cannot be
+    /// good whatever they are.
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Asked {
+        let inner = &self.0;
+        let token = match token(headers) {
+            Ok(token) => token,
+            Err(lack) => return Asked::Known(Err(inner.lacks(&lack))),
+        };
+        let judged = match inner.keys.known() {
+            Some(keys) => inner.judge(token, &keys),
+            None => jwt::header(token).and(Err(Wrong::UnknownKey)),
+        };
+        match judged {
+            Ok(told) => Asked::Known(inner.admit(&told)),
+            Err(Wrong::Token(reason)) => Asked::Known(Err(inner.invalid(reason))),
+            Err(Wrong::UnknownKey) => {
+                let (inner, token) = (inner.clone(), token.to_owned());
+                Asked::Later(Box::pin(async move {
+                    let keys = inner.keys.anew().await.map_err(|Unavailable| unavailable())?;
+                    match inner.judge(&token, &keys) {
+                        Ok(told) => inner.admit(&told),
+                        Err(Wrong::Token(reason)) => Err(inner.invalid(reason)),
+                        Err(Wrong::UnknownKey) => Err(inner.invalid("the token is signed by no key of the issuer")),
+                    }
+                }))
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn judge(&self, token: &[u8], keys: &KeySet) -> Result<Told, Wrong> {
+        jwt::judge(token, keys, &self.wanted)
+    }
+
+    /// Whether a good token is enough.
+    fn admit(&self, told: &Told) -> Asker {
+        if !self.settings.scopes.iter().all(|scope| told.scopes.contains(scope)) {
+            let reason = "the token lacks a scope that the endpoint wants (host.auth.scopes)";
+            return Err(challenged(StatusCode::FORBIDDEN, reason, self.challenges.insufficient.clone()));
+        }
+        Ok(Principal::oauth(&self.wanted.issuer, told.subject.as_deref(), told.client.as_deref()))
+    }
+
+    fn lacks(&self, lack: &Lack) -> Refused {
+        match lack {
+            Lack::Missing | Lack::NotBearer => {
+                challenged(StatusCode::UNAUTHORIZED, lack.reason(), self.challenges.plain.clone())
+            }
+            Lack::Twice => challenged(StatusCode::BAD_REQUEST, lack.reason(), self.challenges.malformed.clone()),
+        }
+    }
+
+    fn invalid(&self, reason: &'static str) -> Refused {
+        challenged(StatusCode::UNAUTHORIZED, reason, self.challenges.invalid.clone())
+    }
+}
+
+/// Nobody is let in because somebody else is away.
+fn unavailable() -> Refused {
+    let reason = "the token cannot be checked: its issuer gives no keys (the log says why)";
+    Refused {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        reason,
+        more: Some((RETRY_AFTER, HeaderValue::from_static("5"))),
+    }
+}
+
+impl Challenges {
+    fn new(metadata: &str, scopes: &[String]) -> Self {
+        let scope = if scopes.is_empty() { String::new() } else { format!(r#", scope="{}""#, scopes.join(" ")) };
+        let challenge = |error: &str| {
+            let error = if error.is_empty() { String::new() } else { format!(r#", error="{error}""#) };
+            let text = format!(r#"Bearer resource_metadata="{metadata}"{scope}{error}"#);
+            // A URL and scopes hold nothing that a header does not take.
+            HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(super::SCHEME))
+        };
+        Self {
+            plain: challenge(""),
+            malformed: challenge("invalid_request"),
+            invalid: challenge("invalid_token"),
+            insufficient: challenge("insufficient_scope"),
+        }
+    }
+}
