@@ -74,6 +74,8 @@ pub(crate) struct Tries {
 pub(super) struct Hint {
     pub(super) metadata: Option<String>,
     pub(super) scopes: Vec<String>,
+    /// It wants tokens that are bound to a key.
+    pub(super) dpop: bool,
     error: Option<String>,
 }
 
@@ -97,6 +99,7 @@ impl Hint {
         Self {
             metadata: text(challenge, "resource_metadata"),
             scopes: challenge.parameter("scope").map(discovery::scopes).unwrap_or_default(),
+            dpop: all.iter().any(|one| one.scheme() == "dpop"),
             error: text(challenge, "error"),
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Resource {
     /// Issuers of tokens for it; none where it says nothing.
     pub(super) issuers: Vec<String>,
     pub(super) scopes: Option<Vec<String>>,
+    /// It takes tokens that are bound to a key, with proofs by an algorithm that we have.
+    pub(super) dpop: bool,
 }
 
 #[derive(Deserialize)]
@@ -27,6 +29,10 @@ struct ResourceDocument {
     #[serde(default)]
     authorization_servers: Vec<String>,
     scopes_supported: Option<Vec<String>>,
+    #[serde(default)]
+    dpop_signing_alg_values_supported: Vec<String>,
+    #[serde(default)]
+    dpop_bound_access_tokens_required: bool,
 }
 
 /// An authorization server, as far as it was checked.
@@ -85,7 +91,7 @@ pub(super) async fn resource(web: &Web, server: &Url, hint: Option<&str>) -> Res
             return judged(document, &url, server);
         }
     }
-    Ok(Resource { id: place::canonical(server), issuers: Vec::new(), scopes: None })
+    Ok(Resource { id: place::canonical(server), issuers: Vec::new(), scopes: None, dpop: false })
 }
 
 const PROTECTED: &str = "oauth-protected-resource";
@@ -99,7 +105,9 @@ fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource
         return Err(Error::metadata(at, "names no authorization server"));
     }
     let scopes = document.scopes_supported.filter(|scopes| scopes.iter().all(|scope| is_scope(scope)));
-    Ok(Resource { id: document.resource, issuers: document.authorization_servers, scopes })
+    let dpop = document.dpop_bound_access_tokens_required
+        || document.dpop_signing_alg_values_supported.iter().any(|algorithm| algorithm == "ES256");
+    Ok(Resource { id: document.resource, issuers: document.authorization_servers, scopes, dpop })
 }
 
 /// Asks an issuer about itself.

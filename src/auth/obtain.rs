@@ -252,10 +252,13 @@ impl Authorizer {
             }
             None => known.filter(named).or_else(|| resource.issuers.first().map(String::as_str)),
         };
-        let issuer = match issuer {
+        let mut issuer = match issuer {
             Some(issuer) => discovery::issuer(web, issuer).await?,
             None => discovery::itself(web, &self.url).await?,
         };
+        // A token that is bound to a key is good for nothing at a server that takes no proofs of one.
+        let bound = held.as_ref().is_some_and(|held| held.proof.is_some() && held.has_worked());
+        issuer.dpop &= resource.dpop || hint.dpop || bound;
         Ok((resource, issuer))
     }
 

@@ -57,6 +57,19 @@ async fn a_user_signs_in_once_and_calls_go() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_no_proofs_is_sent_none() {
+    let issuing = Arc::new(Issuing::default());
+    *issuing.metadata.lock().unwrap() = json!({ "dpop_signing_alg_values_supported": ["ES256"] });
+    let issuer = issuer(&issuing).await;
+    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
+    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    assert_eq!((state(&host), user.prompts()), (StateName::Connected, 1));
+    let bound = |site: &Site| site.asked().iter().any(|asked| asked.headers.contains_key("dpop"));
+    assert!(!bound(&issuer) && !bound(&server));
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn h74_a_token_that_never_works_costs_six_requests_and_one_prompt() {
     let issuing = Arc::new(Issuing::default());
     let issuer = issuer(&issuing).await;
