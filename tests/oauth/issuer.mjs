@@ -1,0 +1,104 @@
+// The authorization server: oidc-provider with its own login pages, tokens as JWTs for whichever resource is asked for, clients
+// that register themselves. Its keys can be changed while it runs, as an operator would: another configuration, the same data.
+import { createServer } from "node:http";
+import { exportJWK, generateKeyPair } from "jose";
+import Provider from "oidc-provider";
+
+// What the issuer keeps, whichever configuration it has.
+class Kept {
+  constructor(all, model) {
+    Object.assign(this, { all, model });
+  }
+  key = (id) => `${this.model}:${id}`;
+  find = async (id) => this.all.get(this.key(id));
+  findByUid = async (uid) => [...this.all.values()].find((payload) => payload.uid === uid);
+  findByUserCode = async (code) => [...this.all.values()].find((payload) => payload.userCode === code);
+  destroy = async (id) => void this.all.delete(this.key(id));
+  consume = async (id) => void ((await this.find(id)).consumed = Math.floor(Date.now() / 1000));
+  // What is over is judged by its own claims.
+  upsert = async (id, payload) => void this.all.set(this.key(id), payload);
+  async revokeByGrantId(grant) {
+    for (const [key, payload] of this.all) if (payload.grantId === grant) this.all.delete(key);
+  }
+}
+
+export class Issuer {
+  // Seconds that an access token lives; by resource, since they differ by case.
+  lives = new Map();
+  events = { granted: 0, refreshed: 0, revoked: 0, registered: 0 };
+  keys = [];
+  // All that nobody may ever print: tokens, codes, verifiers.
+  secrets = new Set();
+  #kept = new Map();
+  #grants = new Set();
+
+  static async start() {
+    const issuer = new Issuer();
+    issuer.server = createServer((request, response) => issuer.callback(request, response));
+    await new Promise((done) => issuer.server.listen(0, "127.0.0.1", done));
+    issuer.url = `http://127.0.0.1:${issuer.server.address().port}`;
+    await issuer.rotate();
+    return issuer;
+  }
+
+  // A new key signs; the old ones are kept among the public ones, or not.
+  async rotate({ keep = true } = {}) {
+    const { privateKey } = await generateKeyPair("ES256", { extractable: true });
+    const key = { ...(await exportJWK(privateKey)), kid: `key-${this.keys.length + 1}-${Date.now()}`, use: "sig", alg: "ES256" };
+    this.keys = keep ? [key, ...this.keys] : [key];
+    const provider = new Provider(this.url, this.#configuration());
+    provider.on("grant.success", (context) => {
+      const { code, code_verifier, refresh_token } = context.oidc.params;
+      for (const secret of [context.body.access_token, context.body.refresh_token, code, code_verifier, refresh_token]) {
+        if (secret) this.secrets.add(secret);
+      }
+      this.events[context.oidc.params.grant_type === "refresh_token" ? "refreshed" : "granted"] += 1;
+      if (context.oidc.entities.Grant) this.#grants.add(context.oidc.entities.Grant.jti);
+    });
+    provider.on("registration_create.success", () => (this.events.registered += 1));
+    provider.on("refresh_token.destroyed", () => (this.events.revoked += 1));
+    this.provider = provider;
+    this.callback = provider.callback();
+    return key.kid;
+  }
+
+  // Ends all that users have agreed to, as an administrator may: no refresh token is good any more.
+  async endGrants() {
+    for (const id of this.#grants) await (await this.provider.Grant.find(id))?.destroy();
+    this.#grants.clear();
+  }
+
+  #configuration() {
+    const signed = { accessTokenFormat: "jwt", jwt: { sign: { alg: "ES256" } }, scope: "mcp" };
+    return {
+      adapter: (model) => new Kept(this.#kept, model),
+      jwks: { keys: this.keys },
+      cookies: { keys: ["a key of the test"] },
+      scopes: ["mcp", "offline_access"],
+      clientAuthMethods: ["none"],
+      clientDefaults: { id_token_signed_response_alg: "ES256" },
+      pkce: { required: () => true },
+      rotateRefreshToken: true,
+      issueRefreshToken: async (_, client) => client.grantTypeAllowed("refresh_token"),
+      findAccount: async (_, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
+      features: {
+        registration: { enabled: true },
+        revocation: { enabled: true },
+        resourceIndicators: {
+          enabled: true,
+          useGrantedResource: async () => true,
+          getResourceServerInfo: async (_, resource) => ({
+            ...signed,
+            audience: resource,
+            accessTokenTTL: this.lives.get(resource) ?? 600,
+          }),
+        },
+      },
+    };
+  }
+
+  async stop() {
+    this.server.closeAllConnections();
+    await new Promise((done) => this.server.close(done));
+  }
+}
