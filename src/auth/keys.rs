@@ -67,3 +67,49 @@ impl IssuerKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What comes of an issuer that answers everything with this; `URL` becomes its own.
+    async fn fetched(body: &str) -> Result<Vec<Value>, Error> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
+        let body = body.replace("URL", &url);
+        let serving = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+            }
+        });
+        let keys = IssuerKeys::new(&url).unwrap().fetch().await;
+        serving.abort();
+        keys
+    }
+
+    #[tokio::test]
+    async fn h68_keys_come_from_where_the_issuer_may_send_us() {
+        let keys = fetched(r#"{"issuer": "URL", "jwks_uri": "URL/keys", "keys": [{"kid": "one"}]}"#).await;
+        assert_eq!(keys.unwrap(), [serde_json::json!({"kid": "one"})]);
+        for (metadata, why) in [
+            (r#"{"issuer": "URL", "jwks_uri": "https://169.254.169.254/keys"}"#, "is not asked"),
+            (r#"{"issuer": "URL", "jwks_uri": "https://10.0.0.1/keys"}"#, "is not asked"),
+            (r#"{"issuer": "URL", "jwks_uri": "http://issuer.example/keys"}"#, "is not asked"),
+            (r#"{"issuer": "URL", "jwks_uri": "file:///etc/passwd"}"#, "is not asked"),
+            (r#"{"issuer": "URL/", "jwks_uri": "URL/keys", "keys": []}"#, "another issuer"),
+            (r#"{"issuer": "https://issuer.example", "jwks_uri": "URL/keys", "keys": []}"#, "another issuer"),
+            (r#"{"issuer": "URL", "keys": []}"#, "names no keys"),
+            (r#"{"issuer": "URL", "jwks_uri": "keys", "keys": []}"#, "names no keys"),
+            (r#"{"issuer": "URL", "jwks_uri": "URL/keys"}"#, "has no set of keys"),
+            ("<html>", "has no metadata"),
+        ] {
+            let error = fetched(metadata).await.unwrap_err().to_string();
+            assert!(error.contains(why), "{metadata}: {error}");
+        }
+    }
+}
