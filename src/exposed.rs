@@ -137,6 +137,14 @@ pub fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
     (is_alias && !alias.is_empty()).then_some((alias, Cow::Borrowed(raw)))
 }
 
+/// Whether a name or a URI carries that alias: if it is anybody's, it is of that server, or of one without a prefix.
+#[must_use]
+pub fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool {
+    let rest = shown.strip_prefix(alias.as_str());
+    let is_name = rest.and_then(|rest| rest.strip_prefix(&*naming.separator)).is_some_and(|raw| !raw.is_empty());
+    is_name || raw_uri(shown).is_some_and(|(of, _)| of == alias.as_str())
+}
+
 /// A `ui:` URI, cut where the alias goes.
 fn interface(uri: &str) -> Option<(&str, &str)> {
     let scheme = scheme(uri).filter(|scheme| scheme.eq_ignore_ascii_case("ui"))?;

@@ -84,6 +84,9 @@ impl Manager {
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
+        for entry in entries.iter_mut().filter(|entry| !entry.suits(sharing, profile, who)) {
+            entry.leave(who.owner);
+        }
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
         if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
             entry.enter(who.owner);
@@ -92,12 +95,7 @@ impl Manager {
         let best = entries
             .iter_mut()
             .filter_map(|entry| {
-                let candidate = Candidate {
-                    profile: entry.upstream.profile(),
-                    principal: &entry.principal,
-                    bound_to: entry.upstream.bound_to(),
-                };
-                let fit = lease::fit(candidate, sharing, profile, who)?;
+                let fit = lease::fit(entry.candidate(), sharing, profile, who)?;
                 (!alone || entry.is_free_for(who.owner)).then_some((fit, entry))
             })
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
@@ -120,6 +118,18 @@ impl Manager {
         drop(table);
         self.touch();
         Ok(upstream)
+    }
+
+    /// Whether a lease that this client has been on is still one for it.
+    pub(crate) fn suits(&self, server: &Server, upstream: &Upstream, who: &Who) -> bool {
+        if !upstream.was_modern() {
+            return true;
+        }
+        let sharing = server.config.sharing;
+        let profile = lease::profile(who.profile, sharing, &server.config.roots);
+        let table = lock(&server.leases);
+        let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
+        entry.is_some_and(|entry| entry.suits(sharing, profile, who))
     }
 
     /// A lease for a call that must not wait for the one that its client has: another one of the client's whose lane is
@@ -199,9 +209,12 @@ impl Manager {
 
     /// The lease that this client has already, if any.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
+        let sharing = server.config.sharing;
+        let profile = lease::profile(who.profile, sharing, &server.config.roots);
         let table = lock(&server.leases);
         let of_client = table.entries.iter().filter(|entry| {
             entry.users.contains(&who.owner)
+                && entry.suits(sharing, profile, who)
                 && entry
                     .upstream
                     .bound_to()
@@ -337,6 +350,25 @@ impl Entry {
         self.users.insert(owner);
         self.used = Instant::now();
         self.upstream.note_users(self.users.len());
+    }
+
+    fn leave(&mut self, owner: Owner) {
+        if self.users.remove(&owner) {
+            self.upstream.note_users(self.users.len());
+        }
+    }
+
+    /// What this is as the choice of a lease sees it.
+    fn candidate(&self) -> Candidate<'_> {
+        let (profile, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
+        Candidate { profile, principal: &self.principal, bound_to }
+    }
+
+    /// Whether whoever has it may go on with it: everybody shared it as long as its server had no sessions, and it may have
+    /// come back as one that has.
+    fn suits(&self, sharing: Sharing, profile: Profile, who: &Who) -> bool {
+        let has_sessions = || self.upstream.connection().is_some_and(|connection| !connection.is_modern());
+        !self.upstream.was_modern() || !has_sessions() || lease::fit(self.candidate(), sharing, profile, who).is_some()
     }
 
     /// Whether nobody else uses it, so that it can become this client's own.

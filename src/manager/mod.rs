@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::NoLease;
+pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -52,20 +52,20 @@ pub struct ConfigStatus {
 
 /// A call that is under way at a server.
 #[derive(Debug)]
-pub(crate) struct Calling<'a>(&'a AtomicUsize);
+pub(crate) struct Calling(Arc<Server>);
 
-impl Drop for Calling<'_> {
+impl Drop for Calling {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.calling.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Server {
     /// Counts a call, which is under way until what this gives is dropped.
-    pub(crate) fn calling(&self) -> Calling<'_> {
+    pub(crate) fn calling(self: &Arc<Self>) -> Calling {
         self.count_call();
         self.calling.fetch_add(1, Ordering::Relaxed);
-        Calling(&self.calling)
+        Calling(self.clone())
     }
 }
 

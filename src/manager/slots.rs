@@ -3,42 +3,42 @@
 //! is pure.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::upstream::Owner;
 
-/// The slots of one server.
-#[derive(Debug)]
-pub(crate) struct Slots(Mutex<Line<oneshot::Sender<()>>>);
+/// The slots of one server; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots(Arc<Mutex<Line<oneshot::Sender<()>>>>);
 
 /// The right to run one call; given back when it goes.
 #[derive(Debug)]
-pub(crate) struct Slot<'a> {
-    slots: &'a Slots,
+pub(crate) struct Slot {
+    slots: Slots,
     owner: Owner,
 }
 
 impl Slots {
     pub(super) fn new(most: usize) -> Self {
-        Self(Mutex::new(Line::new(most)))
+        Self(Arc::new(Mutex::new(Line::new(most))))
     }
 
     /// A slot for a call of this client; `None` if none is free in time.
     ///
     /// # Cancel safety
     /// A dropped wait leaves the queue.
-    pub(crate) async fn take(&self, owner: Owner, patience: Duration) -> Option<Slot<'_>> {
+    pub(crate) async fn take(&self, owner: Owner, patience: Duration) -> Option<Slot> {
         if self.line().enter(owner) {
-            return Some(Slot { slots: self, owner });
+            return Some(Slot { slots: self.clone(), owner });
         }
         let mut place = self.queue(owner);
         tokio::time::timeout(patience, &mut place.given).await.ok()?.ok()?;
         // The place is gone with this; the slot stays.
         place.is_over = true;
-        Some(Slot { slots: self, owner })
+        Some(Slot { slots: self.clone(), owner })
     }
 
     /// Calls that run, and calls that wait.
@@ -70,7 +70,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.slots.leave(self.owner);
     }

@@ -60,13 +60,16 @@ impl Manager {
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
     }
 
+    /// The servers that have never shown this client anything.
+    pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
+        let servers = self.servers();
+        servers.iter().filter(|server| last_seen(server, who).is_none()).cloned().collect()
+    }
+
     /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
     /// cannot be served, and may have it tried once more. A look that gives no name to anybody.
     pub(crate) fn once_shown(&self, who: &Who) -> Catalog {
-        let contributions = self.contributions(|server| {
-            let own = Self::lease_of(server, who).and_then(|upstream| upstream.offer());
-            own.or_else(|| server.last_offers.of(&who.principal))
-        });
+        let contributions = self.contributions(|server| last_seen(server, who));
         let mut owners = lock(&self.0.owners).clone();
         Catalog::build(&contributions, &self.0.naming, &mut owners)
     }
@@ -88,6 +91,12 @@ fn offered(upstream: &Upstream, server: &Server, who: &Who, stale: Duration) -> 
         return None;
     }
     upstream.offer().or_else(|| server.last_offers.of(&who.principal))
+}
+
+/// What the client was shown of it last, whatever became of it.
+fn last_seen(server: &Server, who: &Who) -> Option<Arc<Offer>> {
+    let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
+    own.or_else(|| server.last_offers.of(&who.principal))
 }
 
 /// What is known of a server that the client has no lease of.

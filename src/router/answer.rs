@@ -164,6 +164,13 @@ impl Failure {
         self.outcome(Some(name), format!("server {name:?} {text}"), method)
     }
 
+    /// The same as an error, whatever was asked.
+    pub(super) fn error(&self, server: &Server) -> ErrorObject {
+        let name = &server.config.name;
+        let text = format!("server {name:?} {}", server.scrubber.scrub(&self.text));
+        ErrorObject::internal(text).with_data(Raw::from_value(&self.details(Some(name))))
+    }
+
     /// The same where it is no server's fault.
     pub(super) fn answer_of_host(&self, method: &Method) -> Outcome {
         self.outcome(None, self.text.clone(), method)

@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use super::answer::Failure;
 use super::client::Client;
 use super::driver::{Driver, Next, Stage};
-use super::running::{Attempt, Running, Toward};
+use super::running::{Attempt, Handover, Running, Toward};
 use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
-use crate::manager::{Server, Slot};
+use crate::config;
+use crate::manager::{Calling, Server, Slot};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
-use crate::registry::{Resolution, Target, expose_content};
+use crate::registry::{Target, expose_content};
 use crate::transport::{self, Fate};
 use crate::upstream::{Connection, Terms, Upstream};
 
@@ -32,8 +33,8 @@ pub(super) struct Forward {
     pub(super) target: Arc<str>,
     /// `_meta` of the params.
     pub(super) meta: Option<Raw>,
-    /// Answers that came unasked.
-    pub(super) early: Option<Raw>,
+    /// It brings answers to a result that asked: its server was without a session when it did.
+    pub(super) answers: bool,
     /// Of the request as the client sent it; made when it is asked for.
     pub(super) digest: OnceLock<String>,
     /// Whether it runs as a task.
@@ -50,7 +51,7 @@ impl Forward {
         target: Arc<str>,
     ) -> Self {
         let task = Plan::default();
-        Self { server, method, params, named, target, meta, early: None, digest: OnceLock::new(), task }
+        Self { server, method, params, named, target, meta, answers: false, digest: OnceLock::new(), task }
     }
 
     /// The client's progress token, as JSON.
@@ -86,13 +87,16 @@ impl Router {
         if arguments.is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
             return Err(ErrorObject::invalid_params(format!("tool {name:?}: `arguments` is not an object")));
         }
-        let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
+        let target = match self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await {
+            Ok(target) => target,
+            Err(lost) => return lost.answer(&Method::ToolsCall),
+        };
         let Some(server) = self.manager().server(target.server) else {
             return Failure::removed().answer_of_host(&Method::ToolsCall);
         };
         let name = name.into_owned();
         let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
-        self.plan_task(client, &mut forward, &name, task.as_ref()).await?;
+        self.plan_task(client, &mut forward, &name, task.as_ref()).await;
         self.forward(client, forward, leg).await
     }
 
@@ -113,31 +117,6 @@ impl Router {
         self.manager().server(target.server).ok_or_else(|| Failure::removed().error_of_host())
     }
 
-    /// Finds whom a name belongs to; a client that never listed waits for the servers as a list does.
-    pub(super) async fn find(
-        &self,
-        client: &Arc<Client>,
-        what: &str,
-        name: &str,
-        look: impl Fn(&crate::registry::Catalog) -> Resolution,
-    ) -> Result<Target, ErrorObject> {
-        let mut found = look(&self.catalog(client));
-        if found == Resolution::Unknown && !self.is_settled(client) {
-            found = look(&*self.settled_catalog(client).await);
-        }
-        if found == Resolution::Unknown {
-            found = look(&self.manager().once_shown(&client.who));
-        }
-        match found {
-            Resolution::Found(target) => Ok(target),
-            Resolution::Unknown => Err(ErrorObject::invalid_params(format!("unknown {what}: {name}"))),
-            Resolution::Ambiguous(names) => {
-                let text = format!("several servers offer the {what} {name}; use one of {}", names.join(", "));
-                Err(ErrorObject::invalid_params(text))
-            }
-        }
-    }
-
     /// Sends a request to a server and brings its answer back.
     pub(super) async fn forward(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
         leg.concerns(&forward.server, &forward.target);
@@ -147,49 +126,35 @@ impl Router {
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await
     }
 
-    /// A request of a client without a session. If the server may ask something meanwhile, and can do so only by a request of
-    /// its own, the call must be able to wait without its client.
-    pub(super) async fn begin_modern(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
-        let reached = match self.lease(client, &forward.server) {
-            Ok(upstream) => upstream.ready().await.map(|connection| (upstream, connection)).ok(),
-            Err(_) => None,
-        };
-        // What could not be reached is told by the call itself.
-        let session = reached.filter(|(_, connection)| connection.peer().is_some_and(|peer| !peer.version.is_modern()));
-        let members = ["inputResponses", "requestState"];
-        if session.is_some() && forward.params.members(members).iter().any(Option::is_some) {
-            // A server with a session knows neither.
-            forward.early = forward.params.member("inputResponses");
-            forward.params = members.iter().fold(forward.params.clone(), |params, name| params.without_member(name));
-            forward.reopen();
-        }
-        if session.is_some_and(|(upstream, _)| !upstream.profile().asks_nothing()) {
-            let digest = forward.digest().to_owned();
-            return self.park(client, forward, digest, leg).await;
-        }
-        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
-    }
-
-    /// Sends a request and brings its answer back; once more where that is safe (`hazards.md` H57).
+    /// Sends a request and brings its answer back.
     pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Outcome {
         let server = &forward.server;
-        let _calling = server.calling();
-        let _slot = match self.slot(client, server).await {
+        let calling = server.calling();
+        let slot = match self.slot(client, server).await {
             Ok(slot) => slot,
             Err(failure) => return failure.answer(server, &forward.method),
         };
-        let config = &server.config;
-        let begun = Instant::now();
-        let mut course = Course { driver: Driver::default(), answers: None, end: begun + config.max_call_time };
-        let mut repeats = Repeats { until: begun + config.call_timeout, refused: true, lost: true };
+        self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
+    }
+
+    /// The same with a call that is on its way; it is sent once more where that is safe (`hazards.md` H57).
+    pub(super) async fn go_on(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        mut course: Course,
+    ) -> Outcome {
         loop {
             let failure = match self.attempt(client, forward, toward, &mut course).await {
                 Ok(outcome) => return outcome,
-                Err(Attempt::Failed(failure)) if repeats.lost => failure,
+                Err(Stop::Refused(error)) => return Err(error),
+                Err(Stop::Park(over)) => return self.park(client, forward.clone(), course, over).await,
+                Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
                 // It was sent, and its answer lost, before there was no connection any more.
-                Err(Attempt::Failed(failure)) => failure.after_a_loss(),
-                Err(Attempt::Lost(error)) => {
-                    if repeats.allow(&error, || self.is_safe_twice(client, forward)) {
+                Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
+                Err(Stop::Attempt(Attempt::Lost(error))) => {
+                    if course.repeats.allow(&error, || self.is_safe_twice(client, forward)) {
                         // Whoever is to notice that the connection is over has a turn.
                         tokio::task::yield_now().await;
                         continue;
@@ -197,7 +162,7 @@ impl Router {
                     Failure::lost(&error)
                 }
             };
-            return failure.answer(server, &forward.method);
+            return failure.answer(&forward.server, &forward.method);
         }
     }
 
@@ -220,10 +185,39 @@ impl Router {
         hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
-    async fn slot<'a>(&self, client: &Client, server: &'a Server) -> Result<Option<Slot<'a>>, Failure> {
+    async fn slot(&self, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
         let Some(slots) = &server.slots else { return Ok(None) };
         let wait = server.config.queue_timeout;
         slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
+    }
+
+    /// Judges a call by the connection that it runs on now: the one before may have been of another era. What becomes of it
+    /// as a task.
+    fn judge(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        (upstream, connection): (&Upstream, &Connection),
+        course: &mut Course,
+    ) -> Result<Plan, Stop> {
+        if connection.is_modern() {
+            // A client with a session has no business with answers; the first request has none.
+            if !client.revision().is_modern() {
+                course.answers.get_or_insert_with(Raw::empty_object);
+            }
+        } else if forward.answers || course.driver.has_asked() {
+            // The answers that the client gave go nowhere now, and what came before them is not done twice.
+            return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
+        } else if client.revision().is_modern()
+            && forward.method.may_ask()
+            && !upstream.profile().asks_nothing()
+            && let Toward::Leg(leg) = toward
+        {
+            // The server asks by requests of its own, and this client is asked by results: the call must wait without it.
+            return Err(Stop::Park(leg.hand_over()));
+        }
+        forward.task.at(&forward.server, connection).map_err(Stop::Refused)
     }
 
     async fn attempt(
@@ -232,29 +226,22 @@ impl Router {
         forward: &Forward,
         toward: &mut Toward<'_>,
         course: &mut Course,
-    ) -> Result<Outcome, Attempt> {
+    ) -> Result<Outcome, Stop> {
         let server = &forward.server;
         let Reached { upstream, connection, lane: _lane } = self.reach(client, server, toward).await?;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        let terms = forward.task.dress(self.terms(client, server, toward));
+        let plan = self.judge(client, forward, toward, (&upstream, &connection), course)?;
+        let terms = plan.dress(self.terms(client, server, toward));
         // A session has one level; where requests say theirs, the most verbose one under way counts.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
             self.apply_level(server, &upstream);
         }
         upstream.level_told().await;
-        let both_legacy = !version.is_modern() && !client.revision().is_modern();
+        let eras = (client.revision().is_modern(), version.is_modern());
         let patience = self.limits().answer;
-        if !version.is_modern() && course.driver.has_asked() {
-            // The answers that the client gave go nowhere now, and what came before them is not done twice.
-            return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)));
-        }
-        // A client with a session has no business with either; the first request has none.
-        if version.is_modern() && !client.revision().is_modern() {
-            course.answers.get_or_insert_with(Raw::empty_object);
-        }
         loop {
             let id = connection.next_id();
-            let (params, token) = outgoing(forward, course.answers.as_ref(), both_legacy, id);
+            let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
             toward.set_token(token);
             let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
             let (upstream, connection) = (&upstream, &connection);
@@ -265,10 +252,11 @@ impl Router {
             course.end = running.end;
             let outcome = outcome?;
             if !version.is_modern() {
-                if let (true, Ok(result)) = (forward.task != Plan::Theirs, &outcome)
+                if let (true, Ok(result)) = (plan != Plan::Theirs, &outcome)
                     && result.member("task").is_some()
                 {
-                    let created = self.task_created(client, forward, (upstream, connection), toward, result).await?;
+                    let on = (upstream, connection);
+                    let created = self.task_created(client, (forward, plan), on, toward, result).await?;
                     return Ok(self.adapted(client, forward, version, created));
                 }
                 return Ok(self.answer_of_session(client, forward, version, outcome));
@@ -283,28 +271,29 @@ impl Router {
             match kind.as_deref() {
                 None | Some("complete") => {
                     let outcome = self.adapted(client, forward, version, Ok(result));
-                    return Ok(match forward.task {
+                    return Ok(match plan {
                         Plan::Upward => self.task_over_at_once(client, forward, outcome),
                         _ => outcome,
                     });
                 }
                 Some("task") => {
-                    let created = self.task_created(client, forward, (upstream, connection), toward, &result).await?;
+                    let on = (upstream, connection);
+                    let created = self.task_created(client, (forward, plan), on, toward, &result).await?;
                     return Ok(self.adapted(client, forward, version, created));
                 }
                 Some("input_required") if !forward.method.may_ask() => {
                     let what = format!("a result of {} that asks something", forward.method);
-                    return Err(Attempt::Failed(Failure::malformed(&what)));
+                    return Err(Attempt::Failed(Failure::malformed(&what)).into());
                 }
                 Some("input_required") if client.revision().is_modern() => {
                     return Ok(self.relay_questions(client, forward, &result));
                 }
                 Some("input_required") => {
                     let Toward::Leg(leg) = &*toward else {
-                        return Err(Attempt::Failed(Failure::malformed("a question")));
+                        return Err(Attempt::Failed(Failure::malformed("a question")).into());
                     };
                     let (leg, method) = (leg.mailbox().clone(), &forward.method);
-                    let stage = Stage { client, leg: &leg, server, upstream, method, call: id, patience };
+                    let stage = Stage { client, leg: &leg, server, upstream, version, method, call: id, patience };
                     toward.tick();
                     let asked = Instant::now();
                     let next = course.driver.round(&stage, &result, &forward.params).await.map_err(Attempt::Failed)?;
@@ -317,7 +306,7 @@ impl Router {
                 }
                 Some(other) => {
                     let what = format!("a result of the unknown type {}", transport::excerpt(other.as_bytes(), 60));
-                    return Err(Attempt::Failed(Failure::malformed(&what)));
+                    return Err(Attempt::Failed(Failure::malformed(&what)).into());
                 }
             }
         }
@@ -368,9 +357,7 @@ impl Router {
     /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
     /// without a session has it for itself (`bridging.md` 5.3).
     async fn reach(&self, client: &Arc<Client>, server: &Arc<Server>, toward: &Toward<'_>) -> Result<Reached, Attempt> {
-        let failed = |why| Attempt::Failed(Failure::unavailable(&why));
-        let mut upstream = self.lease(client, server).map_err(Attempt::Failed)?;
-        let mut connection = upstream.ready().await.map_err(failed)?;
+        let (mut upstream, mut connection) = self.reached(client, server).await.map_err(Attempt::Failed)?;
         let Toward::Parked(parked) = toward else { return Ok(Reached { upstream, connection, lane: None }) };
         self.runs_on(parked, &upstream);
         if connection.tells_whose() || !server.has_asked() {
@@ -382,7 +369,7 @@ impl Router {
             // Its client may be waiting for this very call before it answers the one that has the lane.
             Err(_) => {
                 upstream = self.lease_beside(client, server).map_err(Attempt::Failed)?;
-                connection = upstream.ready().await.map_err(failed)?;
+                connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
                 self.runs_on(parked, &upstream);
                 upstream.lane().clone().acquire_owned().await.ok()
             }
@@ -397,12 +384,44 @@ pub(super) fn twice(name: &str) -> ErrorObject {
 }
 
 /// What is kept of a call from one connection to the next.
-struct Course {
+pub(super) struct Course {
     driver: Driver,
     /// The params with the client's answers in.
     answers: Option<Raw>,
     /// Nothing of it may run longer.
     end: Instant,
+    repeats: Repeats,
+    _calling: Calling,
+    _slot: Option<Slot>,
+}
+
+impl Course {
+    fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
+        let now = Instant::now();
+        Self {
+            driver: Driver::default(),
+            answers: None,
+            end: now + config.max_call_time,
+            repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
+            _calling: calling,
+            _slot: slot,
+        }
+    }
+}
+
+/// Why a call does not go on as it was.
+enum Stop {
+    Attempt(Attempt),
+    /// It cannot be had as it was asked for.
+    Refused(ErrorObject),
+    /// It must go on in a task of its own.
+    Park(Handover),
+}
+
+impl From<Attempt> for Stop {
+    fn from(attempt: Attempt) -> Self {
+        Self::Attempt(attempt)
+    }
 }
 
 /// How a request may be sent again (`hazards.md` H57).
@@ -437,19 +456,26 @@ struct Reached {
 /// How long a call waits for the lane of its lease before it gets a lease beside it.
 const LANE: Duration = Duration::from_secs(5);
 
+/// Members of params that only servers without a session know.
+const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];
+
 /// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the
-/// client's progress token. `answers`: the params with answers to a server without a session in.
-fn outgoing(forward: &Forward, answers: Option<&Raw>, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
-    let (params, token) = dressed(forward, both_legacy, id);
+/// client's progress token. `answers`: the params with answers to a server without a session in. `modern`: whether the
+/// client is of that era, and whether the server is.
+fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, bool), id: u64) -> (Raw, Option<Raw>) {
+    let (params, token) = dressed(forward, modern == (false, false), id);
     let params = match answers {
-        None => params,
-        Some(answers) => {
-            ["inputResponses", "requestState"].iter().fold(params, |params, name| match answers.member(name) {
-                Some(value) => params.with_member(name, value.as_bytes()),
-                None => params.without_member(name),
-            })
+        Some(answers) => ANSWERS.iter().fold(params, |params, name| match answers.member(name) {
+            Some(value) => params.with_member(name, value.as_bytes()),
+            None => params.without_member(name),
+        }),
+        None if modern == (true, false) && params.members(ANSWERS).iter().any(Option::is_some) => {
+            ANSWERS.iter().fold(params, |params, name| params.without_member(name))
         }
+        None => params,
     };
+    // A server without a session decides by itself what runs as a task.
+    let params = if modern.1 && forward.task != Plan::Theirs { params.without_member("task") } else { params };
     (params, token)
 }
 

@@ -358,6 +358,11 @@ impl Client {
         }
     }
 
+    /// Goes on with that lease no longer.
+    pub(super) fn drop_lease(&self, server: usize) {
+        self.state().leases.retain(|(id, _)| *id != server);
+    }
+
     pub(super) fn leases(&self) -> Vec<(usize, Arc<Upstream>)> {
         self.state().leases.clone()
     }

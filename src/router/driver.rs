@@ -15,7 +15,7 @@ use super::question;
 use super::running::AskGuard;
 use crate::adapt;
 use crate::manager::Server;
-use crate::protocol::{Edits, ErrorObject, Message, Method, Notification, Outcome, Raw, object};
+use crate::protocol::{Edits, ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, object};
 use crate::upstream::{Ask, Upstream};
 
 /// Rounds of one call, those that only wait for a page to be visited aside.
@@ -59,6 +59,7 @@ pub(super) struct Stage<'a> {
     pub(super) leg: &'a Arc<Mailbox>,
     pub(super) server: &'a Arc<Server>,
     pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) version: ProtocolVersion,
     pub(super) method: &'a Method,
     pub(super) call: u64,
     pub(super) patience: Duration,
@@ -140,7 +141,7 @@ impl Driver {
                     Failure::malformed("an `input_required` result with a request of no kind that is known")
                 })?;
             let (params, id) = self.params(&entry);
-            let (ask, answer) = Ask::gathered(&key, method.clone(), params);
+            let (ask, answer) = Ask::gathered(&key, stage.version, method.clone(), params);
             let call = Some((stage.call, stage.leg));
             question::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
             waiting.push(async move { (key, entry, method, id, answer.await) });

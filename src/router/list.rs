@@ -88,7 +88,8 @@ impl Router {
         client.view().is_some_and(|view| view.settled)
     }
 
-    fn look(&self, client: &Arc<Client>, settled: bool) -> Arc<Catalog> {
+    /// A new look at what there is.
+    pub(super) fn look(&self, client: &Arc<Client>, settled: bool) -> Arc<Catalog> {
         // Read first: what changes while the catalog is made makes the next look.
         let generation = *self.manager().generation().borrow();
         let catalog = self.manager().catalog(&client.who);

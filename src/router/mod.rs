@@ -10,6 +10,7 @@ mod call;
 mod client;
 mod driver;
 mod extensions;
+mod find;
 #[cfg(any(feature = "server", test))]
 mod gauges;
 mod list;
@@ -48,7 +49,7 @@ use crate::protocol::{
 };
 use crate::queues::{Account, Queues};
 use crate::seal::Seal;
-use crate::upstream::{Owner, Upstream};
+use crate::upstream::{Connection, Owner, Upstream};
 use answer::Failure;
 use client::Refused;
 
@@ -89,6 +90,8 @@ struct Inner {
 /// How long requests that are cut off may take to be answered.
 const ANSWERED: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(5);
+/// A client tries so many leases of a server whose era changes under it.
+const LEASES: usize = 3;
 /// Instructions of all servers together.
 const INSTRUCTIONS: usize = 32 * 1024;
 
@@ -411,6 +414,24 @@ impl Router {
         client.keep_lease(server.id, upstream.clone());
         self.apply_level(server, &upstream);
         Ok(upstream)
+    }
+
+    /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
+    /// it has some.
+    async fn reached(
+        &self,
+        client: &Arc<Client>,
+        server: &Arc<Server>,
+    ) -> Result<(Arc<Upstream>, Arc<Connection>), Failure> {
+        for _ in 0..LEASES {
+            let upstream = self.lease(client, server)?;
+            let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
+            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
+                return Ok((upstream, connection));
+            }
+            client.drop_lease(server.id);
+        }
+        Err(Failure::lost(&crate::transport::Error::Unwritten))
     }
 
     /// A lease for one call, beside the one that the client has.

@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
-use super::call::Forward;
+use super::call::{Course, Forward};
 use super::client::{Client, Guard};
 use super::question::{self, log};
-use super::running::{Rising, Toward};
+use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
 use crate::manager::{Principal, Server};
@@ -99,13 +100,13 @@ const KEY_WISH: &str = "mcp-host/inputKey";
 const LINGER: Duration = Duration::from_secs(30);
 
 impl Router {
-    /// Begins a call that may ask its client, and serves its first request.
+    /// Lets a call that may ask its client go on in a task of its own, and serves the request that began it.
     pub(super) async fn park(
         &self,
         client: &Arc<Client>,
         forward: Forward,
-        digest: String,
-        leg: &Arc<Mailbox>,
+        course: Course,
+        Handover { leg, progress }: Handover,
     ) -> Outcome {
         let table = &self.0.parked;
         let limit = self.limits().parked;
@@ -115,7 +116,7 @@ impl Router {
         let number = table.count.fetch_add(1, Ordering::Relaxed) + 1;
         // It holds its client, which has no session to be held by.
         let id = RequestId::Text(format!("parked {number}").into());
-        let Ok(guard) = client.begin(&id, leg, self.limits().pending_per_client) else {
+        let Ok(guard) = client.begin(&id, &leg, self.limits().pending_per_client) else {
             let limit = self.limits().pending_per_client;
             return Failure::client_limit(limit).answer_of_host(&forward.method);
         };
@@ -123,7 +124,7 @@ impl Router {
         let parked = Arc::new(Parked {
             number,
             principal: client.principal().clone(),
-            digest,
+            digest: forward.digest().to_owned(),
             server: forward.server.clone(),
             inner: Mutex::new(Inner::of(&account)),
             news: Notify::new(),
@@ -132,10 +133,10 @@ impl Router {
             account,
         });
         table.lock().insert(number, parked.clone());
-        let token = forward.token();
-        parked.lock().early.clone_from(&forward.early);
-        let attending = parked.enter(client, leg, token);
-        self.0.tasks.spawn(serve(self.clone(), client.clone(), forward, parked.clone(), guard));
+        // A server with a session does not know them: they may be answers to what it has not asked yet.
+        parked.lock().early = forward.params.member("inputResponses");
+        let attending = parked.enter(client, &leg, progress.under(forward.token()));
+        self.0.tasks.spawn(serve(self.clone(), client.clone(), (forward, course), parked.clone(), guard));
         self.attend(&parked, 0, attending).await
     }
 
@@ -150,7 +151,7 @@ impl Router {
         let parked = self.0.parked.lock().get(&number).cloned();
         let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
         let answers = parked.take(round, forward.params.member("inputResponses"))?;
-        let attending = parked.enter(client, leg, forward.token());
+        let attending = parked.enter(client, leg, Rising::new(forward.token()));
         let upstream = parked.lock().upstream.clone().filter(|_| leg.level().is_some());
         if let Some(upstream) = upstream {
             self.apply_level(&parked.server, &upstream);
@@ -260,36 +261,43 @@ enum Look {
     Nothing,
 }
 
-/// The task of one call.
-async fn serve(router: Router, client: Arc<Client>, forward: Forward, parked: Arc<Parked>, guard: Guard) {
-    let stop = router.0.stop.clone();
-    let work = pin!(async {
-        let outcome = router.carry(&client, &forward, &mut Toward::Parked(parked.clone())).await;
-        parked.end(outcome);
-        // A client that was sent away may not get the last result, and ask for it again; whoever was not cannot.
-        let patience = {
-            let inner = parked.lock();
-            match (inner.round, inner.attending) {
-                (0, _) => return,
-                (_, 0) => router.limits().answer,
-                _ => LINGER,
-            }
-        };
-        tokio::time::sleep(patience).await;
-    });
-    let mut work = work;
-    tokio::select! {
-        biased;
-        () = &mut work => {}
-        () = parked.cancel.cancelled() => {}
-        () = parked.account.cut() => {}
-        () = guard.cancelled() => {}
-        () = stop.cancelled() => {}
-    }
-    router.0.parked.lock().remove(&parked.number);
-    // What the server still waits for is answered before its call is cancelled.
-    parked.expire();
-    parked.end(Err(expired()));
+/// The task of one call. Its type is named, since a call comes here from within itself.
+fn serve(
+    router: Router,
+    client: Arc<Client>,
+    (forward, course): (Forward, Course),
+    parked: Arc<Parked>,
+    guard: Guard,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let stop = router.0.stop.clone();
+        let mut work = pin!(async {
+            let outcome = router.go_on(&client, &forward, &mut Toward::Parked(parked.clone()), course).await;
+            parked.end(outcome);
+            // A client that was sent away may not get the last result, and ask for it again; whoever was not cannot.
+            let patience = {
+                let inner = parked.lock();
+                match (inner.round, inner.attending) {
+                    (0, _) => return,
+                    (_, 0) => router.limits().answer,
+                    _ => LINGER,
+                }
+            };
+            tokio::time::sleep(patience).await;
+        });
+        tokio::select! {
+            biased;
+            () = &mut work => {}
+            () = parked.cancel.cancelled() => {}
+            () = parked.account.cut() => {}
+            () = guard.cancelled() => {}
+            () = stop.cancelled() => {}
+        }
+        router.0.parked.lock().remove(&parked.number);
+        // What the server still waits for is answered before its call is cancelled.
+        parked.expire();
+        parked.end(Err(expired()));
+    })
 }
 
 impl Table {
@@ -329,10 +337,10 @@ impl Table {
 
 impl Parked {
     /// A request comes to attend the call.
-    fn enter(self: &Arc<Self>, client: &Arc<Client>, leg: &Arc<Mailbox>, token: Option<Raw>) -> Attending {
+    fn enter(self: &Arc<Self>, client: &Arc<Client>, leg: &Arc<Mailbox>, progress: Rising) -> Attending {
         let mut inner = self.lock();
         inner.attending += 1;
-        inner.live = Some(Live { client: client.clone(), leg: leg.clone(), progress: Rising::new(token) });
+        inner.live = Some(Live { client: client.clone(), leg: leg.clone(), progress });
         Attending { parked: self.clone(), leg: leg.clone(), over: false }
     }
 
@@ -369,10 +377,7 @@ impl Parked {
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
         let wish = wished_key(&mut ask);
         let Some(ask) = question::judge(&self.server, upstream.profile(), ask) else { return };
-        let version = upstream.connection().and_then(|connection| Some(connection.peer()?.version));
-        let version = version.unwrap_or(ProtocolVersion::LATEST_HANDSHAKE);
-        let reworded = question::reword(&self.server, ask, version, ProtocolVersion::LATEST_MODERN);
-        let Some(ask) = reworded else { return };
+        let Some(ask) = question::reword(&self.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
         let mut inner = self.lock();
         inner.upstream.get_or_insert_with(|| upstream.clone());
         let profile = inner.live.as_ref().map_or(upstream.profile(), |live| live.client.profile());

@@ -31,8 +31,11 @@ pub(super) fn put(
     // A server without a session was told with its request what this client can do.
     let declared = if ask.is_gathered() { server.declared(client.profile()) } else { upstream.profile() };
     let Some(ask) = judge(server, declared, ask) else { return };
-    let version = upstream.connection().and_then(|connection| Some(connection.peer()?.version));
-    if let Some(ask) = reword(server, ask, version.unwrap_or_else(|| client.revision()), client.revision()) {
+    if client.revision().is_modern() {
+        // It is asked by results alone, and this request has none that asks: a call that has is parked.
+        return refuse(ask);
+    }
+    if let Some(ask) = reword(server, ask, client.revision()) {
         client.ask(ask, call, answered);
     }
 }
@@ -58,9 +61,9 @@ pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<
 }
 
 /// The question as the client's revision has it; nothing if it was answered instead, since the client cannot take it.
-pub(super) fn reword(server: &Server, ask: Ask, from: ProtocolVersion, to: ProtocolVersion) -> Option<Ask> {
+pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<Ask> {
     let alias = server.config.alias.as_str();
-    match adapt::question(&ask.method, ask.params.clone(), from, to, alias) {
+    match adapt::question(&ask.method, ask.params.clone(), ask.revision(), to, alias) {
         Ok(adapt::Asked { params, fold }) => Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome)))),
         Err(adapt::Refusal(outcome)) => {
             ask.answer(outcome);
@@ -114,7 +117,7 @@ pub(super) fn unanswered(ask: Ask) {
 
 /// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).
 pub(super) fn refuse(ask: Ask) {
-    tracing::info!("{} belongs to no call of one client: refused", ask.method);
+    tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {
         Method::Elicit => Ok(cancelled()),
         Method::CreateMessage => Err(ErrorObject::internal("no client request is in progress")),

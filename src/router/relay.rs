@@ -7,7 +7,8 @@ use super::Router;
 use super::answer::Failure;
 use super::call::Forward;
 use super::client::Client;
-use super::question::{NO_PAGE, may_visit};
+use super::question::{NO_PAGE, may_visit, permit};
+use super::running::Toward;
 use super::state::{State, expired};
 use crate::adapt;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, code, object};
@@ -22,14 +23,20 @@ impl Router {
         let server = forward.server.config.alias.to_string();
         let sealed = State::Relay { server, state };
         let sealed = self.seal_state(client.principal(), sealed, forward.digest(), self.limits().answer)?;
+        let declared = forward.server.declared(client.profile());
         let mut edits = Edits::new(result);
         edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
         if let Some(requests) = &requests {
             for (_, entry) in object(requests.as_value()).unwrap_or_default() {
                 let entry = Raw::part(result.bytes(), entry);
-                let params = entry.member("params").filter(|params| params.text("mode").as_deref() == Some("url"));
-                if params.is_some_and(|params| !may_visit(&params)) {
-                    return Failure::malformed(NO_PAGE).answer(&forward.server, &forward.method);
+                let method = entry.text("method").map(|method| Method::parse(&method));
+                let known = method
+                    .filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit));
+                // It was told with its request what this client can be asked.
+                if let Some(Err(error)) = known.map(|method| permit(declared, &method, entry.member("params").as_ref()))
+                {
+                    let what = format!("a question that this client cannot be asked ({})", error.message);
+                    return Failure::malformed(&what).answer(&forward.server, &forward.method);
                 }
                 if let (Some("sampling/createMessage"), Some(params)) =
                     (entry.text("method").as_deref(), entry.member("params"))
@@ -102,6 +109,7 @@ impl Router {
                     None => forward.params.without_member("requestState"),
                 };
                 forward.reopen();
+                forward.answers = true;
             }
             Some(State::Afresh { keys }) => {
                 if let Some(outcome) = forward.not_visited(&keys) {
@@ -112,7 +120,7 @@ impl Router {
             }
             None => {}
         }
-        self.begin_modern(client, forward, leg).await
+        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
     }
 }
 

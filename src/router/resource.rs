@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::answer::Failure;
 use super::call::{Forward, twice};
 use super::client::{Client, Subscription};
+use super::find::Lost;
 use super::{Mailbox, Router};
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
@@ -49,8 +50,8 @@ impl Router {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
             return Err(ErrorObject::invalid_params(text));
         }
-        let upstream = match self.lease(client, &server) {
-            Ok(upstream) => upstream,
+        let upstream = match self.reached(client, &server).await {
+            Ok((upstream, _)) => upstream,
             Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
         };
         watch(&server, &upstream, &raw).await.map_err(|error| with_exposed_uri(error, &uri))?;
@@ -82,7 +83,10 @@ impl Router {
         let named = named.ok_or_else(missing)?;
         let uri = named.string().ok_or_else(missing)?.into_owned();
         let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
-        let target = found.map_err(|error| with_uri(error, &uri))?;
+        let target = found.map_err(|lost| match lost {
+            Lost::Error(error) => with_uri(error, &uri),
+            down => down.into(),
+        })?;
         let server = self.server(&target)?;
         Ok((uri, Forward::new(server, method, params, named, meta, target.name)))
     }
@@ -94,9 +98,8 @@ impl Router {
         server: &Arc<Server>,
         family: impl Fn(&crate::upstream::Offers) -> bool,
     ) -> bool {
-        let Ok(upstream) = self.lease(client, server) else { return true };
-        match upstream.ready().await {
-            Ok(connection) => connection.peer().is_none_or(|peer| family(&peer.offers)),
+        match self.reached(client, server).await {
+            Ok((_, connection)) => connection.peer().is_none_or(|peer| family(&peer.offers)),
             // The request itself tells why.
             Err(_) => true,
         }

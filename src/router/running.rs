@@ -43,6 +43,12 @@ pub(super) struct Rising {
     last: Option<f64>,
 }
 
+/// The stream of a request whose call goes on in a task of its own, and what was said on it of progress.
+pub(super) struct Handover {
+    pub(super) leg: Arc<Mailbox>,
+    pub(super) progress: Rising,
+}
+
 /// Why there is no answer.
 pub(super) enum Attempt {
     /// The transport lost the request or its answer.
@@ -71,6 +77,11 @@ impl Rising {
         Self { token, last: None }
     }
 
+    /// The same, under that token if it has none yet.
+    pub(super) fn under(self, token: Option<Raw>) -> Self {
+        Self { token: self.token.or(token), ..self }
+    }
+
     /// The notification to send, if one is due.
     pub(super) fn step(&mut self, params: &Raw) -> Option<Message> {
         let token = self.token.as_ref()?;
@@ -91,6 +102,11 @@ impl Rising {
 impl Leg<'_> {
     pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
         self.leg
+    }
+
+    /// Leaves the stream to whoever serves it from now on.
+    pub(super) fn hand_over(&mut self) -> Handover {
+        Handover { leg: self.leg.clone(), progress: std::mem::take(&mut self.progress) }
     }
 }
 

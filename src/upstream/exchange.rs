@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use super::connection::Connection;
-use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw, RequestId};
+use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId};
 use crate::queues::{Account, Share};
 use crate::transport;
 
@@ -81,6 +81,7 @@ pub(crate) struct Ask {
     pub(crate) params: Option<Raw>,
     back: Option<Back>,
     fold: Option<Fold>,
+    revision: ProtocolVersion,
 }
 
 /// Turns a client's answer into one that the server understands.
@@ -96,14 +97,20 @@ enum Back {
 
 impl Ask {
     pub(super) fn new(id: RequestId, method: Method, params: Option<Raw>, connection: Arc<Connection>) -> Self {
-        Self { id, method, params, back: Some(Back::Server(connection)), fold: None }
+        let revision = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+        Self { id, method, params, back: Some(Back::Server(connection)), fold: None, revision }
     }
 
     /// A question whose answer somebody here waits for.
-    pub(crate) fn gathered(key: &str, method: Method, params: Option<Raw>) -> (Self, oneshot::Receiver<Outcome>) {
+    pub(crate) fn gathered(
+        key: &str,
+        revision: ProtocolVersion,
+        method: Method,
+        params: Option<Raw>,
+    ) -> (Self, oneshot::Receiver<Outcome>) {
         let (sender, receiver) = oneshot::channel();
         let id = RequestId::Text(key.into());
-        (Self { id, method, params, back: Some(Back::Gatherer(sender)), fold: None }, receiver)
+        (Self { id, method, params, back: Some(Back::Gatherer(sender)), fold: None, revision }, receiver)
     }
 
     /// The question put in other words; `fold` turns the answer to them back.
@@ -111,6 +118,11 @@ impl Ask {
         self.params = params;
         self.fold = Some(fold);
         self
+    }
+
+    /// The revision that it is put in.
+    pub(crate) fn revision(&self) -> ProtocolVersion {
+        self.revision
     }
 
     /// Whether somebody here gathers the answers, rather than a server that waits for its response.

@@ -1,6 +1,7 @@
 //! The task of one lease: inputs are gathered here, the machine of `state.rs` decides, this does what it says.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -14,6 +15,7 @@ use super::connection::{Connection, Parts, Wire};
 use super::gate::Pass;
 use super::state::{Action, Input, Policy, State};
 use super::tell::{set_level, tell};
+use super::watching::uri_params;
 use super::{
     Change, Mark, Relay, Settings, StateName, Status, Target, Upstream, World, drive, listen, listing, probe, resume,
 };
@@ -362,9 +364,11 @@ impl Life {
             connection.tasks().spawn(async move { stop.run_until_cancelled(watch).await });
         } else {
             for uri in uris {
-                tell(&connection, Method::ResourcesSubscribe, super::uri_params(&uri));
+                tell(&connection, Method::ResourcesSubscribe, uri_params(&uri));
             }
         }
+        // Before anybody gets it.
+        self.upstream.was_modern.fetch_or(connection.is_modern(), Ordering::Relaxed);
         self.upstream.connection.store(Some(connection));
     }
 

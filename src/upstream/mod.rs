@@ -22,10 +22,11 @@ mod renew;
 mod resume;
 mod state;
 mod tell;
+mod watching;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -44,10 +45,11 @@ pub(crate) use infer::Inferred;
 pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
+pub(crate) use watching::Unsubscribed;
 
 use crate::auth;
 use crate::config;
-use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+use crate::protocol::{Profile, Raw};
 use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
 use crate::transport::{self, StderrTail};
@@ -234,6 +236,8 @@ pub(crate) struct Upstream {
     /// Counts up with every change of what is watched.
     watching: watch::Sender<u64>,
     honored: watch::Sender<listen::Honored>,
+    /// Some connection of it was of the modern era.
+    was_modern: AtomicBool,
     stop: CancellationToken,
     tail: StderrTail,
 }
@@ -278,6 +282,7 @@ impl Upstream {
             attempts: era::Attempts::default(),
             watching: watch::Sender::new(0),
             honored: watch::Sender::default(),
+            was_modern: AtomicBool::new(false),
             stop: CancellationToken::new(),
             tail,
         });
@@ -423,6 +428,11 @@ impl Upstream {
         connection.as_ref().and_then(|connection| connection.peer()).is_some_and(|peer| peer.version.is_modern())
     }
 
+    /// Whether that was ever so.
+    pub(crate) fn was_modern(&self) -> bool {
+        self.was_modern.load(Ordering::Relaxed)
+    }
+
     /// The lane for calls that must not be mistaken for one another (`bridging.md` 5.3).
     pub(crate) fn lane(&self) -> &Arc<Semaphore> {
         &self.lane
@@ -460,132 +470,9 @@ impl Upstream {
         }
     }
 
-    /// Watches a resource for one more subscriber: done once the server has agreed. Undo it with
-    /// [`Upstream::unwant_uri`].
-    ///
-    /// # Cancel safety
-    /// A dropped wait subscribes nobody.
-    ///
-    /// # Errors
-    /// When there is no answer. The server's own no is an answer.
-    pub(crate) async fn subscribe(&self, uri: &str) -> Result<Outcome, Unsubscribed> {
-        let connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
-        let (first, generation) = self.want_uri(uri);
-        let wish = Wish { upstream: self, uri, granted: false };
-        let outcome = if connection.is_modern() {
-            self.honored(uri, generation).await
-        } else if first {
-            self.ask_to_watch(&connection, uri).await
-        } else {
-            Ok(Ok(Raw::empty_object()))
-        };
-        wish.end(matches!(outcome, Ok(Ok(_))));
-        outcome
-    }
-
-    async fn ask_to_watch(&self, connection: &Arc<Connection>, uri: &str) -> Result<Outcome, Unsubscribed> {
-        let params = uri_params(uri);
-        let asked = listing::ask(connection, &Method::ResourcesSubscribe, Some(&params)).await;
-        // Asking twice does no harm.
-        let asked = match asked {
-            Err(error) if error.not_sent() || matches!(error, transport::Error::Broken | transport::Error::Closed) => {
-                let connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
-                listing::ask(&connection, &Method::ResourcesSubscribe, Some(&params)).await
-            }
-            asked => asked,
-        };
-        asked.map_err(Unsubscribed::Lost)
-    }
-
-    /// Waits for what a modern server says to the set of resources of that generation.
-    async fn honored(&self, uri: &str, generation: u64) -> Result<Outcome, Unsubscribed> {
-        let mut honored = self.honored.subscribe();
-        let Ok(honored) = honored.wait_for(|honored| honored.generation >= generation).await else {
-            return Err(Unsubscribed::Lost(transport::Error::Closed));
-        };
-        if honored.uris.contains(uri) {
-            return Ok(Ok(Raw::empty_object()));
-        }
-        let unwatched = || ErrorObject::invalid_params(format!("the server does not watch {uri}"));
-        Ok(Err(honored.refused.clone().unwrap_or_else(unwatched)))
-    }
-
-    /// Counts a subscriber in: whether it is the first one, and the generation that it belongs to.
-    fn want_uri(&self, uri: &str) -> (bool, u64) {
-        let mut wanted = self.wanted();
-        let count = wanted.uris.entry(uri.to_owned()).or_default();
-        *count += 1;
-        let first = *count == 1;
-        if first {
-            self.watching.send_modify(|generation| *generation += 1);
-        }
-        (first, *self.watching.borrow())
-    }
-
-    /// Counts a subscriber out; tells the server after the last one.
-    pub(crate) fn unwant_uri(&self, uri: &str) {
-        let mut wanted = self.wanted();
-        match wanted.uris.get_mut(uri) {
-            Some(count) if *count > 1 => {
-                *count -= 1;
-                return;
-            }
-            Some(_) => drop(wanted.uris.remove(uri)),
-            None => return,
-        }
-        self.watching.send_modify(|generation| *generation += 1);
-        drop(wanted);
-        if let Some(connection) = self.connection().filter(|connection| !connection.is_modern()) {
-            tell::tell(&connection, Method::ResourcesUnsubscribe, uri_params(uri));
-        }
-    }
-
-    /// What is watched now, and which generation of it.
-    fn watched(&self) -> (u64, BTreeSet<String>) {
-        let wanted = self.wanted();
-        let generation = *self.watching.borrow();
-        (generation, wanted.uris.keys().cloned().collect())
-    }
-
-    fn honor(&self, generation: u64, uris: BTreeSet<String>, refused: Option<ErrorObject>) {
-        self.honored.send_replace(listen::Honored { generation, uris: Arc::new(uris), refused });
-    }
-
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Why a resource is not watched, where that is not the server's word.
-#[derive(Clone, Debug)]
-pub(crate) enum Unsubscribed {
-    Unavailable(Unavailable),
-    Lost(transport::Error),
-}
-
-/// A subscriber that counts only once the server has agreed.
-struct Wish<'a> {
-    upstream: &'a Upstream,
-    uri: &'a str,
-    granted: bool,
-}
-
-impl Wish<'_> {
-    fn end(mut self, granted: bool) {
-        self.granted = granted;
-    }
-}
-
-impl Drop for Wish<'_> {
-    fn drop(&mut self) {
-        if !self.granted {
-            self.upstream.unwant_uri(self.uri);
-        }
-    }
-}
-
-fn uri_params(uri: &str) -> Raw {
-    Raw::empty_object().with_member("uri", Raw::from_value(uri).as_bytes())
 }
 
 #[cfg(test)]

@@ -237,7 +237,8 @@ fn the_tree_in_the_papers_is_the_tree_on_disk() {
 fn readme_and_ci_agree() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
-    for command in ["cargo test", "tests/interop/run", "tests/oauth/run", "tests/conformance/run"] {
+    let worlds = "MCP_HOST_SIM_SEEDS=10000 cargo test --lib simulation::every_world_holds -- --nocapture";
+    for command in ["cargo test", worlds, "tests/interop/run", "tests/oauth/run", "tests/conformance/run"] {
         let alone =
             |text: &str| text.lines().any(|line| line.trim() == command || line.ends_with(&format!(" {command}")));
         assert!(alone(&readme), "README.md does not tell `{command}`");

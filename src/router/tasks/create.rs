@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::declared;
 use super::registry::Place;
 use crate::adapt::task;
+use crate::manager::Server;
 use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw, code};
 use crate::registry::{Catalog, Entry, Kind};
 use crate::router::Router;
@@ -21,6 +22,8 @@ pub(in crate::router) enum Plan {
     /// Whatever client and server agree on: since 2026-07-28 the server alone decides.
     #[default]
     Theirs,
+    /// The client, of 2025-11-25, wants one.
+    Wanted,
     /// Both have tasks as in 2025-11-25, and the client wants one.
     Core,
     /// A client of 2025-11-25 wants a task of a server of 2026-07-28.
@@ -32,6 +35,26 @@ pub(in crate::router) enum Plan {
 }
 
 impl Plan {
+    /// What it comes to over this connection.
+    ///
+    /// # Errors
+    /// `-32601`: the client wants a task of a server that has none.
+    pub(in crate::router) fn at(self, server: &Server, connection: &Connection) -> Result<Self, ErrorObject> {
+        let Some(peer) = connection.peer() else { return Ok(self) };
+        let has_extension = || peer.extensions.as_ref().is_some_and(|all| all.member(task::EXTENSION).is_some());
+        match (self, peer.version) {
+            (Self::Wanted, version) if version.is_modern() && has_extension() => Ok(Self::Upward),
+            (Self::Wanted, ProtocolVersion::V2025_11_25) if peer.offers.tasks => Ok(Self::Core),
+            (Self::Wanted, _) => {
+                let text = format!("server {:?} runs no tools as tasks", server.config.name);
+                Err(ErrorObject::new(code::METHOD_NOT_FOUND, text))
+            }
+            // Its tools ran as tasks only as long as it was of 2025-11-25.
+            (Self::Downward | Self::Hidden, version) if version.is_modern() => Ok(Self::Theirs),
+            (plan, _) => Ok(plan),
+        }
+    }
+
     /// Adds to what a request says of its client what the plan needs.
     pub(in crate::router) fn dress(self, mut terms: Terms) -> Terms {
         if self == Self::Upward {
@@ -42,37 +65,18 @@ impl Plan {
 }
 
 impl Router {
-    /// Decides how a call of a tool runs; edits its params for that. `asked`: the `task` among them.
-    ///
-    /// # Errors
-    /// `-32601`: the client wants a task of a server that has none.
+    /// Decides how a call of a tool is to run; edits its params for that. `asked`: the `task` among them.
     pub(in crate::router) async fn plan_task(
         &self,
         client: &Arc<Client>,
         forward: &mut Forward,
         exposed: &str,
         asked: Option<&Raw>,
-    ) -> Result<(), ErrorObject> {
+    ) {
         let may = self.has_tasks() && client.revision() == ProtocolVersion::V2025_11_25;
         if may && asked.is_some_and(Raw::is_object) {
-            // What cannot be reached is told by the call itself.
-            let Ok(upstream) = self.lease(client, &forward.server) else { return Ok(()) };
-            let Ok(connection) = upstream.ready().await else { return Ok(()) };
-            let Some(peer) = connection.peer() else { return Ok(()) };
-            let has_extension = || peer.extensions.as_ref().is_some_and(|all| all.member(task::EXTENSION).is_some());
-            forward.task = match peer.version {
-                version if version.is_modern() && has_extension() => Plan::Upward,
-                ProtocolVersion::V2025_11_25 if peer.offers.tasks => Plan::Core,
-                _ => {
-                    let text = format!("server {:?} runs no tools as tasks", forward.server.config.name);
-                    return Err(ErrorObject::new(code::METHOD_NOT_FOUND, text));
-                }
-            };
-            if forward.task == Plan::Upward {
-                forward.params = forward.params.without_member("task");
-                forward.reopen();
-            }
-            return Ok(());
+            forward.task = Plan::Wanted;
+            return;
         }
         if asked.is_some() {
             // Where no tasks were declared it means nothing.
@@ -92,14 +96,13 @@ impl Router {
             let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
             forward.task = if is_known { Plan::Downward } else { Plan::Hidden };
         }
-        Ok(())
     }
 
-    /// The answer to a call whose result creates a task.
+    /// The answer to a call whose result creates a task, and what was planned for it.
     pub(in crate::router) async fn task_created(
         &self,
         client: &Arc<Client>,
-        forward: &Forward,
+        (forward, plan): (&Forward, Plan),
         on: (&Arc<Upstream>, &Arc<Connection>),
         toward: &mut Toward<'_>,
         result: &Raw,
@@ -112,7 +115,7 @@ impl Router {
         let session =
             || Place::Session { lease: upstream.id, connection: Arc::downgrade(connection), hold: Arc::default() };
         let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
-        let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), forward.task) {
+        let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {
             (true, Plan::Upward) => (open(), |made, id| nested(&task::legacy(made, id))),
             (true, _) if is_known => (open(), task::renamed),
             (true, _) => return Err(nobody()),

@@ -106,6 +106,7 @@ impl Router {
             leg,
             server: &at.server,
             upstream: &at.upstream,
+            version: at.version,
             method: &Method::TasksResult,
             call: at.connection.next_id(),
             patience: self.limits().answer,

@@ -201,12 +201,8 @@ impl Router {
                 upstream.zip(connection).ok_or_else(unknown)?
             }
             Place::Open { .. } => {
-                let internal = |failure: Failure| match failure.answer(&server, &Method::TasksGet) {
-                    Err(error) => error,
-                    Ok(_) => unknown(),
-                };
-                let upstream = self.lease(client, &server).map_err(internal)?;
-                let connection = upstream.ready().await.map_err(|why| internal(Failure::unavailable(&why)))?;
+                let internal = |failure: Failure| failure.error(&server);
+                let (upstream, connection) = self.reached(client, &server).await.map_err(internal)?;
                 if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
                     return Err(unknown());
                 }

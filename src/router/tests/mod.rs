@@ -6,6 +6,7 @@ mod apps;
 mod crossing;
 #[cfg(feature = "server")]
 mod driven;
+mod eras;
 mod far;
 #[cfg(feature = "server")]
 mod jobs;

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::super::connection::{Parts, Wire};
 use super::super::*;
 use super::support::world;
+use crate::protocol::Method;
 use crate::transport::Memory as MemoryWire;
 
 /// Counts how often somebody was woken.

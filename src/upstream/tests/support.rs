@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::*;
 use crate::config::Remote;
-use crate::protocol::{Era, Message};
+use crate::protocol::{Era, Message, Method};
 use crate::transport::Endpoint;
 
 /// What servers say on their own.

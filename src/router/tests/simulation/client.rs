@@ -53,6 +53,7 @@ impl Person {
         ]);
         let session = (!revision.is_modern()).then(|| router.admit(principal.clone(), revision, profile, None));
         world.tale.tell(&format!("client {number} is {revision}, {principal:?}, asks: {asks}"));
+        world.tale.comes(number, principal.as_str());
         let (world, router) = (world.clone(), router.clone());
         let (ids, gone) = (AtomicI64::new(0), CancellationToken::new());
         Arc::new(Self { world, router, number, chance, principal, asks, session, ids, gone })
@@ -268,6 +269,9 @@ impl Person {
         let mine = of.split('.').next() == Some(&self.number.to_string());
         if !mine || call.is_some_and(|call| call != of) {
             self.world.tale.fault(format!("client {} is asked in {call:?} about {of}", self.number));
+        }
+        if !self.asks {
+            self.world.tale.fault(format!("client {} cannot be asked about {of}", self.number));
         }
         self.world.tale.tell(&format!("client {} is asked about {of}", self.number));
         of

@@ -5,7 +5,7 @@
 //! $ MCP_HOST_SIM_SEED=123 cargo test --lib simulation -- --nocapture
 //! ```
 //!
-//! runs that one, and prints all that happens in it. `MCP_HOST_SIM_SEEDS=10000` runs so many.
+//! runs that one, and prints all that happens in it. `MCP_HOST_SIM_SEEDS=10000` runs so many, from `MCP_HOST_SIM_FROM` on.
 //!
 //! What a seed does not fix: in which order the runtime wakes several who wait for one `watch` (only its unstable interface can
 //! seed that), so that what happens in one moment may happen in another order, and the chance of each call is its own; bytes of
@@ -71,7 +71,8 @@ fn every_world_holds() {
     }
     let count = number("MCP_HOST_SIM_SEEDS").unwrap_or(FEW);
     let (failed, events) = (Mutex::new(Vec::new()), AtomicU64::new(0));
-    all(0..count, |seed| {
+    let from = number("MCP_HOST_SIM_FROM").unwrap_or(0);
+    all(from..from + count, |seed| {
         let verdict = run(seed);
         events.fetch_add(verdict.hash.1 as u64, Ordering::Relaxed);
         if !verdict.faults.is_empty() {

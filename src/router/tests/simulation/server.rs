@@ -23,6 +23,10 @@ pub(super) struct Shape {
     pub(super) revision: ProtocolVersion,
     /// It tells of changed lists.
     pub(super) tells: bool,
+    /// What each second life of it speaks.
+    pub(super) turns: Option<ProtocolVersion>,
+    /// All clients have one of its lives.
+    pub(super) for_all: bool,
 }
 
 /// One life of a server: what a lease talks to.
@@ -51,6 +55,10 @@ impl Life {
         number: u64,
         wire: Wire,
     ) -> impl Future<Output = ()> + use<> {
+        let mut shape = shape.clone();
+        if let Some(other) = shape.turns.filter(|_| number % 2 == 1) {
+            shape.revision = other;
+        }
         let life = Arc::new(Self {
             world: world.clone(),
             shape: shape.clone(),
@@ -65,7 +73,7 @@ impl Life {
             grown: AtomicBool::new(false),
             dead: CancellationToken::new(),
         });
-        world.tale.tell(&format!("{} begins life {number}", shape.name));
+        world.tale.tell(&format!("{} begins life {number}, of {}", shape.name, shape.revision));
         life.live(wire.input)
     }
 
@@ -203,6 +211,9 @@ impl Life {
     /// A call, or the getting of a prompt: what has an effect and what has none.
     async fn serve(self: &Arc<Self>, id: RequestId, method: Method, params: Value) {
         let mark = params["arguments"]["mark"].as_str().unwrap().to_owned();
+        if !self.shape.for_all && !self.shape.revision.is_modern() {
+            self.world.tale.serves(&format!("{}/{}", self.shape.name, self.number), &mark);
+        }
         let chance = &self.world.chance_of(&mark, self.number);
         self.world.wait(chance).await;
         if chance.one_in(40) && self.die() {

@@ -24,6 +24,10 @@ struct Inner {
     done: BTreeMap<String, usize>,
     /// What became of each call.
     calls: BTreeMap<String, Call>,
+    /// Whose each client is.
+    principals: BTreeMap<u64, String>,
+    /// Whose each life of a server is that may have only one person's clients.
+    served: BTreeMap<String, String>,
     faults: Vec<String>,
 }
 
@@ -71,6 +75,23 @@ impl Tale {
     pub(super) fn fault(&self, text: String) {
         self.tell(&format!("FAULT {text}"));
         self.lock().faults.push(text);
+    }
+
+    /// A client is there, and whose it is.
+    pub(super) fn comes(&self, number: u64, principal: &str) {
+        self.lock().principals.insert(number, principal.to_owned());
+    }
+
+    /// A life of a server with sessions works for the client of that mark.
+    pub(super) fn serves(&self, life: &str, mark: &str) {
+        let number = mark.split('.').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or_default();
+        let mut inner = self.lock();
+        let principal = inner.principals.get(&number).cloned().unwrap_or_default();
+        let before = inner.served.entry(life.to_owned()).or_insert_with(|| principal.clone()).clone();
+        drop(inner);
+        if before != principal {
+            self.fault(format!("{life} serves {mark} of {principal:?}, and is of {before:?}"));
+        }
     }
 
     /// A server does what the mark stands for.

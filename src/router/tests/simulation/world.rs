@@ -80,8 +80,18 @@ impl World {
                 ProtocolVersion::LATEST_MODERN,
             ]),
             tells: chance.one_in(2),
+            turns: None,
+            for_all: false,
         });
-        let servers = servers.collect();
+        let mut servers: Vec<Shape> = servers.collect();
+        let chance = Chance::of(seed, 1);
+        for shape in &mut servers {
+            let other = match shape.revision.is_modern() {
+                true => ProtocolVersion::V2025_11_25,
+                false => ProtocolVersion::LATEST_MODERN,
+            };
+            shape.turns = chance.one_in(3).then_some(other);
+        }
         let harm = i64::try_from(chance.below(8)).unwrap();
         Arc::new(Self { seed, tale: Tale::new(), servers, harm: AtomicI64::new(harm), peace: AtomicBool::new(false) })
     }
@@ -150,9 +160,13 @@ impl World {
                 0 => config::Era::Legacy,
                 _ => config::Era::Auto,
             };
+            if shape.turns.is_some() {
+                entry.era = config::Era::Auto;
+            }
+            let shape = Shape { for_all: entry.sharing == Sharing::Host, ..shape.clone() };
             entry.restart.max_retries = if chance.one_in(4) { 1 } else { 1000 };
             config.servers.push(entry);
-            let (world, shape, lives) = (self.clone(), shape.clone(), AtomicU64::new(0));
+            let (world, lives) = (self.clone(), AtomicU64::new(0));
             let start: Starter = Arc::new(move |wire, _| {
                 tokio::spawn(Life::begin(&world, &shape, lives.fetch_add(1, Ordering::Relaxed), wire));
             });
