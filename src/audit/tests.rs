@@ -125,13 +125,16 @@ async fn h99_what_cannot_be_written_down_is_not_called() {
     let host = host(config::Audit::new(&file), Arc::default()).await.unwrap();
     let mut served = 0;
     // The first ones begin before the disk is known to be full.
-    let refused = loop {
-        match host.call_tool("mine__answer", arguments(&json!({}))).await {
-            Ok(_) => served += 1,
-            Err(error) => break error.to_string(),
+    let refusal = async {
+        loop {
+            match host.call_tool("mine__answer", arguments(&json!({}))).await {
+                Ok(_) => served += 1,
+                Err(error) => break error.to_string(),
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     };
+    let refused = tokio::time::timeout(Duration::from_secs(20), refusal).await.unwrap();
     assert!(refused.contains("the audit cannot be written"), "{refused}");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink(&real, &file).unwrap();

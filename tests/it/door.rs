@@ -29,7 +29,7 @@ async fn h80_others_reach_it_only_with_auth_and_tls() {
         let what = format!("{listen} {auth:?} {tls:?} {insecure_http}");
         let settings = HostSettings { auth, tls, insecure_http, ..HostSettings::default() };
         let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
-        let error = host.serve_http(TcpListener::bind(listen).await.unwrap()).await.unwrap_err();
+        let error = host.open_http(TcpListener::bind(listen).await.unwrap()).expect_err(&what);
         assert_eq!(error.kind(), ErrorKind::Config, "{what}");
         assert!(error.to_string().contains(text), "{what}: {error}");
         host.shutdown().await;

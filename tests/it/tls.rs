@@ -215,6 +215,38 @@ async fn h33_trust_on_first_use_and_a_change() {
     assert!(error.contains("expired"), "{error}");
 }
 
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn h33_another_certificate_is_believed_by_a_command() {
+    use crate::reload::program::{Daemon, mcp_host};
+
+    let (first, second) = (self_signed(), self_signed());
+    let server = Server::start(&first).await;
+    let home = folder(&[]);
+    let entry = json!({ "type": "http", "url": server.url, "tls": { "trustOnFirstUse": true } });
+    std::fs::write(home.path().join("mcp.json"), json!({ "mcpServers": { "far": entry } }).to_string()).unwrap();
+    let run = |args: &[&str]| {
+        let output = mcp_host(home.path(), &[args, &["--config", "mcp.json"]].concat()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(run(&["tools"]).0, 0);
+    assert_eq!(run(&["approve", "far"]).0, 0, "it is what it was");
+    server.shows(&second);
+    let daemon = Daemon::start(mcp_host(home.path(), &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]));
+    daemon.hears("mcp-host approve");
+    let (exit, shown) = run(&["approve"]);
+    let prints: Vec<&str> =
+        shown.lines().filter_map(|line| line.trim_start().split_once(" sha256:")).map(|(sign, _)| sign).collect();
+    assert_eq!((exit, &*prints), (6, &["-", "+"][..]), "{shown}");
+    let (_, json) = run(&["approve", "far", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json[0]["server"], &json[0]["approved"]), (&json!("far"), &json!(false)), "{json}");
+    assert_eq!(run(&["approve", "far", "--yes"]).0, 0);
+    // The daemon is told.
+    daemon.hears("✓ far");
+    assert_eq!(run(&["tools"]).0, 0);
+}
+
 #[tokio::test]
 async fn a_server_that_wants_a_certificate_of_ours() {
     let (authority, clients) = (Authority::new(), Authority::new());

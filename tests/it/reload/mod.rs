@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod follow;
-mod program;
+pub(crate) mod program;
 mod project;
 mod support;
 mod swap;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::support::{config, entry};
 
 /// The program with a home of its own and no other environment.
-pub(super) fn mcp_host(home: &Path, args: &[&str]) -> Command {
+pub(crate) fn mcp_host(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
     command.env_clear().envs(places.map(|place| (place, home))).current_dir(home).args(args).stdin(Stdio::null());
@@ -22,7 +22,7 @@ pub(super) fn mcp_host(home: &Path, args: &[&str]) -> Command {
 }
 
 /// A daemon; killed when dropped.
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     pub(super) child: Child,
     pub(super) port: String,
     said: Receiver<String>,
@@ -32,7 +32,7 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Starts one with its output, and what it says on stderr, as lines.
-    pub(super) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, said) = channel();
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -50,7 +50,7 @@ impl Daemon {
     }
 
     /// Waits for a line that holds this text; each line is heard once.
-    pub(super) fn hears(&self, text: &str) -> String {
+    pub(crate) fn hears(&self, text: &str) -> String {
         let mut heard = self.heard.borrow_mut();
         if let Some(at) = heard.iter().position(|line| line.contains(text)) {
             return heard.remove(at);

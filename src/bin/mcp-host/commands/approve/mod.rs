@@ -1,8 +1,12 @@
-//! `mcp-host approve`: what a project's config would start, and the user's yes to exactly that (`hazards.md` H93).
+//! `mcp-host approve`: what a project's config would start, which servers show another certificate than before, and the
+//! user's yes to exactly that (`hazards.md` H93, H33).
+
+mod certificates;
 
 use std::io::BufRead as _;
 use std::path::Path;
 
+use mcp_host::Certificates;
 use mcp_host::approvals::Approvals;
 use mcp_host::config::{Project, Server};
 use serde::Serialize;
@@ -26,6 +30,14 @@ struct Item<'a> {
     before: Option<Vec<String>>,
 }
 
+/// Either, for a machine.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum All<'a> {
+    Project(&'a Item<'a>),
+    Certificate(&'a certificates::Item<'a>),
+}
+
 pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let plan = Plan::load(common, false, None)?;
     if let Some(name) = &args.server {
@@ -39,12 +51,14 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         .filter(wanted)
         .filter_map(|server| Some((server, server.project.as_ref().filter(|project| !project.approved)?)))
         .collect();
-    if waiting.is_empty() {
-        return nothing(&plan, output);
-    }
     let directory = state_directory().ok_or_else(|| {
         Failure::new(Exit::Failed, "there is no directory to keep approvals in").help("set HOME or XDG_STATE_HOME")
     })?;
+    let kept = Certificates::new(Some(&directory));
+    let mut certificates = certificates::of(plan.config.servers.iter().filter(wanted), &kept)?;
+    if waiting.is_empty() && certificates.is_empty() {
+        return nothing(&plan, output);
+    }
     let approvals = Approvals::of(&directory);
     let mut items = Vec::new();
     for (server, project) in &waiting {
@@ -59,21 +73,28 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         });
     }
     if !output.json {
-        let lines: Vec<String> = items.iter().flat_map(lines).collect();
-        output.lines(lines)?;
+        let lines = items.iter().flat_map(lines).chain(certificates.iter().flat_map(certificates::lines));
+        output.lines(lines.collect::<Vec<String>>())?;
     }
-    let agreed = args.yes || (output.interactive() && agreed(items.len(), output).await);
+    let agreed =
+        args.yes || (output.interactive() && agreed(&questions(items.len(), certificates.len()), output).await);
     if agreed {
+        certificates::accept(&mut certificates, &kept, output).await?;
+    }
+    if agreed && !items.is_empty() {
         let servers = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
         let file = waiting.first().map_or(Path::new(""), |(server, _)| server.source.file.as_path());
         approvals.approve(file, servers).map_err(failed)?;
         items.iter_mut().for_each(|item| item.approved = true);
     }
     if output.json {
-        output.value(&items)?;
+        output.value(
+            &(items.iter().map(All::Project)).chain(certificates.iter().map(All::Certificate)).collect::<Vec<_>>(),
+        )?;
     }
     if agreed {
-        let names: Vec<&str> = items.iter().map(|item| item.server).collect();
+        let names = items.iter().map(|item| item.server).chain(certificates.iter().map(certificates::Item::server));
+        let names: Vec<&str> = names.collect();
         output.remark(&format!("approved: {}", names.join(", ")));
         return Ok(Exit::Ok);
     }
@@ -98,8 +119,15 @@ fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn agreed(count: usize, output: &Output) -> bool {
-    output.ask(&format!("start {} like that? [y/N]", text::count(count, "server")));
+/// What is asked.
+fn questions(servers: usize, certificates: usize) -> String {
+    let start = (servers > 0).then(|| format!("start {} like that", text::count(servers, "server")));
+    let believe = (certificates > 0).then(|| format!("believe {}", text::count(certificates, "certificate")));
+    format!("{}? [y/N]", [start, believe].into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+async fn agreed(question: &str, output: &Output) -> bool {
+    output.ask(question);
     // A read of stdin cannot be called back: Ctrl-C leaves its thread behind.
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

@@ -1,0 +1,76 @@
+//! Certificates that were believed at first sight and are others now (`hazards.md` H33).
+
+use mcp_host::Certificates;
+use mcp_host::admin::{self, AskError};
+use mcp_host::config::{Server, Transport};
+use serde::Serialize;
+
+use super::failed;
+use crate::output::Output;
+use crate::report::Failure;
+
+/// One for a machine.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Item<'a> {
+    server: &'a str,
+    origin: String,
+    /// The fingerprint that is believed.
+    known: String,
+    /// The one that the server showed last.
+    shown: String,
+    pub(super) approved: bool,
+}
+
+impl Item<'_> {
+    pub(super) fn server(&self) -> &str {
+        self.server
+    }
+}
+
+/// Those of these servers.
+pub(super) fn of<'a>(servers: impl Iterator<Item = &'a Server>, kept: &Certificates) -> Result<Vec<Item<'a>>, Failure> {
+    let changed = kept.changed().map_err(failed)?;
+    let item = |server: &'a Server| {
+        let origin = believed(server)?;
+        let changed = changed.iter().find(|changed| changed.origin == origin)?;
+        let (known, shown) = (changed.known.clone(), changed.shown.clone());
+        Some(Item { server: &server.name, origin, known, shown, approved: false })
+    };
+    Ok(servers.filter_map(item).collect())
+}
+
+/// Where a server is whose first certificate is believed.
+fn believed(server: &Server) -> Option<String> {
+    let (Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote)) = &server.transport else {
+        return None;
+    };
+    remote.tls.trust_on_first_use.then(|| remote.url.origin().ascii_serialization())
+}
+
+/// For a person.
+pub(super) fn lines(item: &Item<'_>) -> [String; 5] {
+    let Item { server, origin, known, shown, .. } = item;
+    [
+        format!("server `{server}` shows another certificate than at first sight ({origin}):"),
+        format!("  - {known}"),
+        format!("  + {shown}"),
+        "  whoever is not its owner could show that, too: compare it with what the owner says".to_owned(),
+        String::new(),
+    ]
+}
+
+/// Believes them from now on, and has a daemon that runs try their servers again.
+pub(super) async fn accept(items: &mut [Item<'_>], kept: &Certificates, output: &Output) -> Result<(), Failure> {
+    for item in items.iter_mut() {
+        item.approved = kept.accept(&item.origin, &item.shown).map_err(failed)?;
+        if !item.approved {
+            let text = format!("`{}` has shown yet another certificate meanwhile: look again", item.server);
+            return Err(failed(text));
+        }
+    }
+    if !items.is_empty() && matches!(admin::reload(None).await, Err(AskError::Several { .. })) {
+        output.remark("help: kill -HUP each daemon, so that it tries again");
+    }
+    Ok(())
+}
