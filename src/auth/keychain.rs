@@ -10,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::Error;
-use super::store::{MemoryStore, SecretStore, Vault};
+use super::store::{MemoryStore, SecretStore, StoreError, Vault};
 use super::token::Entry;
 use crate::config::Secret;
 use crate::dial::Dialer;
@@ -108,29 +107,29 @@ impl Keychain {
     }
 
     /// What is kept for a server.
-    pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, Error> {
+    pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, StoreError> {
         let Some(name) = self.vault.read(slot).await? else { return Ok(None) };
         let kept = self.vault.read(name.expose()).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 
     /// Keeps a token, and where it is for this server.
-    pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), Error> {
+    pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);
-        self.vault.write(&name, Secret::new(entry.to_text())).await?;
-        self.vault.write(slot, Secret::new(name)).await?;
-        Ok(())
+        let token = self.vault.write(&name, Secret::new(entry.to_text())).await;
+        // Also where the first was not kept: both are held together then.
+        token.and(self.vault.write(slot, Secret::new(name)).await)
     }
 
     /// Forgets a token.
-    pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), Error> {
+    pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         self.vault.remove(&name(entry)).await?;
         self.vault.remove(slot).await?;
         Ok(())
     }
 
     /// What is kept under the name of this token now.
-    pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, Error> {
+    pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, StoreError> {
         let kept = self.vault.read(&name(entry)).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }

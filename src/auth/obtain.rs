@@ -96,6 +96,9 @@ impl Authorizer {
         if self.config.grant != Grant::Code {
             return self.granted(&hint).await.map(|()| None);
         }
+        if let Some(error) = &*self.unread() {
+            return Err(error.clone().into());
+        }
         let mut login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(under) = login.as_ref().filter(|under| under.0.borrow().is_none() && under.0.has_changed().is_ok())
         {

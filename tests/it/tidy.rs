@@ -17,7 +17,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("keep", 1, &[]),
     ("approvals", 1, &["keep"]),
     ("dial", 1, &[]),
-    ("auth", 1, &["dial"]),
+    ("auth", 1, &["keep", "dial"]),
     ("transport", 1, &["dial", "auth"]),
     ("registry", 1, &[]),
     ("audit", 1, &[]),
@@ -237,7 +237,8 @@ fn the_tree_in_the_papers_is_the_tree_on_disk() {
 fn readme_and_ci_agree() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
-    for command in ["cargo test", "tests/interop/run", "tests/oauth/run", "tests/conformance/run"] {
+    for command in ["cargo test", "tests/interop/run", "tests/oauth/run", "tests/conformance/run", "tests/keyring/run"]
+    {
         let alone =
             |text: &str| text.lines().any(|line| line.trim() == command || line.ends_with(&format!(" {command}")));
         assert!(alone(&readme), "README.md does not tell `{command}`");
