@@ -13,7 +13,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use super::challenge::{Challenge, challenges};
+use super::challenge::{Challenge, challenges_within};
 use super::dpop::Nonce;
 use super::keychain::{self, Keychain};
 use super::obtain::Under;
@@ -91,9 +91,9 @@ impl Hint {
     }
 
     /// What cannot be read says nothing.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn of(headers: &HeaderMap, cap: usize) -> Self {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
-        let all = challenges(values).unwrap_or_else(|error| {
+        let all = challenges_within(values, cap).unwrap_or_else(|error| {
             tracing::debug!("{error}");
             Vec::new()
         });
@@ -202,7 +202,7 @@ impl Authorizer {
             }
             return Ok(false);
         }
-        let hint = Hint::of(headers);
+        let hint = Hint::of(headers, self.keys.limits.oauth_challenge);
         match (status, hint.error.as_deref()) {
             (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
             (401, _) if tries.replayed => {
@@ -301,10 +301,10 @@ impl Authorizer {
 
     /// What its authorization is talked over.
     pub(super) fn web(&self) -> Result<&Web, Error> {
-        let limits = self.keys.limits;
+        let limits = &self.keys.limits;
         let made = self.web.get_or_init(|| {
-            let foreign = self.keys.dialer.foreign(&self.url, limits.request)?;
-            Ok(Web::new(foreign, limits.document, limits.token))
+            let foreign = self.keys.dialer.foreign(&self.url, limits.oauth_request)?;
+            Ok(Web::new(foreign, limits.oauth_document, limits.oauth_token))
         });
         made.as_ref().map_err(|reason| Error::Unreachable { reason: reason.clone(), unsent: true })
     }

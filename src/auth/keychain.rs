@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
@@ -12,7 +11,7 @@ use url::Url;
 
 use super::store::{MemoryStore, SecretStore, StoreError, Vault};
 use super::token::Entry;
-use crate::config::Secret;
+use crate::config::{self, Secret};
 use crate::dial::Dialer;
 
 /// A way to ask somebody to sign in: a browser and a place that it comes back to.
@@ -37,23 +36,9 @@ pub(crate) struct Keychain {
     /// Where the locks between processes lie.
     pub(super) directory: Option<PathBuf>,
     pub(super) dialer: Arc<Dialer>,
-    pub(super) limits: Limits,
+    pub(super) limits: Arc<config::Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-}
-
-/// How much is read of what authorization servers say, and how long they may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) document: usize,
-    pub(crate) token: usize,
-    pub(crate) request: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { document: 256 * 1024, token: 64 * 1024, request: Duration::from_secs(10) }
-    }
 }
 
 impl std::fmt::Debug for Keychain {
@@ -64,7 +49,7 @@ impl std::fmt::Debug for Keychain {
 
 impl Default for Keychain {
     fn default() -> Self {
-        Self::new(None, None, None)
+        Self::new(None, None, None, config::Limits::default())
     }
 }
 
@@ -76,6 +61,7 @@ impl Keychain {
         store: Option<Arc<dyn SecretStore>>,
         interaction: Option<Arc<dyn Interaction>>,
         directory: Option<&Path>,
+        limits: config::Limits,
     ) -> Self {
         let vault = Vault::new(store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
         Self {
@@ -83,7 +69,7 @@ impl Keychain {
             interaction,
             directory: directory.map(Path::to_owned),
             dialer: Arc::new(Dialer::new(directory)),
-            limits: Limits::default(),
+            limits: Arc::new(limits),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }

@@ -84,11 +84,12 @@ impl Authorizer {
         let client = self.keys.dialer.client(&remote).map_err(unreachable)?;
         let request = client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         let request = request.header(ACCEPT, "application/json, text/event-stream").body(PING);
-        let answer = request.timeout(self.keys.limits.request).send().await;
+        let answer = request.timeout(self.keys.limits.oauth_request).send().await;
         let answer = answer.map_err(|error| {
             unreachable(format!("{}: {}", self.url.origin().ascii_serialization(), crate::dial::explain(&error)))
         })?;
-        Ok(if answer.status() == 401 { Hint::of(answer.headers()) } else { Hint::default() })
+        let cap = self.keys.limits.oauth_challenge;
+        Ok(if answer.status() == 401 { Hint::of(answer.headers(), cap) } else { Hint::default() })
     }
 
     /// What is held for this server.

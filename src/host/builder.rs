@@ -149,7 +149,8 @@ impl HostBuilder {
             None => auth::chosen(&config.host.secrets, self.state.as_deref())
                 .map_err(|wrong| Error::new(ErrorKind::Config, wrong))?,
         };
-        let keys = Keychain::new(Some(store), self.interaction, self.state.as_deref());
+        let limits = config.host.limits.clone();
+        let keys = Keychain::new(Some(store), self.interaction, self.state.as_deref(), limits);
         let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());

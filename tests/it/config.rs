@@ -336,8 +336,6 @@ fn refused() {
       write "definitions", or take the key out
     lacking-host-features.toml:7: host.approval: this build knows "off" only
       write "off", or take the key out
-    lacking-host-features.toml:10: host.limits.login: this build does not have this feature
-      take the key out
     lacking-server-features.toml:3: server "local": sanitizeResults: this build does not have this feature
       take the key out
     no-servers.json:1: no servers in this file

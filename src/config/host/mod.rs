@@ -122,6 +122,11 @@ impl HostSettings {
             "host.limits.sessionIdle": limits.session_idle,
             "host.limits.clientQueues": limits.client_queues,
             "host.limits.connections": limits.connections,
+            "host.limits.oauthDocument": limits.oauth_document,
+            "host.limits.oauthToken": limits.oauth_token,
+            "host.limits.oauthChallenge": limits.oauth_challenge,
+            "host.limits.oauthRequest": limits.oauth_request,
+            "host.limits.login": limits.login,
         }
         // Other files are read at once; whether there is TLS at all decides the address that clients have.
         if new.tls.is_some() != self.tls.is_some() {

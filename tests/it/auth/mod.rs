@@ -4,6 +4,7 @@
 
 mod endpoint;
 mod kept;
+mod limits;
 mod program;
 mod site;
 mod world;
