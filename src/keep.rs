@@ -57,7 +57,7 @@ struct Stored<T> {
 }
 
 /// How long another process may hold the lock; it does for some milliseconds, unless it is stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(5);
 
 impl Keep {
@@ -88,65 +88,68 @@ impl Keep {
         let wrong = |source| Error::Write { path: self.path.clone(), source };
         let folder = self.path.parent().unwrap_or(Path::new("."));
         make_folder(folder).map_err(wrong)?;
-        let _lock = self.lock().map_err(wrong)?;
+        let _lock = lock(&self.path.with_extension("lock"), PATIENCE).map_err(wrong)?;
         let mut state = self.read()?;
         change(&mut state);
         let stored = Stored { version: self.version, state };
         let bytes = serde_json::to_vec(&stored).map_err(|error| wrong(error.into()))?;
-        self.write(folder, &bytes).map_err(wrong)?;
+        replace(&self.path, &bytes).map_err(wrong)?;
         Ok(stored.state)
-    }
-
-    fn write(&self, folder: &Path, bytes: &[u8]) -> io::Result<()> {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        // One name for all, since there is one writer: what a killed one left is written over.
-        let beside = folder.join(format!(".{name}.new"));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        private(&mut options);
-        let mut file = options.open(&beside)?;
-        if let Ok(metadata) = fs::metadata(&self.path) {
-            file.set_permissions(metadata.permissions())?;
-        }
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, &self.path)?;
-        // The new name is as durable as the new text; not every disk can say so.
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        Ok(())
-    }
-
-    /// The lock goes with the file that is given back, however the process ends.
-    #[cfg(unix)]
-    fn lock(&self) -> io::Result<File> {
-        use rustix::fs::{FlockOperation, flock};
-
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        private(&mut options);
-        let file = options.open(self.path.with_extension("lock"))?;
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::park_timeout(AGAIN),
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "another mcp-host holds its lock"));
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Elsewhere two that write at once may lose one of two changes, but never the file.
-    #[cfg(not(unix))]
-    fn lock(&self) -> io::Result<()> {
-        let _ = (PATIENCE, AGAIN, Instant::now());
-        Ok(())
     }
 }
 
-fn make_folder(folder: &Path) -> io::Result<()> {
+/// Writes a file whole. The caller holds its lock.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // One name for all, since there is one writer: what a killed one left is written over.
+    let beside = folder.join(format!(".{name}.new"));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    private(&mut options);
+    let mut file = options.open(&beside)?;
+    if let Ok(metadata) = fs::metadata(path) {
+        file.set_permissions(metadata.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    // The new name is as durable as the new text; not every disk can say so.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// Takes the lock of that path; it goes with the file that is given back, however the process ends.
+#[cfg(unix)]
+pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<File> {
+    use rustix::fs::{FlockOperation, flock};
+
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    private(&mut options);
+    let file = options.open(path)?;
+    let end = Instant::now() + patience;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::park_timeout(AGAIN),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another mcp-host holds its lock"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Elsewhere two that write at once may lose one of two changes, but never the file.
+#[cfg(not(unix))]
+pub(crate) fn lock(_: &Path, patience: Duration) -> io::Result<()> {
+    let _ = (patience, AGAIN, Instant::now());
+    Ok(())
+}
+
+/// Makes a folder for its user alone, with those above it.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -16,9 +16,6 @@ use super::dpop::Proof;
 use super::registration::Client;
 use super::{Error, error, jwt, place};
 
-/// A login takes no longer than this.
-pub(super) const LOGIN: Duration = Duration::from_secs(10 * 60);
-
 /// A login that has begun.
 pub(super) struct Attempt {
     pub(super) page: Url,
@@ -83,10 +80,10 @@ impl Attempt {
     ///
     /// # Errors
     /// When it does not belong to this login, or the answer in it is no.
-    pub(super) fn code(&self, back: &str) -> Result<String, Error> {
+    pub(super) fn code(&self, back: &str, limit: Duration) -> Result<String, Error> {
         let wrong = |what| Err(Error::Redirect(what));
-        if self.begun.elapsed() > LOGIN {
-            return wrong("it came after ten minutes");
+        if self.begun.elapsed() > limit {
+            return wrong("it came too late (host.limits.login)");
         }
         let Ok(back) = Url::parse(back.trim()) else { return wrong("it is no URL") };
         if back.origin() != self.redirect.origin() || back.path() != self.redirect.path() {
@@ -153,6 +150,8 @@ mod tests {
         }
     }
 
+    const LOGIN: Duration = Duration::from_secs(10 * 60);
+
     fn attempt(names_itself: bool) -> Attempt {
         made(issuer(names_itself, true)).unwrap()
     }
@@ -189,7 +188,7 @@ mod tests {
 
     /// What comes back, with the state of the attempt in place of STATE.
     fn back(attempt: &Attempt, query: &str) -> Result<String, Error> {
-        attempt.code(&format!("http://127.0.0.1:4321/callback?{}", query.replace("STATE", &attempt.state)))
+        attempt.code(&format!("http://127.0.0.1:4321/callback?{}", query.replace("STATE", &attempt.state)), LOGIN)
     }
 
     #[test]
@@ -240,7 +239,7 @@ mod tests {
             "http://127.0.0.1:4321/callback/",
             "http://127.0.0.1:4321/other",
         ] {
-            let code = attempt.code(&format!("{place}?code=c&state={}", attempt.state));
+            let code = attempt.code(&format!("{place}?code=c&state={}", attempt.state), LOGIN);
             assert!(matches!(code, Err(Error::Redirect(_))), "{place}");
         }
     }
@@ -251,6 +250,6 @@ mod tests {
         tokio::time::advance(LOGIN).await;
         assert!(back(&attempt, "code=c&state=STATE").is_ok());
         tokio::time::advance(Duration::from_millis(2)).await;
-        assert_eq!(back(&attempt, "code=c&state=STATE"), Err(Error::Redirect("it came after ten minutes")));
+        assert_eq!(back(&attempt, "code=c&state=STATE"), Err(Error::Redirect("it came too late (host.limits.login)")));
     }
 }

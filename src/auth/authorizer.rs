@@ -3,6 +3,7 @@
 //! A request costs a look at a pointer and at the clock. One refusal brings at most one new token and one replay, one nonce
 //! and one step up; what was tried in vain is not tried again for a while, and a person is asked once (`hazards.md` H74).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use super::challenge::{Challenge, challenges};
+use super::challenge::{Challenge, challenges_within};
 use super::dpop::Nonce;
 use super::keychain::{self, Keychain};
 use super::obtain::Under;
 use super::token::{Entry, Held};
 use super::web::Web;
-use super::{Error, discovery};
+use super::{Error, StoreError, discovery};
 use crate::config;
 
 /// What was tried in vain is not tried again for that long.
@@ -43,7 +44,11 @@ pub(crate) struct Authorizer {
     pub(super) slot: String,
     web: OnceLock<Result<Web, String>>,
     pub(super) current: ArcSwapOption<Held>,
-    loaded: OnceCell<()>,
+    pub(super) loaded: OnceCell<()>,
+    /// Why what is kept cannot be read. Nobody is asked to sign in over a login that is there.
+    pub(super) unread: Mutex<Option<StoreError>>,
+    /// Somebody looks whether it can be read by now.
+    pub(super) looking: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
     pub(super) login: Mutex<Option<Under>>,
     /// Counts up when there is a token that was not there before.
@@ -86,9 +91,9 @@ impl Hint {
     }
 
     /// What cannot be read says nothing.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn of(headers: &HeaderMap, cap: usize) -> Self {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
-        let all = challenges(values).unwrap_or_else(|error| {
+        let all = challenges_within(values, cap).unwrap_or_else(|error| {
             tracing::debug!("{error}");
             Vec::new()
         });
@@ -141,6 +146,8 @@ impl Authorizer {
             web: OnceLock::new(),
             current: ArcSwapOption::empty(),
             loaded: OnceCell::new(),
+            unread: Mutex::default(),
+            looking: AtomicBool::new(false),
             progress: tokio::sync::Mutex::default(),
             login: Mutex::default(),
             news: watch::Sender::new(0),
@@ -155,7 +162,7 @@ impl Authorizer {
     /// The token for a request, renewed if its time has come; none if none is there, or none is wanted.
     pub(crate) async fn credentials(self: &Arc<Self>) -> Option<Arc<Held>> {
         if !self.loaded.initialized() {
-            self.loaded.get_or_init(|| self.load()).await;
+            self.read_kept().await;
         }
         let held = self.current.load_full()?;
         if !held.is_due() {
@@ -195,7 +202,7 @@ impl Authorizer {
             }
             return Ok(false);
         }
-        let hint = Hint::of(headers);
+        let hint = Hint::of(headers, self.keys.limits.oauth_challenge);
         match (status, hint.error.as_deref()) {
             (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
             (401, _) if tries.replayed => {
@@ -283,17 +290,9 @@ impl Authorizer {
         }
     }
 
-    /// Reads what was kept.
-    async fn load(&self) {
-        match self.keys.load(&self.slot).await {
-            Ok(Some(entry)) => self.take(entry),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
-        }
-    }
-
     /// Uses a token from now on.
     pub(super) fn take(&self, entry: Entry) {
+        *self.unread() = None;
         match Held::new(entry) {
             Ok(held) => self.current.store(Some(Arc::new(held))),
             Err(error) => tracing::warn!(server = &*self.server, "{error}"),
@@ -302,10 +301,10 @@ impl Authorizer {
 
     /// What its authorization is talked over.
     pub(super) fn web(&self) -> Result<&Web, Error> {
-        let limits = self.keys.limits;
+        let limits = &self.keys.limits;
         let made = self.web.get_or_init(|| {
-            let foreign = self.keys.dialer.foreign(&self.url, limits.request)?;
-            Ok(Web::new(foreign, limits.document, limits.token))
+            let foreign = self.keys.dialer.foreign(&self.url, limits.oauth_request)?;
+            Ok(Web::new(foreign, limits.oauth_document, limits.oauth_token))
         });
         made.as_ref().map_err(|reason| Error::Unreachable { reason: reason.clone(), unsent: true })
     }

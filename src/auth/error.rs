@@ -67,7 +67,7 @@ pub enum Error {
         what: String,
     },
     /// Tokens cannot be kept, or read.
-    #[error("the store of secrets: {0}")]
+    #[error("what is kept of its login is out of reach: {0}")]
     Store(#[from] super::store::StoreError),
 }
 

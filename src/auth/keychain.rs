@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
@@ -10,10 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::Error;
-use super::store::{MemoryStore, SecretStore, Vault};
+use super::store::{MemoryStore, SecretStore, StoreError, Vault};
 use super::token::Entry;
-use crate::config::Secret;
+use crate::config::{self, Secret};
 use crate::dial::Dialer;
 
 /// A way to ask somebody to sign in: a browser and a place that it comes back to.
@@ -38,23 +36,9 @@ pub(crate) struct Keychain {
     /// Where the locks between processes lie.
     pub(super) directory: Option<PathBuf>,
     pub(super) dialer: Arc<Dialer>,
-    pub(super) limits: Limits,
+    pub(super) limits: Arc<config::Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-}
-
-/// How much is read of what authorization servers say, and how long they may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) document: usize,
-    pub(crate) token: usize,
-    pub(crate) request: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { document: 256 * 1024, token: 64 * 1024, request: Duration::from_secs(10) }
-    }
 }
 
 impl std::fmt::Debug for Keychain {
@@ -65,7 +49,7 @@ impl std::fmt::Debug for Keychain {
 
 impl Default for Keychain {
     fn default() -> Self {
-        Self::new(None, None, None)
+        Self::new(None, None, None, config::Limits::default())
     }
 }
 
@@ -77,6 +61,7 @@ impl Keychain {
         store: Option<Arc<dyn SecretStore>>,
         interaction: Option<Arc<dyn Interaction>>,
         directory: Option<&Path>,
+        limits: config::Limits,
     ) -> Self {
         let vault = Vault::new(store.unwrap_or_else(|| Arc::new(MemoryStore::default())));
         Self {
@@ -84,7 +69,7 @@ impl Keychain {
             interaction,
             directory: directory.map(Path::to_owned),
             dialer: Arc::new(Dialer::new(directory)),
-            limits: Limits::default(),
+            limits: Arc::new(limits),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -108,29 +93,29 @@ impl Keychain {
     }
 
     /// What is kept for a server.
-    pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, Error> {
+    pub(super) async fn load(&self, slot: &str) -> Result<Option<Entry>, StoreError> {
         let Some(name) = self.vault.read(slot).await? else { return Ok(None) };
         let kept = self.vault.read(name.expose()).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 
     /// Keeps a token, and where it is for this server.
-    pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), Error> {
+    pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);
-        self.vault.write(&name, Secret::new(entry.to_text())).await?;
-        self.vault.write(slot, Secret::new(name)).await?;
-        Ok(())
+        let token = self.vault.write(&name, Secret::new(entry.to_text())).await;
+        // Also where the first was not kept: both are held together then.
+        token.and(self.vault.write(slot, Secret::new(name)).await)
     }
 
     /// Forgets a token.
-    pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), Error> {
+    pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         self.vault.remove(&name(entry)).await?;
         self.vault.remove(slot).await?;
         Ok(())
     }
 
     /// What is kept under the name of this token now.
-    pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, Error> {
+    pub(super) async fn again(&self, entry: &Entry) -> Result<Option<Entry>, StoreError> {
         let kept = self.vault.read(&name(entry)).await?;
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }

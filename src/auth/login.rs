@@ -5,10 +5,10 @@ use std::sync::Arc;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use url::Url;
 
-use super::Error;
 use super::attempt::Attempt;
 use super::authorizer::{Authorizer, Hint};
 use super::desk::Desk;
+use super::{Error, Kept};
 use crate::config::Remote;
 
 /// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
@@ -31,12 +31,14 @@ impl Login {
         &self.attempt.issuer.issuer
     }
 
-    /// Turns the whole URL that the browser was sent back to into a token, which is kept, and used from then on.
+    /// Turns the whole URL that the browser was sent back to into a token, which is kept, and used from then on. Where it is
+    /// kept comes back.
     ///
     /// # Errors
     /// When the URL does not belong to this login, or no token comes of it. There is no second try.
-    pub async fn finish(self, redirect: &str) -> Result<(), Error> {
-        self.authorizer.finish(self.attempt, redirect).await
+    pub async fn finish(self, redirect: &str) -> Result<Kept, Error> {
+        self.authorizer.finish(self.attempt, redirect).await?;
+        Ok(self.authorizer.kept())
     }
 }
 
@@ -57,6 +59,8 @@ pub struct Holding {
     pub expires_in: u64,
     /// Whether it can be renewed without a user.
     pub renewable: bool,
+    /// Where it is kept.
+    pub kept: Kept,
 }
 
 /// The request that a server is asked for its way in with: one that costs it nothing.
@@ -80,11 +84,12 @@ impl Authorizer {
         let client = self.keys.dialer.client(&remote).map_err(unreachable)?;
         let request = client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         let request = request.header(ACCEPT, "application/json, text/event-stream").body(PING);
-        let answer = request.timeout(self.keys.limits.request).send().await;
+        let answer = request.timeout(self.keys.limits.oauth_request).send().await;
         let answer = answer.map_err(|error| {
             unreachable(format!("{}: {}", self.url.origin().ascii_serialization(), crate::dial::explain(&error)))
         })?;
-        Ok(if answer.status() == 401 { Hint::of(answer.headers()) } else { Hint::default() })
+        let cap = self.keys.limits.oauth_challenge;
+        Ok(if answer.status() == 401 { Hint::of(answer.headers(), cap) } else { Hint::default() })
     }
 
     /// What is held for this server.
@@ -99,7 +104,13 @@ impl Authorizer {
             scopes: entry.requested.clone(),
             expires_in: entry.left(super::jwt::now()).as_secs(),
             renewable: entry.refresh.is_some(),
+            kept: self.kept(),
         })
+    }
+
+    /// Where the token is kept.
+    fn kept(&self) -> Kept {
+        self.keys.vault.place(&self.slot)
     }
 
     /// Ends the login: tells who gave the token, and forgets it. Whether there was one.
@@ -109,7 +120,9 @@ impl Authorizer {
     pub(crate) async fn sign_out(self: &Arc<Self>) -> Result<bool, Error> {
         self.credentials().await;
         let mut progress = self.progress.lock().await;
-        let Some(held) = self.current.swap(None) else { return Ok(false) };
+        let Some(held) = self.current.swap(None) else {
+            return self.unread().clone().map_or(Ok(false), |error| Err(error.into()));
+        };
         *progress = super::authorizer::Progress::default();
         let entry = &held.entry;
         if let Some(endpoint) = entry.revocation.as_deref().and_then(|text| Url::parse(text).ok()) {

@@ -12,6 +12,7 @@ mod discovery;
 mod dpop;
 mod error;
 mod jwt;
+mod kept;
 mod keychain;
 #[cfg(feature = "server")]
 mod keys;
@@ -35,5 +36,6 @@ pub(crate) use keys::IssuerKeys;
 pub use login::{Holding, Login};
 #[cfg(feature = "server")]
 pub(crate) use place::well_known;
-pub use store::{MemoryStore, SecretStore, StoreError};
+pub(crate) use store::chosen;
+pub use store::{Kept, MemoryStore, SecretStore, StoreError};
 pub(crate) use token::Held;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
-use super::attempt::{Attempt, LOGIN};
+use super::attempt::Attempt;
 use super::authorizer::{Authorizer, Hint, Progress};
 use super::desk::{Desk, Signer};
 use super::discovery::{self, Issuer, Resource};
@@ -96,6 +96,9 @@ impl Authorizer {
         if self.config.grant != Grant::Code {
             return self.granted(&hint).await.map(|()| None);
         }
+        if let Some(error) = &*self.unread() {
+            return Err(error.clone().into());
+        }
         let mut login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(under) = login.as_ref().filter(|under| under.0.borrow().is_none() && under.0.has_changed().is_ok())
         {
@@ -123,9 +126,10 @@ impl Authorizer {
         let interaction = self.keys.interaction.clone().ok_or(Error::LoginNeeded)?;
         let attempt = self.prepare(&interaction.redirect_uri(), &hint).await?;
         let asked = interaction.authorize(&self.server, attempt.page.clone());
-        let back = match timeout(LOGIN, asked).await {
+        let limit = self.keys.limits.login;
+        let back = match timeout(limit, asked).await {
             Ok(back) => back.map_err(Error::Declined)?,
-            Err(_) => return Err(Error::Declined("nobody finished it within ten minutes".to_owned())),
+            Err(_) => return Err(Error::Declined(format!("nobody finished it within {limit:?} (host.limits.login)"))),
         };
         self.finish(attempt, &back).await
     }
@@ -158,7 +162,7 @@ impl Authorizer {
 
     /// Turns what the browser brought back into a token.
     pub(super) async fn finish(&self, attempt: Attempt, back: &str) -> Result<(), Error> {
-        let code = attempt.code(back)?;
+        let code = attempt.code(back, self.keys.limits.login)?;
         let desk = self.desk(&attempt.issuer, &attempt.client, &attempt.resource, attempt.proof.clone()).await?;
         let reply = desk.code(code, attempt.verifier.clone(), &attempt.redirect).await?;
         let (requested, proof) = (&attempt.scopes[..], attempt.proof.as_deref());

@@ -12,11 +12,12 @@ use crate::redact::{Scrubber, looks_secret, names_a_secret};
 const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "cache-control", "content-type", "user-agent"];
 
 impl Config {
-    /// Takes the secrets of all servers out of texts.
+    /// Takes the secrets of all servers, and the key of those that we keep, out of texts.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
         let mut scrubber = Scrubber::default();
         self.servers.iter().for_each(|server| scrubber.join(&server.scrubber()));
+        self.host.secrets.key.iter().for_each(|key| scrubber.know(key.written().expose()));
         scrubber
     }
 }

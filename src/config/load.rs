@@ -266,12 +266,12 @@ impl<'a> Loader<'a> {
 }
 
 #[cfg(unix)]
-fn others_may_read(file: &Path) -> bool {
+pub(super) fn others_may_read(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
 }
 
 #[cfg(not(unix))]
-fn others_may_read(_: &Path) -> bool {
+pub(super) fn others_may_read(_: &Path) -> bool {
     false
 }

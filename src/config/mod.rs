@@ -38,7 +38,9 @@ use url::Url;
 
 pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
-pub use self::host::{Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Limits};
+pub use self::host::{
+    Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Limits, SecretKey, Secrets, StoreKind,
+};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Note, Problem};

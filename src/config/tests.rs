@@ -209,6 +209,9 @@ fn a_login_that_cannot_work_is_refused() {
     }
 }
 
+/// 32 bytes in base64.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 #[test]
 fn the_environment_stands_over_files_and_flags_over_both() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,7 +240,8 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         ("MCP_HOST_AUDIT__KEEP", "3"),
         ("MCP_HOST_CONFIG", "not looked at"),
         ("MCP_HOST_INPUT_X", "no setting"),
-        ("MCP_HOST_SECRET_KEY", "no setting"),
+        ("MCP_HOST_SECRET_KEY", KEY),
+        ("MCP_HOST_SECRETS__STORE", "file"),
         ("MCP_HOST_NO_SUCH", "1"),
     ];
     let vars = Vars::from_iter(vars);
@@ -260,6 +264,7 @@ fn the_environment_stands_over_files_and_flags_over_both() {
         param_headers: true,
         tasks: false,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
+        secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY) },
         limits: Limits { leases_per_server: 7, ..Limits::default() },
     };
     assert_eq!(config.host, expected);

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::reload::Configured;
 use super::{ClientHandler, Host, Inner, answer_questions};
 use crate::audit::Audit;
-use crate::auth::{Interaction, Keychain, SecretStore};
+use crate::auth::{self, Interaction, Keychain, SecretStore};
 use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
@@ -83,13 +83,15 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps what is learned of servers in that directory, for the next start; without it nothing is kept.
+    /// Keeps what is learned of servers in that directory, for the next start, and tokens in encrypted files; without it nothing
+    /// is kept.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
     }
 
-    /// Keeps tokens of servers there; without it they are kept in memory, and gone with the program.
+    /// Keeps tokens of servers there, whatever the config says. Without it they are kept as `host.secrets` has it, and in memory
+    /// alone where there is no state directory.
     pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
@@ -142,7 +144,13 @@ impl HostBuilder {
         let audit = config.host.audit.as_ref().map(Audit::open).transpose();
         let audit = audit.map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
         let own_name = info.text("name");
-        let keys = Keychain::new(self.store, self.interaction, self.state.as_deref());
+        let store = match self.store {
+            Some(store) => store,
+            None => auth::chosen(&config.host.secrets, self.state.as_deref())
+                .map_err(|wrong| Error::new(ErrorKind::Config, wrong))?,
+        };
+        let limits = config.host.limits.clone();
+        let keys = Keychain::new(Some(store), self.interaction, self.state.as_deref(), limits);
         let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());

@@ -105,8 +105,8 @@ impl Host {
     async fn finish(&self, number: u64, url: &str) -> Result<serde_json::Value, String> {
         let login = lock(&self.0.logins.0).waiting.remove(&number);
         let login = login.ok_or_else(|| "this login is over already".to_owned())?;
-        login.finish(url).await.map_err(|error| error.to_string())?;
-        Ok(serde_json::json!({ "signedIn": true }))
+        let kept = login.finish(url).await.map_err(|error| error.to_string())?;
+        Ok(serde_json::json!({ "signedIn": true, "kept": kept }))
     }
 
     #[cfg(feature = "server")]

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::turn::Turn;
 use super::{Endpoint, Error, excerpt, retry};
 use crate::auth::Authorizer;
+use crate::config;
 use crate::dial::{self, Dialer};
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
@@ -53,6 +54,8 @@ pub(crate) struct Http {
     /// Until then it wants to be left alone.
     alone: Mutex<Option<Instant>>,
     pub(super) cap: usize,
+    /// Steps from one URL to another that one request may take.
+    pub(super) redirects: usize,
 }
 
 /// Headers of one request beside those of every request, by name.
@@ -72,7 +75,7 @@ pub(crate) enum Reply {
 }
 
 impl Http {
-    pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
+    pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, limits: &config::Limits) -> Result<Self, Error> {
         let Endpoint { remote, tokens } = endpoint;
         let origin = remote.url.origin().ascii_serialization();
         let mut headers = HeaderMap::new();
@@ -96,7 +99,8 @@ impl Http {
             session: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
             alone: Mutex::default(),
-            cap,
+            cap: limits.message,
+            redirects: limits.redirects,
         })
     }
 

@@ -8,9 +8,6 @@ use url::Url;
 use super::{Error, Http, excerpt};
 use crate::auth::{self, Authorizer, Held, Tries};
 
-/// Steps from one URL to another that one request may take.
-const MOST: usize = 3;
-
 impl Http {
     /// Sends a request that `fill` completes, with the token that the server takes, if it takes one; again with another one
     /// where it takes that.
@@ -46,7 +43,7 @@ impl Http {
         held: Option<&Held>,
     ) -> Result<Response, Error> {
         let mut elsewhere: Option<Url> = None;
-        for _ in 0..=MOST {
+        for _ in 0..=self.redirects {
             let url = elsewhere.as_ref().unwrap_or(url);
             let request = self.request_to(method.clone(), url.clone(), accept.clone());
             let request = match held {
@@ -63,7 +60,8 @@ impl Http {
                 next => elsewhere = next,
             }
         }
-        Err(Error::Malformed(format!("{} redirects more than {MOST} times", self.origin)))
+        let most = self.redirects;
+        Err(Error::Malformed(format!("{} redirects more than {most} times (host.limits.redirects)", self.origin)))
     }
 
     fn sign_in(&self, reason: auth::Error) -> Error {

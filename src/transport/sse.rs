@@ -16,6 +16,7 @@ use url::{Origin, Url};
 use super::http::{BOTH, EVENTS, JSON, Kind, kind};
 use super::turn::Turn;
 use super::{Endpoint, Error, Http, excerpt};
+use crate::config;
 use crate::dial::Dialer;
 use crate::protocol::sse::Events;
 use crate::protocol::{Frame, ProtocolVersion};
@@ -48,8 +49,8 @@ pub(crate) struct SseStream {
 }
 
 impl Sse {
-    pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
-        let http = Http::new(endpoint, dialer, cap)?;
+    pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, limits: &config::Limits) -> Result<Self, Error> {
+        let http = Http::new(endpoint, dialer, limits)?;
         Ok(Self { http, endpoint: OnceLock::new(), accepted: AtomicBool::new(false) })
     }
 

@@ -49,7 +49,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, settings: &Settings, dia
         (Target::Auto(remote, inferred), Err(error)) if speaks_of_transport(&error) => (remote, inferred, error),
         (_, said) => return said,
     };
-    let sse = Arc::new(Sse::new(remote, dialer, settings.limits.message)?);
+    let sse = Arc::new(Sse::new(remote, dialer, &settings.limits)?);
     match drive::attach(connection, &sse).await {
         Ok(()) => {}
         Err(error) if error.wants_credentials() => return Err(error),

@@ -539,7 +539,7 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         nature: world.nature.clone(),
     };
     let over_sse = |remote| {
-        let sse = Sse::new(remote, &world.dialer, limits.message)?;
+        let sse = Sse::new(remote, &world.dialer, limits)?;
         Ok(Connection::new(parts(Wire::Sse(Arc::new(sse)))))
     };
     match &settings.target {
@@ -555,7 +555,7 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         Target::Auto(remote, inferred) if inferred.is_sse() => over_sse(remote),
         Target::Sse(remote) => over_sse(remote),
         Target::Http(remote) | Target::Auto(remote, _) => {
-            let http = Http::new(remote, &world.dialer, limits.message)?;
+            let http = Http::new(remote, &world.dialer, limits)?;
             Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
         }
         Target::Memory(start) => {

@@ -307,6 +307,11 @@ fn refused() {
       `audience` is no URL: name in `resource` the one at which clients reach us, "https://box.example:8808/mcp"
     host-oauth.toml:6: host.auth.issuer: "http://auth.example.com" is no https URL
     host-oauth.toml:8: host.auth.scopes: "\"tools\"" is no scope
+    host-secrets-keyless.toml:5: host.secrets.store: the encrypted file has no key
+      set MCP_HOST_SECRET_KEY, or `host.secrets.keyFile` to a file with it; make one with: openssl rand -base64 32
+    host-secrets.toml:5: host.secrets.store: "disk" is not one of auto, keyring, file, memory
+    host-secrets.toml:6: host.secrets.keyFile: no-such-file.key cannot be read: No such file or directory (os error 2)
+      (umask 077; openssl rand -base64 32 > no-such-file.key)
     host-tls.toml:5: host.tls: it takes both `cert` and `key`
       name two PEM files: the certificate, and its private key
     host-tls.toml:6: host.insecureHttp: expected true or false, found a string
@@ -325,14 +330,12 @@ fn refused() {
       set `host.tls` to a certificate and its key; behind a proxy with TLS, set "insecureHttp": true
     host-wide.toml:5: host.listen: 192.0.2.1:8808 can be reached from other machines, and there is no `host.auth` to tell who calls
       give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]
-    lacking-host-features.toml:5: host.secrets: this build does not have this feature
+    lacking-host-features.toml:5: host.sanitizeResults: this build does not have this feature
       take the key out
     lacking-host-features.toml:6: host.validate: this build knows "definitions" only
       write "definitions", or take the key out
     lacking-host-features.toml:7: host.approval: this build knows "off" only
       write "off", or take the key out
-    lacking-host-features.toml:10: host.limits.login: this build does not have this feature
-      take the key out
     lacking-server-features.toml:3: server "local": sanitizeResults: this build does not have this feature
       take the key out
     no-servers.json:1: no servers in this file

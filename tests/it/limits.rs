@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// Limit, and its test: where it is and what it is called.
-const LIMITS: [(&str, &str, &str); 37] = [
+const LIMITS: [(&str, &str, &str); 43] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("callTimeout", "src/router/tests/limits.rs", "limit_call_timeout_and_max_call_time"),
@@ -28,15 +28,21 @@ const LIMITS: [(&str, &str, &str); 37] = [
     ("legacyListTtl", "src/downstream/tests/listen.rs", "race_6_the_lists_change_between_two_pages"),
     ("listPages", "src/registry/tests/offer.rs", "h40_circles_and_endless_lists_fail"),
     ("listTime", "src/upstream/tests/losses.rs", "limit_list_time"),
+    ("login", "src/auth/attempt.rs", "h70_ten_minutes"),
     ("maxCallTime", "src/router/tests/limits.rs", "limit_call_timeout_and_max_call_time"),
     ("maxConcurrent", "src/router/tests/limits.rs", "limit_max_concurrent_and_queue_timeout"),
     ("message", "src/protocol/tests.rs", "h3_lines_at_the_cap_and_beside_it"),
+    ("oauthChallenge", "src/auth/challenge.rs", "h75_caps"),
+    ("oauthDocument", "tests/it/auth/limits.rs", "limit_oauth_document_and_oauth_token"),
+    ("oauthRequest", "tests/it/auth/limits.rs", "limit_oauth_request"),
+    ("oauthToken", "tests/it/auth/limits.rs", "limit_oauth_document_and_oauth_token"),
     ("parked", "src/router/tests/limits.rs", "limit_parked"),
     ("parkedPerPrincipal", "src/router/tests/parked.rs", "of_too_many_calls_that_wait_the_oldest_ends"),
     ("pending", "src/router/tests/limits.rs", "limit_pending_of_all_clients"),
     ("pendingPerClient", "src/router/tests/limits.rs", "limit_pending_per_client"),
     ("pendingPerServer", "src/router/tests/limits.rs", "limit_pending_per_server_and_h51_half_of_it_where_others_are"),
     ("queueTimeout", "src/router/tests/limits.rs", "limit_max_concurrent_and_queue_timeout"),
+    ("redirects", "tests/it/auth/limits.rs", "limit_redirects"),
     ("restart.maxRetries", "src/upstream/state.rs", "h8_a_crash_loop_that_looks_like_success_ends_in_failed"),
     ("restart.minDelay", "src/upstream/backoff.rs", "h8_delays_double_up_to_a_cap_and_chance_takes_all_of_them"),
     ("serverQueue", "src/transport/tests.rs", "h6_a_child_that_reads_nothing_fills_its_own_queue_alone"),

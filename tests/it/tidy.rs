@@ -17,7 +17,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("keep", 1, &[]),
     ("approvals", 1, &["keep"]),
     ("dial", 1, &[]),
-    ("auth", 1, &["dial"]),
+    ("auth", 1, &["keep", "dial"]),
     ("transport", 1, &["dial", "auth"]),
     ("registry", 1, &[]),
     ("audit", 1, &[]),
@@ -238,7 +238,8 @@ fn readme_and_ci_agree() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
     let worlds = "MCP_HOST_SIM_SEEDS=10000 cargo test --lib simulation::every_world_holds -- --nocapture";
-    for command in ["cargo test", worlds, "tests/interop/run", "tests/oauth/run", "tests/conformance/run"] {
+    let scripts = ["interop", "oauth", "conformance", "keyring", "hostile"].map(|name| format!("tests/{name}/run"));
+    for command in ["cargo test", worlds].into_iter().chain(scripts.iter().map(String::as_str)) {
         let alone =
             |text: &str| text.lines().any(|line| line.trim() == command || line.ends_with(&format!(" {command}")));
         assert!(alone(&readme), "README.md does not tell `{command}`");

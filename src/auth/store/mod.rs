@@ -1,12 +1,28 @@
-//! Where secrets are kept: a trait for embedders, and the store that forgets when the program ends.
+//! Where secrets are kept: a trait for embedders, and the stores that there are.
 //!
-//! **Invariant:** a secret is written whole before anybody uses it, and removed only when it is known to be of no use.
+//! `choice.rs` decides which of them has a token. `keyring.rs` and `system.rs` keep a key in the keyring of the system,
+//! `sealed.rs` writes files that are encrypted with such a key or with one of the user's; `vault.rs` is what the rest of the
+//! program sees.
+//!
+//! **Invariant:** a secret is written whole before anybody uses it, removed only when it is known to be of no use, and never
+//! on a disk in the clear.
+
+mod choice;
+mod keyring;
+mod sealed;
+#[cfg(feature = "keyring")]
+mod system;
+#[cfg(test)]
+mod tests;
+mod vault;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub(crate) use self::choice::chosen;
+pub(crate) use self::vault::Vault;
 use crate::config::Secret;
 
 /// Keeps secrets by name. Calls may block; they are made on threads that may be blocked.
@@ -29,10 +45,26 @@ pub trait SecretStore: Send + Sync {
     /// When it may still be there.
     fn remove(&self, key: &str) -> Result<(), StoreError>;
 
-    /// Whether what is written is there after the program has ended.
-    fn lasts(&self) -> bool {
-        true
+    /// Where the secret of that name is, or would be. This must not block.
+    fn place(&self, key: &str) -> Kept {
+        let _ = key;
+        Kept::Program
     }
+}
+
+/// Where a secret is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Kept {
+    /// In a file whose key is in the keyring of the system.
+    Keyring,
+    /// In a file whose key the user has given.
+    File,
+    /// In memory: it is gone with the program.
+    Memory,
+    /// In a store of the program that embeds us.
+    Program,
 }
 
 /// Why a store did not do what it was to do.
@@ -40,11 +72,14 @@ pub trait SecretStore: Send + Sync {
 #[non_exhaustive]
 pub enum StoreError {
     /// It is locked, and nobody is there to unlock it.
-    #[error("it is locked")]
+    #[error("the keyring is locked; unlock it")]
     Locked,
     /// It does not answer.
-    #[error("it did not answer within {0:?}")]
+    #[error("the keyring did not answer within {0:?}; it may wait for somebody to unlock it")]
     Slow(Duration),
+    /// There is none.
+    #[error("there is no keyring: {0}")]
+    Absent(String),
     /// It failed.
     #[error("{0}")]
     Failed(String),
@@ -56,7 +91,7 @@ pub struct MemoryStore(Mutex<HashMap<String, Secret>>);
 
 impl MemoryStore {
     fn kept(&self) -> MutexGuard<'_, HashMap<String, Secret>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -81,54 +116,12 @@ impl SecretStore for MemoryStore {
         Ok(())
     }
 
-    fn lasts(&self) -> bool {
-        false
+    fn place(&self, _: &str) -> Kept {
+        Kept::Memory
     }
 }
 
-/// A store may ask a person, or hang (`hazards.md` H77).
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A store as the rest of the program uses it.
-#[derive(Clone)]
-pub(crate) struct Vault(Arc<dyn SecretStore>);
-
-impl fmt::Debug for Vault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Vault")
-    }
-}
-
-impl Vault {
-    pub(crate) fn new(store: Arc<dyn SecretStore>) -> Self {
-        Self(store)
-    }
-
-    pub(crate) async fn read(&self, key: &str) -> Result<Option<Secret>, StoreError> {
-        let key = key.to_owned();
-        self.blocking(move |store| store.read(&key)).await
-    }
-
-    pub(crate) async fn write(&self, key: &str, secret: Secret) -> Result<(), StoreError> {
-        let key = key.to_owned();
-        self.blocking(move |store| store.write(&key, &secret)).await
-    }
-
-    pub(crate) async fn remove(&self, key: &str) -> Result<(), StoreError> {
-        let key = key.to_owned();
-        self.blocking(move |store| store.remove(&key)).await
-    }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn SecretStore) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let store = self.0.clone();
-        let done = tokio::task::spawn_blocking(move || work(&*store));
-        match tokio::time::timeout(PATIENCE, done).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(StoreError::Failed("it broke down".to_owned())),
-            Err(_) => Err(StoreError::Slow(PATIENCE)),
-        }
-    }
+/// What a panic left behind is whole: no change takes more than one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

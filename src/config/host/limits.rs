@@ -12,9 +12,6 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Limits that this build does not hold, or not by a number of the config.
-const LACKING: [&str; 6] = ["oauthDocument", "oauthToken", "oauthRequest", "login", "oauthChallenge", "redirects"];
-
 /// Declares the limits: field, what reads it, default. The key is the name of the field in camel case.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $field:ident: $read:ident -> $kind:ty = $default:expr,)+) => {
@@ -43,7 +40,6 @@ macro_rules! limits {
                         self.$field = value;
                     }
                 )+
-                fields.refuse(&LACKING, report);
                 fields.finish(&known, report);
             }
         }
@@ -111,4 +107,16 @@ limits! {
     answer: positive_time -> Duration = seconds(10 * 60),
     /// How long a server must live before its retries start anew.
     healthy: positive_time -> Duration = seconds(60),
+    /// What an authorization server says of itself, or of a server.
+    oauth_document: positive_size -> usize = 256 * 1024,
+    /// An answer of a token endpoint.
+    oauth_token: positive_size -> usize = 64 * 1024,
+    /// All challenges of one refusal.
+    oauth_challenge: positive_size -> usize = 8 * 1024,
+    /// How long an authorization server may take to answer.
+    oauth_request: positive_time -> Duration = seconds(10),
+    /// How long a person may take to sign in.
+    login: positive_time -> Duration = seconds(10 * 60),
+    /// Steps from one URL to another of the same origin that one request to a server may take.
+    redirects: count -> usize = 3,
 }

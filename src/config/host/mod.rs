@@ -5,6 +5,7 @@ mod audit;
 mod layers;
 mod limits;
 mod oauth;
+mod secrets;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub use self::audit::Audit;
 use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::oauth::HostOAuth;
+pub use self::secrets::{SecretKey, Secrets, StoreKind};
 use super::fields::{Field, Fields};
 use super::report::Report;
 use super::syntax::Node;
@@ -70,6 +72,8 @@ pub struct HostSettings {
     pub tasks: bool,
     /// Where each call is written down, if it is.
     pub audit: Option<Audit>,
+    /// Where tokens of servers are kept.
+    pub secrets: Secrets,
     /// How much, how many, how long at most.
     pub limits: Limits,
 }
@@ -89,6 +93,7 @@ impl Default for HostSettings {
             param_headers: false,
             tasks: true,
             audit: None,
+            secrets: Secrets::default(),
             limits: Limits::default(),
         }
     }
@@ -112,10 +117,16 @@ impl HostSettings {
             "host.listen": listen,
             "host.sse": sse,
             "host.naming": naming,
+            "host.secrets": secrets,
             "host.limits.sessions": limits.sessions,
             "host.limits.sessionIdle": limits.session_idle,
             "host.limits.clientQueues": limits.client_queues,
             "host.limits.connections": limits.connections,
+            "host.limits.oauthDocument": limits.oauth_document,
+            "host.limits.oauthToken": limits.oauth_token,
+            "host.limits.oauthChallenge": limits.oauth_challenge,
+            "host.limits.oauthRequest": limits.oauth_request,
+            "host.limits.login": limits.login,
         }
         // Other files are read at once; whether there is TLS at all decides the address that clients have.
         if new.tls.is_some() != self.tls.is_some() {
@@ -135,13 +146,14 @@ pub(super) fn read(files: Vec<Node>, vars: &Vars, flags: &[(String, String)], re
     layers.add_environment(vars, report);
     layers.add_flags(flags, report);
     let mut settings = HostSettings::default();
-    if let Some(node) = layers.merge(report) {
-        fill(&mut settings, &node, report);
+    match layers.merge(report) {
+        Some(node) => fill(&mut settings, &node, vars, report),
+        None => settings.secrets = secrets::read(None, vars, report),
     }
     settings
 }
 
-fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
+fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Report) {
     let Some(mut fields) = Fields::open(node, "host", report) else { return };
     if let Some(wait) = fields.take(&["startupWait"], report).and_then(|field| field.time(report)) {
         settings.startup_wait = wait;
@@ -165,6 +177,7 @@ fn fill(settings: &mut HostSettings, node: &Node, report: &mut Report) {
     if let Some(field) = fields.take(&["audit"], report) {
         settings.audit = audit::read(&field, report);
     }
+    settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
     if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
         settings.limits.fill(fields, report);
     }
@@ -255,7 +268,7 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
 
 /// Refuses what this build cannot do. Ignoring it would leave open what the user believes closed.
 fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
-    fields.refuse(&["secrets", "sanitizeResults"], report);
+    fields.refuse(&["sanitizeResults"], report);
     for (name, only) in [("validate", "definitions"), ("approval", "off")] {
         let Some(field) = fields.take(&[name], report) else { continue };
         if field.text(report).is_some_and(|text| text != only) {

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod endpoint;
+mod kept;
+mod limits;
 mod program;
 mod site;
 mod world;

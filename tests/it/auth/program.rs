@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a program says, as it says it.
 #[derive(Clone, Default)]
-struct Said(Arc<(Mutex<Vec<String>>, Notify)>);
+pub(super) struct Said(Arc<(Mutex<Vec<String>>, Notify)>);
 
 impl Said {
     fn read(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
@@ -37,12 +37,12 @@ impl Said {
         });
     }
 
-    fn all(&self) -> Vec<String> {
+    pub(super) fn all(&self) -> Vec<String> {
         self.0.0.lock().unwrap().clone()
     }
 
     /// Waits for a line that is meant.
-    async fn line(&self, meant: impl Fn(&str) -> bool) -> String {
+    pub(super) async fn line(&self, meant: impl Fn(&str) -> bool) -> String {
         let found = async {
             loop {
                 let news = self.0.1.notified();
@@ -58,7 +58,7 @@ impl Said {
     }
 }
 
-fn mcp_host(home: &Path, args: &[&str]) -> Command {
+pub(super) fn mcp_host(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
     command.env_clear().envs(places.map(|place| (place, home))).env("PATH", home.join("bin")).current_dir(home);
@@ -66,14 +66,14 @@ fn mcp_host(home: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn spawn(mut command: Command, said: &Said) -> Child {
+pub(super) fn spawn(mut command: Command, said: &Said) -> Child {
     let mut child = command.spawn().unwrap();
     said.read(child.stdout.take().unwrap());
     said.read(child.stderr.take().unwrap());
     child
 }
 
-async fn once(home: &Path, args: &[&str], said: &Said) -> Output {
+pub(super) async fn once(home: &Path, args: &[&str], said: &Said) -> Output {
     let output = tokio::time::timeout(PATIENCE, mcp_host(home, args).output()).await.unwrap().unwrap();
     for text in [&output.stdout, &output.stderr] {
         said.0.0.lock().unwrap().extend(String::from_utf8_lossy(text).lines().map(str::to_owned));
@@ -83,16 +83,23 @@ async fn once(home: &Path, args: &[&str], said: &Said) -> Output {
 
 /// A daemon that logs all it can, with the site as server `a`.
 async fn daemon(home: &Path, site: &Site, said: &Said) -> Child {
+    daemon_with(home, site, said, &[]).await
+}
+
+/// The same with these variables.
+pub(super) async fn daemon_with(home: &Path, site: &Site, said: &Said, vars: &[(&str, &str)]) -> Child {
     let config =
         json!({ "mcpServers": { "a": { "type": "http", "era": "legacy", "url": format!("{}/mcp", site.url) } } });
     std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
-    let child = spawn(mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0", "-vvv"]), said);
+    let mut command = mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0", "-vvv"]);
+    command.envs(vars.iter().copied());
+    let child = spawn(command, said);
     said.line(|line| line.starts_with("listening on ")).await;
     child
 }
 
 /// The browser: comes back to where the page says.
-async fn come_back(page: &str) {
+pub(super) async fn come_back(page: &str) {
     let back = agreed(&page.parse().unwrap());
     let back: url::Url = back.parse().unwrap_or_else(|_| panic!("{page}"));
     let (host, port) = (back.host_str().unwrap().to_owned(), back.port().unwrap());

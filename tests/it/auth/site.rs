@@ -39,6 +39,8 @@ pub(super) enum Told {
     Answer(u16, Vec<(&'static str, String)>, String),
     /// The connection breaks.
     Broken,
+    /// Nothing, as long as the other end waits.
+    Silence,
 }
 
 impl Told {
@@ -89,10 +91,17 @@ impl Site {
 async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Asked>>>) {
     let Some(asked) = read(&mut stream).await else { return };
     seen.lock().unwrap().push(asked.clone());
-    let Told::Answer(status, headers, body) = answer(&asked) else {
-        // A reset, not an end: what was written on the way is lost.
-        let _ = socket_reset(&stream);
-        return;
+    let (status, headers, body) = match answer(&asked) {
+        Told::Answer(status, headers, body) => (status, headers, body),
+        Told::Broken => {
+            // A reset, not an end: what was written on the way is lost.
+            let _ = socket_reset(&stream);
+            return;
+        }
+        Told::Silence => {
+            let _ = stream.read(&mut [0]).await;
+            return;
+        }
     };
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();

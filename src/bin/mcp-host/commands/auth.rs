@@ -29,6 +29,7 @@ struct Holding {
     scopes: Vec<String>,
     expires_in: u64,
     renewable: bool,
+    kept: String,
 }
 
 pub(super) async fn run(args: &Status, output: &Output) -> Result<Exit, Failure> {
@@ -42,14 +43,17 @@ pub(super) async fn run(args: &Status, output: &Output) -> Result<Exit, Failure>
         output.remark("no server that one signs in to");
         return Ok(Exit::Ok);
     }
-    output.lines(text::table(&["SERVER", "SIGNED IN AT", "SCOPES", "TOKEN FOR", "RENEWED BY ITSELF"], &rows))?;
+    output.lines(text::table(
+        &["SERVER", "SIGNED IN AT", "SCOPES", "TOKEN FOR", "RENEWED BY ITSELF", "KEPT IN"],
+        &rows,
+    ))?;
     Ok(Exit::Ok)
 }
 
 fn cells(row: &Row) -> Vec<String> {
     let name = text::line(&row.name).into_owned();
     let Some(held) = &row.holding else {
-        return vec![name, "-".to_owned(), String::new(), String::new(), String::new()];
+        return [name, "-".to_owned()].into_iter().chain(std::iter::repeat_n(String::new(), 4)).collect();
     };
     vec![
         name,
@@ -57,7 +61,18 @@ fn cells(row: &Row) -> Vec<String> {
         text::headline(&held.scopes.join(" "), WIDTH),
         text::duration(held.expires_in.saturating_mul(1000)),
         if held.renewable { "yes" } else { "no" }.to_owned(),
+        place(&held.kept).to_owned(),
     ]
+}
+
+/// Where a token is, for people.
+pub(super) fn place(kept: &str) -> &'static str {
+    match kept {
+        "keyring" => "a file, its key in the keyring",
+        "file" => "an encrypted file",
+        "memory" => "memory, until the daemon ends",
+        _ => "the program's own store",
+    }
 }
 
 const WIDTH: usize = 60;

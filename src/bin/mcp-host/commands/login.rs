@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 
+use super::auth::place;
 use super::status;
 use crate::args::Login;
 use crate::opener;
@@ -20,6 +21,11 @@ struct Begun {
     login: u64,
     page: String,
     issuer: String,
+}
+
+#[derive(Deserialize)]
+struct Done {
+    kept: String,
 }
 
 #[derive(Deserialize)]
@@ -59,8 +65,8 @@ pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> 
         url = pasted(output.interactive()) => url,
     };
     let finish = SignIn::Finish { login: begun.login, url };
-    let _: serde_json::Value = ask(args.listen, &finish).await?;
-    output.talk(&format!("signed in to `{}`", text::line(&args.server)));
+    let done: Done = ask(args.listen, &finish).await?;
+    output.talk(&format!("signed in to `{}`; the token is kept in {}", text::line(&args.server), place(&done.kept)));
     Ok(Exit::Ok)
 }
 

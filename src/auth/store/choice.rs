@@ -1,0 +1,154 @@
+//! Which store has a token: what the config says, what the machine has, and where the token is already.
+//!
+//! A login that is in a keyring stays there while the keyring is locked or silent: its server waits to be signed in to, and says
+//! why. Only where there is no keyring at all any more does the next login go elsewhere.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::keyring::{Keyring, Patience, Ring};
+use super::sealed::Sealed;
+use super::{Kept, MemoryStore, SecretStore, StoreError};
+use crate::config::{Secret, SecretKey, Secrets, StoreKind};
+
+/// The store that the config asks for. Encrypted files lie in that directory.
+///
+/// # Errors
+/// When it asks for files and there is no directory.
+pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<dyn SecretStore>, String> {
+    let Some(directory) = directory else {
+        return match secrets.store {
+            StoreKind::Auto | StoreKind::Memory => Ok(Arc::new(MemoryStore::default())),
+            StoreKind::Keyring | StoreKind::File => {
+                Err("host.secrets: without a state directory tokens can be kept in memory only".to_owned())
+            }
+        };
+    };
+    Ok(Arc::new(Chosen::new(secrets, directory, system(), Patience::default())))
+}
+
+/// The keyring of this system.
+fn system() -> Option<Arc<dyn Ring>> {
+    #[cfg(feature = "keyring")]
+    return Some(Arc::new(super::system::System));
+    #[cfg(not(feature = "keyring"))]
+    None
+}
+
+/// The stores that there are, and which of them is meant.
+pub(super) struct Chosen {
+    kind: StoreKind,
+    keyring: Option<Keyring>,
+    files: Sealed,
+    key: Option<SecretKey>,
+    memory: MemoryStore,
+    warned: AtomicBool,
+}
+
+impl Chosen {
+    pub(super) fn new(secrets: &Secrets, directory: &Path, ring: Option<Arc<dyn Ring>>, patience: Patience) -> Self {
+        let folder = |name: &str| Sealed::new(directory.join("secrets").join(name));
+        Self {
+            kind: secrets.store,
+            keyring: ring.map(|ring| Keyring::new(ring, folder("keyring"), patience)),
+            files: folder("file"),
+            key: secrets.key.clone(),
+            memory: MemoryStore::default(),
+            warned: AtomicBool::new(false),
+        }
+    }
+
+    /// The keyring, where it may be used.
+    fn keyring(&self) -> Option<&Keyring> {
+        self.keyring.as_ref().filter(|_| matches!(self.kind, StoreKind::Auto | StoreKind::Keyring))
+    }
+
+    /// Whether the encrypted file may be used.
+    fn wants_file(&self) -> bool {
+        matches!(self.kind, StoreKind::Auto | StoreKind::File)
+    }
+
+    fn read_file(&self, name: &str) -> Result<Option<Secret>, StoreError> {
+        let Some(closed) = self.files.read(name)? else { return Ok(None) };
+        let none = || StoreError::Failed(format!("its login is in an encrypted file, and {KEYLESS}"));
+        closed.open(name, self.key.as_ref().ok_or_else(none)?).map(Some)
+    }
+
+    /// Keeps a secret where there is no keyring for it. What only memory has takes nothing away that lasts.
+    fn write_beside(&self, name: &str, secret: &Secret, reason: &StoreError) -> Result<(), StoreError> {
+        if let Some(key) = self.key.as_ref().filter(|_| self.wants_file()) {
+            self.files.write(name, key, secret)?;
+            self.only(name, Kept::File);
+            return Ok(());
+        }
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("logins are kept in memory only, and are gone when this program ends: {reason}; {INSTEAD}");
+        }
+        self.memory.write(name, secret)
+    }
+
+    /// After a secret was kept in one place that lasts it is in no other.
+    fn only(&self, name: &str, place: Kept) {
+        let keyring = self.keyring.as_ref().filter(|_| place != Kept::Keyring).map(|keyring| keyring.remove(name));
+        let file = (place != Kept::File).then(|| self.files.remove(name));
+        let _ = self.memory.remove(name);
+        for error in [keyring, file].into_iter().flatten().filter_map(Result::err) {
+            tracing::warn!("a login that was replaced is still kept: {error}");
+        }
+    }
+}
+
+impl SecretStore for Chosen {
+    fn read(&self, name: &str) -> Result<Option<Secret>, StoreError> {
+        if let Some(secret) = self.memory.read(name)? {
+            return Ok(Some(secret));
+        }
+        match self.place(name) {
+            Kept::Keyring => self.keyring().map_or(Ok(None), |keyring| keyring.read(name)),
+            Kept::File => self.read_file(name),
+            Kept::Memory | Kept::Program => Ok(None),
+        }
+    }
+
+    fn write(&self, name: &str, secret: &Secret) -> Result<(), StoreError> {
+        if self.kind == StoreKind::Memory {
+            return self.memory.write(name, secret);
+        }
+        let reason = match self.keyring() {
+            None => StoreError::Absent("this build has none".to_owned()),
+            Some(keyring) => match keyring.write(name, secret) {
+                Ok(()) => {
+                    self.only(name, Kept::Keyring);
+                    return Ok(());
+                }
+                // The login stays where it is; this token is held in memory until it can go there.
+                Err(error) if self.kind == StoreKind::Keyring => return Err(error),
+                Err(error) if keyring.has(name) && !matches!(error, StoreError::Absent(_)) => return Err(error),
+                Err(error) => error,
+            },
+        };
+        self.write_beside(name, secret, &reason)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.memory.remove(name)?;
+        let keyring = self.keyring.as_ref().map_or(Ok(()), |keyring| keyring.remove(name));
+        keyring.and(self.files.remove(name))
+    }
+
+    fn place(&self, name: &str) -> Kept {
+        if matches!(self.memory.read(name), Ok(Some(_))) {
+            return Kept::Memory;
+        }
+        match self.keyring() {
+            Some(keyring) if keyring.has(name) => Kept::Keyring,
+            _ if self.wants_file() && self.files.has(name) => Kept::File,
+            _ => Kept::Memory,
+        }
+    }
+}
+
+const KEYLESS: &str = "its key is not given: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as it was";
+const INSTEAD: &str = "to keep them in an encrypted file, set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
+     to have them in memory and no warning, set host.secrets.store to \"memory\"";

@@ -1,0 +1,203 @@
+//! A key in the keyring of the system, and the secrets that are encrypted with it in files beside.
+//!
+//! The keyring holds one text of some fifty characters, so that none of its limits matters (Windows takes 2560 bytes) and a
+//! person is asked for it once. It is asked by one thread at a time, which is left behind when it does not come back: D-Bus can
+//! hang, and a keyring may wait for somebody to unlock it (`hazards.md` H77).
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use zeroize::Zeroizing;
+
+use super::sealed::{Closed, Sealed};
+use super::{StoreError, lock};
+use crate::config::{Secret, SecretKey};
+use crate::keep;
+
+/// A keyring of the system, as far as it is needed: short texts by name. Calls may take for ever.
+pub(super) trait Ring: Send + Sync {
+    fn get(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError>;
+    fn set(&self, name: &str, text: &str) -> Result<(), StoreError>;
+}
+
+/// Under this name the key is kept there.
+const NAME: &str = "file-key";
+/// What is kept begins with its version.
+const VERSION: &str = "1:";
+
+/// How long a keyring may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For a server that waits to be connected to.
+    pub(super) read: Duration,
+    /// For a token that was just got.
+    pub(super) write: Duration,
+    /// After it did not answer in time it is left alone for so long.
+    pub(super) rest: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { read: Duration::from_secs(2), write: Duration::from_secs(10), rest: Duration::from_secs(30) }
+    }
+}
+
+/// Encrypted files whose key is in a keyring.
+pub(super) struct Keyring {
+    ring: Arc<dyn Ring>,
+    files: Sealed,
+    patience: Patience,
+    busy: Arc<Busy>,
+    known: Mutex<Option<SecretKey>>,
+    /// What it could not do, and until when it is not asked again.
+    failed: Mutex<Option<(Instant, StoreError)>>,
+}
+
+impl Keyring {
+    pub(super) fn new(ring: Arc<dyn Ring>, files: Sealed, patience: Patience) -> Self {
+        let (busy, known, failed) = (Arc::default(), Mutex::default(), Mutex::default());
+        Self { ring, files, patience, busy, known, failed }
+    }
+
+    /// Whether there is a secret of that name; the keyring is not asked for that.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.files.has(name)
+    }
+
+    pub(super) fn read(&self, name: &str) -> Result<Option<Secret>, StoreError> {
+        let Some(closed) = self.files.read(name)? else { return Ok(None) };
+        self.key_of(&closed).and_then(|key| closed.open(name, &key)).map(Some)
+    }
+
+    pub(super) fn write(&self, name: &str, secret: &Secret) -> Result<(), StoreError> {
+        let known = lock(&self.known).clone();
+        let key = match known {
+            Some(key) => key,
+            None => self.made()?,
+        };
+        self.files.write(name, &key, secret)
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.files.remove(name)
+    }
+
+    /// The key of a file: the one we know, unless it is of another.
+    fn key_of(&self, closed: &Closed) -> Result<SecretKey, StoreError> {
+        if let Some(key) = lock(&self.known).as_ref().filter(|key| closed.is_of(key)) {
+            return Ok(key.clone());
+        }
+        if let Some((until, error)) = &*lock(&self.failed)
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        let found = self.ask(self.patience.read, |ring| ring.get(NAME))?.and_then(|text| parse(&text));
+        let gone = "the key of its login is not in the keyring any more; sign in anew";
+        let key = found.ok_or_else(|| StoreError::Failed(gone.to_owned()))?;
+        *lock(&self.known) = Some(key.clone());
+        Ok(key)
+    }
+
+    /// The key in the keyring; where there is none, one is made, and read back before anything relies on it.
+    fn made(&self) -> Result<SecretKey, StoreError> {
+        if let Some((until, error @ StoreError::Slow(_))) = &*lock(&self.failed)
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        let failed = |error: std::io::Error| StoreError::Failed(format!("the key for the keyring: {error}"));
+        keep::make_folder(self.files.folder()).map_err(failed)?;
+        // Of two that make a key at once, one would encrypt with a key that is kept nowhere.
+        let path = self.files.folder().join(".key.lock");
+        let _lock = keep::lock(&path, self.patience.write).map_err(failed)?;
+        let fresh = fresh()?;
+        let key = self.ask(self.patience.write, move |ring| {
+            if let Some(text) = ring.get(NAME)? {
+                return parse(&text).ok_or_else(|| StoreError::Failed(STRANGE.to_owned()));
+            }
+            ring.set(NAME, &fresh)?;
+            let back = ring.get(NAME)?.filter(|back| **back == *fresh);
+            back.and_then(|back| parse(&back)).ok_or_else(|| StoreError::Failed(LIES.to_owned()))
+        });
+        let key = key?;
+        *lock(&self.known) = Some(key.clone());
+        Ok(key)
+    }
+
+    /// Asks the keyring on a thread of its own, which is left behind when the time is over.
+    fn ask<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(&dyn Ring) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let end = Instant::now() + limit;
+        let asked = || {
+            let turn = Busy::turn(&self.busy, limit)?;
+            let (tell, told) = mpsc::sync_channel(1);
+            let ring = self.ring.clone();
+            let thread = std::thread::Builder::new().name("keyring".to_owned());
+            let started = thread.spawn(move || {
+                let _turn = turn;
+                // Nobody may wait for it any more.
+                let _ = tell.send(work(&*ring));
+            });
+            started.map_err(|error| StoreError::Failed(format!("no thread for the keyring: {error}")))?;
+            told.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap_or_else(|error| match error {
+                RecvTimeoutError::Timeout => Err(StoreError::Slow(limit)),
+                RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring broke down".to_owned())),
+            })
+        };
+        let answer = asked();
+        let until = Instant::now() + self.patience.rest;
+        *lock(&self.failed) = answer.as_ref().err().map(|error| (until, error.clone()));
+        answer
+    }
+}
+
+const STRANGE: &str = "what the keyring has under our name is no key of ours; it is left as it is";
+const LIES: &str = "the keyring does not give back what was put into it, so it is not used";
+
+/// A new key, as it is kept.
+fn fresh() -> Result<Zeroizing<String>, StoreError> {
+    let mut bytes = Zeroizing::new([0; SecretKey::LENGTH]);
+    let none = |_| StoreError::Failed("the system has no random numbers".to_owned());
+    getrandom::fill(&mut *bytes).map_err(none)?;
+    Ok(Zeroizing::new(format!("{VERSION}{}", STANDARD_NO_PAD.encode(*bytes))))
+}
+
+fn parse(text: &str) -> Option<SecretKey> {
+    SecretKey::parse(text.strip_prefix(VERSION)?)
+}
+
+/// Whether a thread is asking the keyring.
+#[derive(Default)]
+struct Busy {
+    now: Mutex<bool>,
+    free: Condvar,
+}
+
+/// The one thread that asks; the next may when this is dropped.
+struct Turn(Arc<Busy>);
+
+impl Busy {
+    fn turn(busy: &Arc<Self>, limit: Duration) -> Result<Turn, StoreError> {
+        let waited = busy.free.wait_timeout_while(lock(&busy.now), limit, |now| *now);
+        let (mut now, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(StoreError::Slow(limit));
+        }
+        *now = true;
+        Ok(Turn(busy.clone()))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *lock(&self.0.now) = false;
+        self.0.free.notify_one();
+    }
+}

@@ -1,0 +1,337 @@
+//! Keyrings that are locked, hang, are small, lie or are not there, and where tokens are then (`hazards.md` H77).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::choice::Chosen;
+use super::keyring::{Patience, Ring};
+use super::{Kept, SecretStore, StoreError, lock};
+use crate::config::{Secret, SecretKey, Secrets, StoreKind};
+
+/// What Windows takes.
+const BYTES: usize = 2560;
+
+/// How a keyring behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    Well,
+    Locked,
+    Absent,
+    /// It answers when its mood is another one.
+    Hangs,
+    /// It says that it has kept what it has not.
+    Forgets,
+    /// It keeps something else.
+    Garbles,
+    Panics,
+}
+
+/// A keyring by script.
+struct Fake {
+    mood: Mutex<Mood>,
+    changed: Condvar,
+    kept: Mutex<HashMap<String, String>>,
+    asked: AtomicUsize,
+}
+
+impl Fake {
+    fn new(mood: Mood) -> Arc<Self> {
+        let (changed, kept, asked) = (Condvar::new(), Mutex::default(), AtomicUsize::new(0));
+        Arc::new(Self { mood: Mutex::new(mood), changed, kept, asked })
+    }
+
+    fn set_mood(&self, mood: Mood) {
+        *lock(&self.mood) = mood;
+        self.changed.notify_all();
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn enter(&self) -> Result<Mood, StoreError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let mood = self.changed.wait_while(lock(&self.mood), |mood| *mood == Mood::Hangs).unwrap();
+        match *mood {
+            Mood::Locked => Err(StoreError::Locked),
+            Mood::Absent => Err(StoreError::Absent("it was taken away".to_owned())),
+            Mood::Panics => {
+                drop(mood);
+                panic!("on purpose");
+            }
+            mood => Ok(mood),
+        }
+    }
+}
+
+impl Ring for Fake {
+    fn get(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
+        self.enter()?;
+        Ok(lock(&self.kept).get(name).cloned().map(Zeroizing::new))
+    }
+
+    fn set(&self, name: &str, text: &str) -> Result<(), StoreError> {
+        let mood = self.enter()?;
+        if text.encode_utf16().count() * 2 > BYTES {
+            return Err(StoreError::Failed("it is too long".to_owned()));
+        }
+        let text = match mood {
+            Mood::Forgets => return Ok(()),
+            Mood::Garbles => text.to_uppercase(),
+            _ => text.to_owned(),
+        };
+        lock(&self.kept).insert(name.to_owned(), text);
+        Ok(())
+    }
+}
+
+/// A machine with a state directory and a keyring.
+struct Machine {
+    folder: tempfile::TempDir,
+    ring: Arc<Fake>,
+}
+
+impl Machine {
+    fn new(mood: Mood) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), ring: Fake::new(mood) }
+    }
+
+    /// A program that starts there.
+    fn start(&self, kind: StoreKind, key: Option<&str>) -> Chosen {
+        let key = key.map(|first| SecretKey::parse(&format!("{first}{}", "07".repeat(31))).unwrap());
+        let secrets = Secrets { store: kind, key };
+        // Short, for what hangs here does so until it is told otherwise; what does not hang has all the time of the world.
+        let limit = if *lock(&self.ring.mood) == Mood::Hangs { 50 } else { 60_000 };
+        let limit = Duration::from_millis(limit);
+        let patience = Patience { read: limit, write: limit, rest: Duration::ZERO };
+        Chosen::new(&secrets, self.folder.path(), Some(self.ring.clone()), patience)
+    }
+
+    fn auto(&self) -> Chosen {
+        self.start(StoreKind::Auto, None)
+    }
+
+    /// All that lies on its disk.
+    fn bytes(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        fn collect(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    collect(&path, found)
+                } else {
+                    found.push((path.clone(), std::fs::read(path).unwrap()))
+                }
+            }
+        }
+        let mut found = Vec::new();
+        collect(self.folder.path(), &mut found);
+        found
+    }
+
+    fn has_in_the_clear(&self, text: &str) -> bool {
+        self.bytes().iter().any(|(_, bytes)| bytes.windows(text.len()).any(|part| part == text.as_bytes()))
+    }
+}
+
+fn write(store: &Chosen, text: &str) -> Result<(), StoreError> {
+    store.write("token-1", &Secret::new(text))
+}
+
+fn read(store: &Chosen) -> Result<Option<String>, StoreError> {
+    store.read("token-1").map(|found| found.map(|secret| secret.expose().to_owned()))
+}
+
+fn some(text: &str) -> Result<Option<String>, StoreError> {
+    Ok(Some(text.to_owned()))
+}
+
+#[test]
+fn h77_a_keyring_keeps_the_key_and_files_keep_the_tokens() {
+    let machine = Machine::new(Mood::Well);
+    let store = machine.auto();
+    assert_eq!(read(&store), Ok(None));
+    assert_eq!(machine.ring.asked(), 0, "nothing is kept, so nobody is asked");
+    write(&store, "planted").unwrap();
+    assert_eq!((read(&store), store.place("token-1")), (some("planted"), Kept::Keyring));
+    let again = machine.auto();
+    assert_eq!((read(&again), again.place("token-1")), (some("planted"), Kept::Keyring));
+    assert!(!machine.has_in_the_clear("planted"));
+    // Once to look, to put and to look again; once after the start. The rest goes without it.
+    for number in 0..10 {
+        again.write(&format!("token-{number}"), &Secret::new("x")).unwrap();
+    }
+    assert_eq!(machine.ring.asked(), 4);
+    again.remove("token-1").unwrap();
+    assert_eq!(read(&machine.auto()), Ok(None));
+}
+
+#[test]
+fn h77_no_token_is_too_long_for_a_small_keyring() {
+    let machine = Machine::new(Mood::Well);
+    let long = "x".repeat(64 * 1024);
+    write(&machine.auto(), &long).unwrap();
+    assert_eq!(read(&machine.auto()), some(&long));
+    let kept: Vec<usize> = lock(&machine.ring.kept).values().map(|text| text.encode_utf16().count() * 2).collect();
+    assert!(kept.len() == 1 && kept[0] < BYTES / 10, "{kept:?}");
+}
+
+#[test]
+fn h77_a_locked_keyring_is_told_and_keeps_what_it_has() {
+    let machine = Machine::new(Mood::Well);
+    write(&machine.auto(), "planted").unwrap();
+    let before = machine.bytes();
+    machine.ring.set_mood(Mood::Locked);
+    for key in [None, Some("01")] {
+        let store = machine.start(StoreKind::Auto, key);
+        assert_eq!(read(&store), Err(StoreError::Locked));
+        // A login that is there stays where it is, whatever else there is.
+        assert_eq!((write(&store, "new"), store.place("token-1")), (Err(StoreError::Locked), Kept::Keyring));
+    }
+    assert_eq!(machine.bytes(), before);
+    let store = machine.auto();
+    assert_eq!(read(&store), Err(StoreError::Locked));
+    machine.ring.set_mood(Mood::Well);
+    assert_eq!(read(&store), some("planted"));
+}
+
+#[test]
+fn h77_a_keyring_that_hangs_costs_its_time_and_one_thread() {
+    let machine = Machine::new(Mood::Well);
+    write(&machine.auto(), "planted").unwrap();
+    let before = machine.ring.asked();
+    machine.ring.set_mood(Mood::Hangs);
+    let store = machine.auto();
+    for _ in 0..5 {
+        assert!(matches!(read(&store), Err(StoreError::Slow(_))));
+        assert!(matches!(write(&store, "new"), Err(StoreError::Slow(_))));
+    }
+    assert_eq!(machine.ring.asked() - before, 1, "one is on its way, the others wait for it and go");
+    machine.ring.set_mood(Mood::Well);
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while read(&store).is_err() && std::time::Instant::now() < end {}
+    assert_eq!(read(&store), some("planted"));
+}
+
+#[test]
+fn h77_after_it_did_not_answer_it_is_left_alone_for_a_while() {
+    let machine = Machine::new(Mood::Well);
+    write(&machine.auto(), "planted").unwrap();
+    machine.ring.set_mood(Mood::Locked);
+    let patience = Patience::default();
+    let store = Chosen::new(&Secrets::default(), machine.folder.path(), Some(machine.ring.clone()), patience);
+    let before = machine.ring.asked();
+    for _ in 0..100 {
+        assert_eq!(read(&store), Err(StoreError::Locked));
+    }
+    assert_eq!(machine.ring.asked() - before, 1);
+    assert_eq!((patience.read.as_secs(), patience.write.as_secs()), (2, 10));
+}
+
+#[test]
+fn h77_a_keyring_that_lies_is_found_out_at_the_first_write() {
+    for mood in [Mood::Forgets, Mood::Garbles, Mood::Panics] {
+        let machine = Machine::new(mood);
+        let only = machine.start(StoreKind::Keyring, None);
+        assert!(matches!(write(&only, "planted"), Err(StoreError::Failed(_))), "{mood:?}");
+        // Elsewhere there is another place, and else memory.
+        let machine = Machine::new(mood);
+        let store = machine.start(StoreKind::Auto, Some("01"));
+        write(&store, "planted").unwrap();
+        assert_eq!((read(&store), store.place("token-1")), (some("planted"), Kept::File), "{mood:?}");
+        let machine = Machine::new(mood);
+        let store = machine.auto();
+        write(&store, "planted").unwrap();
+        assert_eq!((read(&store), store.place("token-1")), (some("planted"), Kept::Memory), "{mood:?}");
+        assert!(!machine.has_in_the_clear("planted"), "{mood:?}");
+    }
+}
+
+#[test]
+fn h77_without_a_keyring_a_token_goes_to_the_encrypted_file_or_to_memory() {
+    let machine = Machine::new(Mood::Absent);
+    let store = machine.start(StoreKind::Auto, Some("01"));
+    write(&store, "planted").unwrap();
+    assert_eq!(store.place("token-1"), Kept::File);
+    assert_eq!(read(&machine.start(StoreKind::File, Some("01"))), some("planted"));
+    assert!(!machine.has_in_the_clear("planted"));
+    // Without its key, or with another, it is told and left.
+    for key in [None, Some("02")] {
+        let wrong = read(&machine.start(StoreKind::Auto, key)).unwrap_err().to_string();
+        assert!(wrong.contains("key"), "{wrong}");
+    }
+    assert_eq!(read(&machine.start(StoreKind::File, Some("01"))), some("planted"));
+
+    let machine = Machine::new(Mood::Absent);
+    let store = machine.auto();
+    write(&store, "planted").unwrap();
+    assert_eq!((read(&store), store.place("token-1")), (some("planted"), Kept::Memory));
+    assert_eq!(read(&machine.auto()), Ok(None));
+    assert!(!machine.has_in_the_clear("planted"));
+}
+
+#[test]
+fn h77_a_login_is_in_one_place_and_moves_only_where_the_first_is_gone() {
+    let machine = Machine::new(Mood::Well);
+    write(&machine.auto(), "one").unwrap();
+    machine.ring.set_mood(Mood::Absent);
+    let store = machine.start(StoreKind::Auto, Some("01"));
+    assert!(matches!(read(&store), Err(StoreError::Absent(_))));
+    write(&store, "two").unwrap();
+    assert_eq!((read(&store), store.place("token-1")), (some("two"), Kept::File));
+    // The keyring is there again, and the login is where it was last; the next token goes to the keyring.
+    machine.ring.set_mood(Mood::Well);
+    let store = machine.start(StoreKind::Auto, Some("01"));
+    assert_eq!(read(&store), some("two"));
+    write(&store, "three").unwrap();
+    assert_eq!((read(&store), store.place("token-1")), (some("three"), Kept::Keyring));
+    assert_eq!(machine.bytes().iter().filter(|(path, _)| path.ends_with("token-1")).count(), 1);
+}
+
+#[test]
+fn h77_the_store_that_is_asked_for_is_the_only_one() {
+    let machine = Machine::new(Mood::Absent);
+    let store = machine.start(StoreKind::Keyring, Some("01"));
+    assert!(matches!(write(&store, "planted"), Err(StoreError::Absent(_))));
+    let machine = Machine::new(Mood::Well);
+    for (kind, want) in [(StoreKind::Memory, Kept::Memory), (StoreKind::File, Kept::File)] {
+        let store = machine.start(kind, Some("01"));
+        write(&store, "planted").unwrap();
+        assert_eq!((store.place("token-1"), machine.ring.asked()), (want, 0));
+    }
+}
+
+#[test]
+fn h77_a_key_that_is_gone_from_the_keyring_is_told_and_made_anew_by_the_next_login() {
+    let machine = Machine::new(Mood::Well);
+    write(&machine.auto(), "one").unwrap();
+    lock(&machine.ring.kept).clear();
+    let store = machine.auto();
+    let wrong = read(&store).unwrap_err().to_string();
+    assert!(wrong.contains("not in the keyring any more"), "{wrong}");
+    write(&store, "two").unwrap();
+    assert_eq!(read(&machine.auto()), some("two"));
+    // What another program put there under our name is not written over.
+    lock(&machine.ring.kept).insert("file-key".to_owned(), "2:something newer".to_owned());
+    assert!(write(&machine.start(StoreKind::Keyring, None), "three").is_err());
+    assert_eq!(lock(&machine.ring.kept)["file-key"], "2:something newer");
+}
+
+#[test]
+fn h77_programs_that_start_at_once_make_one_key() {
+    let machine = Machine::new(Mood::Well);
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let store = machine.auto();
+            scope.spawn(move || store.write(&format!("token-{number}"), &Secret::new("x")).unwrap());
+        }
+    });
+    let store = machine.auto();
+    for number in 0..6 {
+        assert!(store.read(&format!("token-{number}")).unwrap().is_some(), "{number}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Where tokens of servers are kept: `host.secrets`, and the key of the encrypted file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use zeroize::Zeroizing;
+
+use crate::config::Secret;
+use crate::config::fields::Field;
+use crate::config::load::others_may_read;
+use crate::config::report::{Place, Report};
+use crate::config::vars::Vars;
+
+/// Where tokens of servers are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Secrets {
+    /// Which store.
+    pub store: StoreKind,
+    /// The key of the encrypted file, where one is given.
+    pub key: Option<SecretKey>,
+}
+
+/// Which store keeps tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreKind {
+    /// The keyring of the system; where there is none the encrypted file, if it has a key; else memory.
+    #[default]
+    Auto,
+    /// The keyring of the system, or nothing that lasts.
+    Keyring,
+    /// The encrypted file.
+    File,
+    /// Memory: tokens are gone with the program.
+    Memory,
+}
+
+/// 32 bytes that tokens are encrypted with. `Debug` hides them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretKey {
+    bytes: Zeroizing<[u8; Self::LENGTH]>,
+    written: Secret,
+}
+
+impl SecretKey {
+    /// Bytes of a key.
+    pub const LENGTH: usize = 32;
+
+    /// Reads a key as it is written: 64 hexadecimal digits, or base64. `None` if it is no key of 32 bytes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let read = if text.len() == 2 * Self::LENGTH { hexadecimal(text) } else { base64(text) };
+        let bytes = <[u8; Self::LENGTH]>::try_from(read?.as_slice()).ok()?;
+        Some(Self { bytes: Zeroizing::new(bytes), written: Secret::new(text) })
+    }
+
+    /// The key itself.
+    #[must_use]
+    pub fn expose(&self) -> &[u8; Self::LENGTH] {
+        &self.bytes
+    }
+
+    /// The key as it is written, so that it can be hidden where it shows up.
+    pub(crate) fn written(&self) -> &Secret {
+        &self.written
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey")
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let digits = text.chars().map(|c| c.to_digit(16)).collect::<Option<Vec<u32>>>()?;
+    let pairs = digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit));
+    pairs.map(|byte| u8::try_from(byte).ok()).collect::<Option<Vec<u8>>>().map(Zeroizing::new)
+}
+
+fn base64(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+    STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok().map(Zeroizing::new)
+}
+
+/// The variable that holds the key.
+const VARIABLE: &str = "MCP_HOST_SECRET_KEY";
+/// The name under which systemd may hand it over (`LoadCredential=`).
+const CREDENTIAL: &str = "mcp-host-secret-key";
+/// A file with a key is no longer.
+const FILE_BYTES: u64 = 1024;
+const MAKE: &str = "make one with: openssl rand -base64 32";
+
+/// Reads `host.secrets`, and the key wherever it is given.
+pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Secrets {
+    let mut secrets = Secrets::default();
+    let mut file = None;
+    let mut asked = None;
+    if let Some(mut fields) = field.and_then(|field| field.fields(report)) {
+        if let Some(store) = fields.take(&["store"], report) {
+            let choices = [
+                ("auto", StoreKind::Auto),
+                ("keyring", StoreKind::Keyring),
+                ("file", StoreKind::File),
+                ("memory", StoreKind::Memory),
+            ];
+            secrets.store = store.choice(&choices, report).unwrap_or_default();
+            asked = Some(store);
+        }
+        file = fields.take(&["keyFile"], report);
+        fields.finish(&["keyFile", "store"], report);
+    }
+    let before = report.problems();
+    secrets.key = key(file.as_ref(), vars, report);
+    let Some(asked) = asked.filter(|_| report.problems() == before) else { return secrets };
+    if secrets.store == StoreKind::File && secrets.key.is_none() {
+        let problem = report.problem(asked.at, &asked.path, "the encrypted file has no key");
+        problem.help(format!("set {VARIABLE}, or `host.secrets.keyFile` to a file with it; {MAKE}"));
+    }
+    if secrets.store == StoreKind::Keyring && !cfg!(feature = "keyring") {
+        let problem = report.problem(asked.at, &asked.path, "this build has no keyring");
+        problem.help("write \"auto\", \"file\" or \"memory\"");
+    }
+    secrets
+}
+
+/// The variable, else the file of the config, else the credential that systemd hands over.
+fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<SecretKey> {
+    if let Some(text) = vars.get(VARIABLE).filter(|text| !text.is_empty()) {
+        let key = SecretKey::parse(text);
+        if key.is_none() {
+            let at = report.add_file(Path::new(&format!("environment variable {VARIABLE}")));
+            let at = Place { file: at, ..Place::default() };
+            report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+        }
+        return key;
+    }
+    if let Some(field) = file {
+        let folder = report.file(field.at.file).parent().map(PathBuf::from).unwrap_or_default();
+        return from_file(field, &folder.join(field.text(report)?), report);
+    }
+    let path = Path::new(vars.get("CREDENTIALS_DIRECTORY")?).join(CREDENTIAL);
+    let text = text(&path).ok()?;
+    let key = SecretKey::parse(&text);
+    if key.is_none() {
+        let at = report.add_file(&path);
+        let at = Place { file: at, ..Place::default() };
+        report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+    }
+    key
+}
+
+fn from_file(field: &Field<'_>, path: &Path, report: &mut Report) -> Option<SecretKey> {
+    let text = match text(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let problem = report.problem(field.at, &field.path, format!("{} cannot be read: {error}", path.display()));
+            problem.help(format!("(umask 077; openssl rand -base64 32 > {})", path.display()));
+            return None;
+        }
+    };
+    let key = SecretKey::parse(&text);
+    if key.is_none() {
+        let message = format!("{} holds no key: 32 bytes in base64 or hexadecimal", path.display());
+        report.problem(field.at, &field.path, message).help(MAKE);
+    } else if others_may_read(path) {
+        let note = report.note(field.at, &field.path, format!("other users can read {}", path.display()));
+        note.help("chmod 600");
+    }
+    key
+}
+
+fn text(path: &Path) -> std::io::Result<Zeroizing<String>> {
+    use std::io::Read as _;
+    let mut text = Zeroizing::new(String::new());
+    std::fs::File::open(path)?.take(FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Syntax, parse_str};
+
+    const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const BASE64: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    #[test]
+    fn a_key_is_32_bytes_in_either_spelling_and_is_not_shown() {
+        let key = SecretKey::parse(HEX).unwrap();
+        assert_eq!(key.expose()[..3], [0, 1, 2]);
+        for text in [BASE64, BASE64.trim_end_matches('='), &format!(" {BASE64}\n"), &HEX.to_uppercase()] {
+            assert_eq!(SecretKey::parse(text).unwrap().expose(), key.expose(), "{text}");
+        }
+        for text in ["", "secret", "correct horse battery staple", &HEX[1..], &BASE64[4..], &"g".repeat(64)] {
+            assert!(SecretKey::parse(text).is_none(), "{text}");
+        }
+        assert_eq!(format!("{key:?}"), "SecretKey");
+    }
+
+    /// The settings, or what is wrong with them.
+    fn read(config: &str, vars: &[(&str, &str)]) -> Result<Secrets, String> {
+        let text = format!("{{\"mcpServers\": {{\"a\": {{\"command\": \"a\"}}}}, \"host\": {{{config}}}}}");
+        let vars = Vars::from_iter(vars.iter().copied());
+        let read = parse_str(&text, Syntax::Json, "/nowhere/mcp.json", &vars);
+        read.map(|config| config.host.secrets).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_key_comes_from_the_variable_the_file_or_systemd() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            folder.path().join(name).display().to_string()
+        };
+        let (good, bad) = (put("key", BASE64), put("bad", "not a key"));
+        put(CREDENTIAL, HEX);
+        let directory = folder.path().display().to_string();
+        let file = |path: &str| format!("\"secrets\": {{\"store\": \"file\", \"keyFile\": \"{path}\"}}");
+        let key = SecretKey::parse(HEX).unwrap();
+        let has = |config: &str, vars: &[(&str, &str)]| {
+            read(config, vars).unwrap().key.is_some_and(|found| found.expose() == key.expose())
+        };
+        assert!(has(&file(&good), &[]));
+        assert!(has("", &[(VARIABLE, HEX)]));
+        assert!(has("", &[("CREDENTIALS_DIRECTORY", &directory)]));
+        assert_eq!(read("", &[]), Ok(Secrets::default()));
+        assert_eq!(read("", &[(VARIABLE, "")]), Ok(Secrets::default()));
+        for (config, vars, want) in [
+            (file(&bad), vec![], "holds no key"),
+            (file("/nowhere/key"), vec![], "cannot be read"),
+            (file(&good), vec![(VARIABLE, "hunter2")], "it is no key"),
+            ("\"secrets\": {\"store\": \"file\"}".to_owned(), vec![], "the encrypted file has no key"),
+            ("\"secrets\": {\"store\": \"disk\"}".to_owned(), vec![], "\"disk\""),
+        ] {
+            let wrong = read(&config, &vars).unwrap_err();
+            assert!(wrong.contains(want) && !wrong.contains("hunter2"), "{wrong}");
+        }
+    }
+}

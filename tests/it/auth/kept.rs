@@ -1,0 +1,210 @@
+//! Where logins are between two runs, and what a store that is locked means for its servers (`hazards.md` H77).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mcp_host::auth::{SecretStore, StoreError};
+use mcp_host::config::Secret;
+use mcp_host::{Host, StateName};
+
+use super::world::{Issuing, Shared, User, agreed, host, issuer};
+use super::{call, guarded, state};
+
+/// A store that can be locked.
+#[derive(Clone, Default)]
+struct Lockable(Shared, Arc<AtomicBool>);
+
+impl Lockable {
+    fn set_locked(&self, locked: bool) {
+        self.1.store(locked, Ordering::SeqCst);
+    }
+
+    fn open(&self) -> Result<&Shared, StoreError> {
+        if self.1.load(Ordering::SeqCst) { Err(StoreError::Locked) } else { Ok(&self.0) }
+    }
+}
+
+impl SecretStore for Lockable {
+    fn read(&self, key: &str) -> Result<Option<Secret>, StoreError> {
+        self.open()?.read(key)
+    }
+
+    fn write(&self, key: &str, secret: &Secret) -> Result<(), StoreError> {
+        self.open()?.write(key, secret)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), StoreError> {
+        self.open()?.remove(key)
+    }
+}
+
+/// Waits until the server is there.
+async fn connected(host: &Host) {
+    let waiting = async {
+        let mut events = host.events();
+        while state(host) != StateName::Connected {
+            events.next().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn h77_a_server_whose_login_is_locked_away_says_so_and_nobody_is_asked_to_sign_in() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let (server, user, store) = (guarded(&issuer, &issuing).await, User::default(), Lockable::default());
+    let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
+    let before = host(&[&server], with).await;
+    call(&before).await.unwrap();
+    before.shutdown().await;
+
+    store.set_locked(true);
+    let after = host(&[&server], with).await;
+    assert_eq!((state(&after), user.prompts()), (StateName::Unauthorized, 1));
+    let wrong = after.status()[0].last_error.clone().unwrap_or_default();
+    assert!(wrong.contains("the keyring is locked"), "{wrong}");
+    // Who signs out is told of it, too, and nothing is gone by that.
+    assert!(after.logout("a").await.unwrap_err().to_string().contains("locked"));
+    assert_eq!(after.holding("a").await.unwrap(), None);
+
+    // Whoever looks next after it is unlocked brings the server back.
+    store.set_locked(false);
+    assert!(after.holding("a").await.unwrap().is_some());
+    connected(&after).await;
+    call(&after).await.unwrap();
+    assert_eq!((user.prompts(), issuer.count("POST /token")), (1, 1));
+    after.shutdown().await;
+}
+
+#[tokio::test]
+async fn h77_a_login_over_a_locked_store_is_used_from_memory_and_replaces_nothing() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let (server, user, store) = (guarded(&issuer, &issuing).await, User::default(), Lockable::default());
+    let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
+    host(&[&server], with).await.shutdown().await;
+    let refreshes = || issuer.count("POST /token");
+    assert_eq!(refreshes(), 1);
+
+    store.set_locked(true);
+    let locked = host(&[&server], with).await;
+    let redirect = "http://127.0.0.1:1/callback".parse().unwrap();
+    let login = locked.login("a", &redirect).await.unwrap();
+    let back = agreed(login.authorize_url());
+    assert_eq!(login.finish(&back).await.unwrap(), mcp_host::auth::Kept::Memory);
+    connected(&locked).await;
+    // The second renewal goes by the token of the first, not by that which is locked away.
+    for _ in 0..2 {
+        call(&locked).await.unwrap();
+        issuing.expire();
+    }
+    call(&locked).await.unwrap();
+    assert_eq!((refreshes(), issuing.reused.load(Ordering::SeqCst)), (4, 0));
+    locked.shutdown().await;
+}
+
+#[cfg(unix)]
+mod program {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use tokio::process::Child;
+
+    use super::super::guarded;
+    use super::super::program::{Said, come_back, daemon_with, mcp_host, once, spawn};
+    use super::super::site::Site;
+    use super::super::world::{Issuing, issuer};
+
+    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    async fn login(home: &Path, said: &Said) {
+        let mut login = spawn(mcp_host(home, &["login", "a", "--no-browser"]), said);
+        let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
+        come_back(&page).await;
+        assert!(login.wait().await.unwrap().success());
+    }
+
+    async fn end(mut daemon: Child) {
+        let id = daemon.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        daemon.wait().await.unwrap();
+    }
+
+    async fn started(home: &Path, site: &Site, vars: &[(&str, &str)]) -> (Child, Said) {
+        let said = Said::default();
+        (daemon_with(home, site, &said, vars).await, said)
+    }
+
+    fn lies_on_disk(folder: &Path, text: &str) -> bool {
+        std::fs::read_dir(folder).unwrap().any(|entry| {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                return lies_on_disk(&path, text);
+            }
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            bytes.windows(text.len()).any(|part| part == text.as_bytes())
+        })
+    }
+
+    #[tokio::test]
+    async fn h77_with_a_key_a_login_outlives_the_daemon_and_with_another_key_it_says_so() {
+        let issuing = Arc::new(Issuing::default());
+        let issuer = issuer(&issuing).await;
+        let site = guarded(&issuer, &issuing).await;
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let key = [("MCP_HOST_SECRET_KEY", KEY)];
+        let (daemon, said) = started(home, &site, &key).await;
+        said.line(|line| line.contains("mcp-host login a")).await;
+        login(home, &said).await;
+        said.line(|line| line.contains("the token is kept in an encrypted file")).await;
+        end(daemon).await;
+        assert!(!lies_on_disk(home, "canary") && !lies_on_disk(home, KEY));
+
+        let (daemon, said) = started(home, &site, &key).await;
+        said.line(|line| line.contains("✓ a")).await;
+        let auth = once(home, &["auth", "--json"], &said).await;
+        let auth: serde_json::Value = serde_json::from_slice(&auth.stdout).unwrap();
+        assert_eq!(auth[0]["holding"]["kept"], "file", "{auth}");
+        assert_eq!(issuer.count("POST /token"), 1);
+        end(daemon).await;
+
+        let other = KEY.replace("AAEC", "BBBB");
+        for (vars, told) in
+            [(vec![("MCP_HOST_SECRET_KEY", other.as_str())], "another key"), (vec![], "its key is not given")]
+        {
+            let (daemon, said) = started(home, &site, &vars).await;
+            said.line(|line| line.contains(told) && line.contains("mcp-host login a")).await;
+            assert!(!said.all().iter().any(|line| line.contains(KEY) || line.contains(&other)));
+            end(daemon).await;
+        }
+        let (daemon, said) = started(home, &site, &key).await;
+        said.line(|line| line.contains("✓ a")).await;
+        end(daemon).await;
+        assert_eq!(issuer.count("POST /token"), 1);
+    }
+
+    #[tokio::test]
+    async fn h77_without_keyring_and_key_a_warning_comes_once_and_names_what_to_do() {
+        let issuing = Arc::new(Issuing::default());
+        let issuer = issuer(&issuing).await;
+        let site = guarded(&issuer, &issuing).await;
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let (daemon, said) = started(home, &site, &[]).await;
+        said.line(|line| line.contains("mcp-host login a")).await;
+        login(home, &said).await;
+        said.line(|line| line.contains("the token is kept in memory, until the daemon ends")).await;
+        said.line(|line| line.contains("✓ a")).await;
+        once(home, &["logout", "a"], &said).await;
+        let warnings: Vec<_> = said.all().into_iter().filter(|line| line.contains("in memory only")).collect();
+        assert!(warnings.len() == 1 && warnings[0].contains("MCP_HOST_SECRET_KEY"), "{warnings:#?}");
+        end(daemon).await;
+        assert!(!lies_on_disk(home, "canary"));
+        let (daemon, said) = started(home, &site, &[]).await;
+        said.line(|line| line.contains("mcp-host login a")).await;
+        end(daemon).await;
+    }
+}

@@ -1,0 +1,262 @@
+"""The cases, each with a home, a session and a keyring of its own. Run by `run`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from world import World, until
+
+KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+IN_KEYRING = "a file, its key in the keyring"
+IN_FILE = "an encrypted file"
+IN_MEMORY = "memory, until the daemon ends"
+
+
+def signed_in(world: World) -> dict[str, bytes]:
+    """A machine on which somebody has signed in, with the host ended again; what is kept then."""
+    world.start_bus()
+    world.start_keyring(unlocked=True)
+    host = world.start_host()
+    host.line("mcp-host login a")
+    assert host.login() == IN_KEYRING
+    host.line("✓ a")
+    host.stop()
+    files = world.files()
+    assert files and all(name.startswith("keyring/") for name in files), files.keys()
+    return files
+
+
+def same(kept: dict[str, bytes], world: World) -> None:
+    assert world.files() == kept, f"what was kept has changed: {kept.keys()} {world.files().keys()}"
+
+
+def restarted(world: World, files: dict[str, bytes], **vars: str) -> None:
+    """The login is there without anybody signing in."""
+    given = world.site.given
+    host = world.start_host(**vars)
+    host.line("✓ a")
+    assert (host.kept(), world.site.given) == ("keyring", given)
+    host.stop()
+    same(files, world)
+
+
+def store(world: World) -> None:
+    """store: one key in the keyring, tokens of 4 KB encrypted beside it, nothing in the clear"""
+    signed_in(world)
+    key = world.in_keyring()
+    assert re.fullmatch(r"1:[A-Za-z0-9+/]{43}", key), "one key, and nothing else"
+    assert not world.in_the_clear()
+    assert not any(key.encode() in path.read_bytes() for path in (world.home / "state").rglob("*") if path.is_file())
+
+
+def restart(world: World) -> None:
+    """restart: another process reads the login, and nobody signs in again"""
+    restarted(world, signed_in(world))
+
+
+def reboot(world: World) -> None:
+    """restart of all: session and keyring started anew, unlocked by password, and the login is there"""
+    files = signed_in(world)
+    world.stop_keyring()
+    world.stop_bus()
+    world.start_bus()
+    world.start_keyring(unlocked=True)
+    restarted(world, files)
+
+
+def lock(world: World) -> dict[str, bytes]:
+    files = signed_in(world)
+    world.stop_keyring()
+    world.start_keyring(unlocked=False)
+    return files
+
+
+def locked(world: World) -> None:
+    """locked: the server is unauthorized and says why, nothing is removed; unlocked, it comes back by itself"""
+    files = lock(world)
+    host = world.start_host()
+    host.line("the keyring is locked")
+    state, told = host.state()
+    assert state == "unauthorized" and "the keyring is locked" in told, told
+    same(files, world)
+    given = world.site.given
+    world.unlock()
+    host.line("✓ a", 90)
+    assert host.call()
+    assert (host.kept(), world.site.given) == ("keyring", given)
+    host.stop()
+    same(files, world)
+
+
+def locked_login(world: World) -> None:
+    """locked, signed in anew: the token is used from memory, the login in the keyring stays as it was"""
+    files = lock(world)
+    host = world.start_host(MCP_HOST_SECRET_KEY=KEY)
+    host.line("the keyring is locked")
+    assert host.login() == IN_MEMORY
+    host.line("✓ a")
+    host.line("not kept beyond this run")
+    assert host.kept() == "memory"
+    host.stop()
+    same(files, world)
+    world.unlock()
+    restarted(world, files)
+
+
+def absent(world: World) -> None:
+    """absent (no bus): a login is held in memory, with one warning that names what to do"""
+    host = world.start_host()
+    host.line("mcp-host login a")
+    assert host.login() == IN_MEMORY
+    host.line("✓ a")
+    warnings = [line for line in host.lines if "in memory only" in line]
+    assert len(warnings) == 1 and "MCP_HOST_SECRET_KEY" in warnings[0], host.lines
+    host.stop()
+    assert not world.files() and not world.in_the_clear()
+    world.start_host().line("mcp-host login a")
+
+
+def no_service(world: World) -> None:
+    """absent (a bus without a keyring): with a key of the user's an encrypted file, which a restart reads"""
+    world.start_bus()
+    host = world.start_host(MCP_HOST_SECRET_KEY=KEY)
+    host.line("mcp-host login a")
+    assert host.login() == IN_FILE
+    host.line("✓ a")
+    host.stop()
+    files = world.files()
+    assert files and all(name.startswith("file/") for name in files) and not world.in_the_clear()
+    host = world.start_host(MCP_HOST_SECRET_KEY=KEY)
+    host.line("✓ a")
+    assert host.kept() == "file"
+    host.stop()
+    same(files, world)
+
+
+def gone(world: World) -> None:
+    """gone: a login of a keyring that is there no more is told of, and the next one goes to the file"""
+    files = signed_in(world)
+    world.stop_keyring()
+    world.stop_bus()
+    host = world.start_host(MCP_HOST_SECRET_KEY=KEY)
+    host.line("there is no keyring")
+    same(files, world)
+    assert host.login() == IN_FILE
+    host.line("✓ a")
+    host.stop()
+    assert all(name.startswith("file/") for name in world.files())
+
+
+def hanging(world: World) -> None:
+    """hanging: the host answers meanwhile, the server says why, the end is quick; awake, the server comes back by itself"""
+    files = signed_in(world)
+    world.ring.send_signal(signal.SIGSTOP)
+    before = time.monotonic()
+    host = world.start_host()
+    while not any("did not answer within" in line for line in host.lines):
+        assert host.healthy() and time.monotonic() - before < 30, host.lines
+        time.sleep(0.1)
+    assert host.state()[0] == "unauthorized"
+    took = host.stop()
+    assert took < 10, f"{took:.1f} s"
+    host = world.start_host()
+    host.line("did not answer within")
+    world.ring.send_signal(signal.SIGCONT)
+    given = world.site.given
+    host.line("✓ a", 90)
+    assert host.call()
+    assert world.site.given == given
+    host.stop()
+    same(files, world)
+
+
+def hanging_bus(world: World) -> None:
+    """hanging (the bus itself): no call on it comes back, and all else goes on"""
+    files = signed_in(world)
+    world.bus.send_signal(signal.SIGSTOP)
+    host = world.start_host()
+    host.line("did not answer within 2s")
+    assert host.healthy() and host.state()[0] == "unauthorized"
+    took = host.stop()
+    assert took < 10, f"{took:.1f} s"
+    world.bus.send_signal(signal.SIGCONT)
+    restarted(world, files)
+
+
+def hanging_login(world: World) -> None:
+    """hanging at the first login: it ends within the ten seconds, the token is held in memory, and one warning says why"""
+    world.start_bus()
+    world.start_keyring(unlocked=True)
+    host = world.start_host()
+    host.line("mcp-host login a")
+    world.ring.send_signal(signal.SIGSTOP)
+    before = time.monotonic()
+    assert host.login() == IN_MEMORY
+    took = time.monotonic() - before
+    assert took < 25, f"{took:.1f} s"
+    host.line("✓ a")
+    warnings = [line for line in host.lines if "in memory only" in line]
+    assert len(warnings) == 1 and "did not answer" in warnings[0], host.lines
+    host.stop()
+    assert not world.in_the_clear()
+
+
+def lost(world: World) -> None:
+    """lost: a key that somebody has taken out of the keyring is told of; a login makes another"""
+    import subprocess
+
+    signed_in(world)
+    clear = ["secret-tool", "clear", "service", "mcp-host", "username", "file-key"]
+    subprocess.run(clear, env=world.vars(), check=True, timeout=30)
+    host = world.start_host()
+    host.line("not in the keyring any more")
+    assert host.login() == IN_KEYRING
+    host.line("✓ a")
+    host.stop()
+    restarted(world, world.files())
+
+
+CASES = [store, restart, reboot, locked, locked_login, absent, no_service, gone, hanging, hanging_bus, hanging_login,
+         lost]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--only", nargs="*")
+    options = parser.parse_args()
+    passed = failed = 0
+    for case in CASES:
+        name, _, about = case.__doc__.partition(":")
+        if options.only and not any(word in case.__doc__ for word in options.only):
+            continue
+        before = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="mcp-host-keyring-") as home:
+            world = World(options.binary, Path(home))
+            try:
+                case(world)
+                passed += 1
+                print(f"ok      {time.monotonic() - before:4.0f} s  {name}:{about}", flush=True)
+            except Exception as error:
+                failed += 1
+                print(f"FAILED  {time.monotonic() - before:4.0f} s  {name}:{about}", flush=True)
+                where = traceback.extract_tb(error.__traceback__)
+                line = next((each for each in where if each.filename.endswith("main.py") and each.name == case.__name__), where[-1])
+                print(f"    line {line.lineno}: {line.line}\n    {type(error).__name__}: {error}", flush=True)
+                if world.host:
+                    print("\n".join(f"    | {line}" for line in world.host.lines), flush=True)
+            finally:
+                world.close()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
