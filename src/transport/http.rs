@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
+use super::large::{Large, Place};
 use super::turn::Turn;
 use super::{Endpoint, Error, excerpt, retry};
 use crate::auth::Authorizer;
 use crate::config;
 use crate::dial::{self, Dialer};
+use crate::protocol::gather::Gather;
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
 
@@ -56,6 +58,7 @@ pub(crate) struct Http {
     pub(super) cap: usize,
     /// Steps from one URL to another that one request may take.
     pub(super) redirects: usize,
+    large: Large,
 }
 
 /// Headers of one request beside those of every request, by name.
@@ -76,7 +79,7 @@ pub(crate) enum Reply {
 
 impl Http {
     pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, limits: &config::Limits) -> Result<Self, Error> {
-        let Endpoint { remote, tokens } = endpoint;
+        let Endpoint { remote, tokens, large } = endpoint;
         let origin = remote.url.origin().ascii_serialization();
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
@@ -101,6 +104,7 @@ impl Http {
             alone: Mutex::default(),
             cap: limits.message,
             redirects: limits.redirects,
+            large: large.clone(),
         })
     }
 
@@ -132,7 +136,7 @@ impl Http {
         }
         match kind(&response) {
             Kind::Json => Ok(Reply::Json(self.body(response, self.cap).await?)),
-            Kind::Events => Ok(Reply::Stream(Box::new(EventStream::new(response, self.cap)))),
+            Kind::Events => Ok(Reply::Stream(Box::new(self.events(response)))),
             Kind::Other(kind) if response.content_length() == Some(0) && kind.is_empty() => {
                 Ok(Reply::Accepted { status })
             }
@@ -163,7 +167,7 @@ impl Http {
             timeout(HEADERS, opened).await.unwrap_or_else(|_| Err(self.silent("did not answer", HEADERS)))?;
         self.check_session(&response)?;
         match kind(&response) {
-            Kind::Events => Ok(EventStream::new(response, self.cap)),
+            Kind::Events => Ok(self.events(response)),
             Kind::Json | Kind::Other(_) => {
                 Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin)))
             }
@@ -287,6 +291,10 @@ impl Http {
         }
     }
 
+    fn events(&self, response: Response) -> EventStream {
+        EventStream::new(response, self.cap, self.large.answer())
+    }
+
     async fn body(&self, mut response: Response, cap: usize) -> Result<Bytes, Error> {
         let length = match response.content_length().map(usize::try_from) {
             Some(Ok(length)) if length <= cap => Some(length),
@@ -297,15 +305,21 @@ impl Http {
         if length == Some(first.len()) {
             return Ok(first);
         }
-        let mut whole = BytesMut::with_capacity(length.unwrap_or(first.len() * 2));
-        whole.extend_from_slice(&first);
+        let (mut place, mut turn) = (self.large.answer(), Turn::default());
+        place.reach(length.unwrap_or_default()).await;
+        let mut whole = Gather::with_room(length.unwrap_or_default());
+        whole.push(&first);
+        drop(first);
         while let Some(chunk) = self.chunk(&mut response).await? {
             if whole.len() + chunk.len() > cap {
                 return Err(Error::TooLarge(cap));
             }
-            whole.extend_from_slice(&chunk);
+            whole.push(&chunk);
+            place.reach(length.unwrap_or(whole.len())).await;
+            turn.bytes(chunk.len());
+            turn.pass().await;
         }
-        Ok(whole.freeze())
+        Ok(whole.take(whole.len()))
     }
 
     /// Refuses an answer that two readers would read differently, and one that is packed: nobody asked for that, and what
@@ -384,11 +398,13 @@ pub(crate) struct EventStream {
     pub(crate) retry: Option<u64>,
     cap: usize,
     turn: Turn,
+    place: Place,
 }
 
 impl EventStream {
-    fn new(response: Response, cap: usize) -> Self {
-        Self { response, events: Events::new(cap), last_event: None, retry: None, cap, turn: Turn::default() }
+    fn new(response: Response, cap: usize, place: Place) -> Self {
+        let (events, turn) = (Events::new(cap), Turn::default());
+        Self { response, events, last_event: None, retry: None, cap, turn, place }
     }
 
     /// The data of the next event that has any; `None` at the end.
@@ -404,11 +420,13 @@ impl EventStream {
                 let id = id.filter(|id| !id.is_empty() && id.len() <= EVENT_ID_BYTES);
                 self.last_event = id.or(self.last_event.take());
                 self.retry = retry.or(self.retry);
+                self.place.shrink(self.events.open());
                 if !data.is_empty() && (kind.is_empty() || kind == "message") {
                     return Ok(Some(data));
                 }
                 self.turn.pass().await;
             }
+            self.place.reach(self.events.open()).await;
             match self.response.chunk().await {
                 Ok(Some(chunk)) => {
                     self.turn.bytes(chunk.len());
