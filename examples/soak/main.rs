@@ -16,6 +16,8 @@ mod ledger;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
+mod refresh;
+#[cfg(target_os = "linux")]
 mod reload;
 #[cfg(target_os = "linux")]
 mod rude;
@@ -72,7 +74,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, hostile, kill9, ledger, reload, sessions, sigterm, spawn};
+    use crate::{audit, hostile, kill9, ledger, refresh, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -90,7 +92,7 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 8] = [
+    const STAGES: [(&str, Stage); 9] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -98,6 +100,7 @@ mod soak {
         ("reload", reload::run),
         ("ledger", ledger::run),
         ("audit", audit::run),
+        ("refresh", refresh::run),
         ("hostile", hostile::run),
     ];
 

@@ -122,7 +122,8 @@ async fn answer(State(site): State<Arc<Site>>, request: Request) -> Response {
             "token_endpoint_auth_methods_supported": ["none"],
         })),
         (&Method::POST, "/register") => {
-            (StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")], r#"{"client_id":"soak"}"#).into_response()
+            (StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")], r#"{"client_id":"soak"}"#)
+                .into_response()
         }
         (&Method::POST, "/token") => site.token(&url::form_urlencoded::parse(&body).into_owned().collect()),
         (&Method::POST, "/mcp") if site.takes(&head.headers) => mcp(&body),
