@@ -2,8 +2,8 @@
 //! take no longer than they do alone (`hazards.md` H3, H6, H21, H27, H50).
 //!
 //! Phases alone and under attack take turns, so that what else the machine does is in both; what counts is the median of
-//! all rounds. The hostile processes have the lowest priority (`nice -n 19`): what is measured is the host, not who gets the
-//! core.
+//! all rounds. A quick run judges percentiles only where the host did not have to wait for a core. The hostile processes have
+//! the lowest priority (`nice -n 19`): what is measured is the host, not who gets the core.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -29,6 +29,8 @@ const ATTACKS: [(&str, &str, Option<&str>); 5] = [
     ("an endless event", "http", Some("http__event")),
     ("an endless body", "http", Some("http__body")),
 ];
+/// So much of its time the host may wait for a core while percentiles of a quick run are believed.
+const BUSY: f64 = 0.05;
 /// Between two calls of the good server.
 const PACE: Duration = Duration::from_millis(3);
 /// The bound: three messages of the largest size and a little, over what the host has at rest.
@@ -52,31 +54,30 @@ async fn attack(plan: &Plan) -> Verdict {
         // The first calls bring what stays: connections, buffers.
         good.timed("good__echo", Duration::from_secs(1)).await?;
         let idle = memory(pid, "VmRSS:")?;
-        let mut told = Vec::new();
+        let (mut told, mut most) = (Vec::new(), 0);
         for (name, server, tool) in ATTACKS {
+            // From here on its peak is that of this attack.
+            std::fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(|error| error.to_string())?;
+            let (before, begun) = (waited(pid)?, Instant::now());
             let worst = compare(&mut good, (&url, tool), &home.path().join(server), rounds, phase).await?;
-            told.push(format!("{name} {worst}"));
-            // A second or two of calls on a machine that does other things as well tell no percentile.
-            if plan.whole && worst.excess > 1.0 {
+            let waited = waited(pid)?.saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
+            // Where the host has to wait for a core, a few seconds tell more of that than of the host.
+            let is_judged = plan.whole || waited < BUSY;
+            if is_judged && worst.excess > 1.0 {
                 return Err(format!("{name}: {worst}; at most 1.5 times and 5 ms are promised"));
             }
+            let worst = if is_judged { worst.to_string() } else { format!("{worst} (the machine was busy)") };
+            let grown = memory(pid, "VmHWM:")?.saturating_sub(idle);
+            told.push(format!("{name} {worst} {} MiB", grown >> 10));
+            most = most.max(grown);
         }
-        let most = memory(pid, "VmHWM:")?;
-        let grown = most.saturating_sub(idle);
-        if grown > BOUND_KIB {
-            return Err(format!(
-                "{} MiB over {} MiB at rest; {} are promised",
-                grown >> 10,
-                idle >> 10,
-                BOUND_KIB >> 10
-            ));
-        }
-        Ok(format!(
-            "{} MiB at rest, {} MiB more at most; p99 alone and beside: {}",
+        let told = format!(
+            "{} MiB at rest, {} MiB more at most; p99 alone and beside, and memory: {}",
             idle >> 10,
-            grown >> 10,
+            most >> 10,
             told.join(", ")
-        ))
+        );
+        if most > BOUND_KIB { Err(format!("{told}; {} MiB more are promised", BOUND_KIB >> 10)) } else { Ok(told) }
     };
     let outcome = tokio::time::timeout(Duration::from_secs(1800), run).await;
     end(&mut host.child);
@@ -290,4 +291,12 @@ fn memory(pid: u32, name: &str) -> Result<u64, String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such line")?;
     line.trim().trim_end_matches(" kB").trim().parse().map_err(|_| format!("no number: {line}"))
+}
+
+/// How long the host was ready to run and had no core.
+fn waited(pid: u32) -> Result<Duration, String> {
+    let path = format!("/proc/{pid}/schedstat");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let nanos = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    nanos.map(Duration::from_nanos).ok_or(format!("{path}: {text}"))
 }

@@ -28,7 +28,7 @@ const CONNECTION: usize = 96 * 1024;
 /// What a session may cost that only is there.
 const SESSION: usize = 16 * 1024;
 /// What comes to that, whatever the number: answers on their way in, and what the allocator keeps.
-const SLACK: usize = 128 * MIB;
+const SLACK: usize = 64 * MIB;
 /// A fresh client is served within that time, also on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a slow reader stays before it asks anew.

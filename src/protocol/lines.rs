@@ -1,6 +1,8 @@
 //! Framing by lines: bytes cut anywhere come in, whole lines go out, with a cap.
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
+
+use super::gather::Gather;
 
 /// What the decoder found.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,9 +18,7 @@ pub(crate) enum Line {
 /// Cuts a byte stream at `\n`. One `\r` before it, blank lines and a byte order mark at the start are dropped.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    buffer: BytesMut,
-    /// Up to here there is no line end.
-    scanned: usize,
+    buffer: Gather,
     cap: usize,
     /// How much was skipped of a line over the cap.
     skipping: Option<usize>,
@@ -37,14 +37,13 @@ const LARGE: usize = 64 * 1024;
 
 impl Lines {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { buffer: BytesMut::new(), scanned: 0, cap, skipping: None, started: false, large: false }
+        Self { buffer: Gather::default(), cap, skipping: None, started: false, large: false }
     }
 
     /// Where the next bytes go; room grows with what is waited for.
     pub(crate) fn space(&mut self) -> &mut BytesMut {
         let wanted = if self.large || self.buffer.len() >= SMALL { LARGE } else { SMALL };
-        self.buffer.reserve(wanted);
-        &mut self.buffer
+        self.buffer.space(wanted)
     }
 
     /// Bytes of a line that is not whole yet.
@@ -58,15 +57,12 @@ impl Lines {
         loop {
             if !self.started && self.buffer.len() >= 3 {
                 self.started = true;
-                if self.buffer.starts_with(b"\xef\xbb\xbf") {
-                    self.buffer.advance(3);
-                    // A part of the mark may have come alone before.
-                    self.scanned = 0;
+                if self.buffer.head(3) == b"\xef\xbb\xbf" {
+                    self.buffer.skip(3);
                 }
             }
-            let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) else { return self.unfinished() };
-            let mut line = self.buffer.split_to(self.scanned + at + 1).freeze();
-            self.scanned = 0;
+            let Some(at) = self.buffer.find(|bytes| memchr::memchr(b'\n', bytes)) else { return self.unfinished() };
+            let mut line = self.buffer.take(at + 1);
             self.started = true;
             if self.skipping.take().is_some() {
                 continue;
@@ -86,26 +82,20 @@ impl Lines {
     }
 
     fn unfinished(&mut self) -> Option<Line> {
-        self.scanned = self.buffer.len();
         if let Some(skipped) = &mut self.skipping {
             *skipped += self.buffer.len();
             let endless = *skipped > self.cap.saturating_mul(ENDLESS);
-            self.clear();
+            self.buffer.clear();
             return endless.then_some(Line::Endless);
         }
         // The last byte may be the one that goes with the line's end.
-        let carriage = usize::from(self.buffer.last() == Some(&b'\r'));
+        let carriage = usize::from(self.buffer.last() == Some(b'\r'));
         if self.buffer.len() - carriage > self.cap {
-            let head = Bytes::copy_from_slice(&self.buffer[..HEAD.min(self.buffer.len())]);
+            let head = Bytes::copy_from_slice(self.buffer.head(HEAD));
             self.skipping = Some(self.buffer.len());
-            self.clear();
+            self.buffer.clear();
             return Some(Line::TooLong(head));
         }
         None
-    }
-
-    fn clear(&mut self) {
-        self.buffer = BytesMut::new();
-        self.scanned = 0;
     }
 }

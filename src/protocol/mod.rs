@@ -5,6 +5,7 @@
 
 mod capability;
 mod error;
+pub(crate) mod gather;
 mod id;
 pub(crate) mod lines;
 mod message;

@@ -3,7 +3,9 @@
 //! Why not the `eventsource-stream` crate: it panics on a byte order mark, takes quadratic time for a large event in many
 //! chunks and has no cap. It is the oracle of this parser's property tests.
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::Bytes;
+
+use super::gather::Gather;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,8 +26,7 @@ pub(crate) struct TooLarge;
 /// Cuts a byte stream into events.
 #[derive(Debug)]
 pub(crate) struct Events {
-    buffer: BytesMut,
-    scanned: usize,
+    buffer: Gather,
     cap: usize,
     started: bool,
     /// The last line ended with `\r`: a `\n` right after it belongs to it.
@@ -42,14 +43,13 @@ pub(crate) struct Events {
 enum Data {
     None,
     One(Bytes),
-    Many(BytesMut),
+    Many(Gather),
 }
 
 impl Events {
     pub(crate) fn new(cap: usize) -> Self {
         Self {
-            buffer: BytesMut::new(),
-            scanned: 0,
+            buffer: Gather::default(),
             cap,
             started: false,
             after_cr: false,
@@ -62,7 +62,7 @@ impl Events {
 
     /// Adds bytes as they came.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        self.buffer.push(bytes);
     }
 
     /// The next event, if it is whole. An event without data is reported too if it has an id or a retry: the first event
@@ -91,11 +91,12 @@ impl Events {
         if self.started {
             return true;
         }
-        if self.buffer.len() < MARK.len() && MARK.starts_with(&self.buffer) {
+        let head = self.buffer.head(MARK.len());
+        if head.len() < MARK.len() && MARK.starts_with(head) {
             return false;
         }
-        if self.buffer.starts_with(MARK) {
-            self.buffer.advance(MARK.len());
+        if head == MARK {
+            self.buffer.skip(MARK.len());
         }
         self.started = true;
         true
@@ -103,22 +104,15 @@ impl Events {
 
     fn line(&mut self) -> Option<Bytes> {
         if self.after_cr {
-            match self.buffer.first() {
-                None => return None,
-                Some(b'\n') => {
-                    self.buffer.advance(1);
-                    self.scanned = 0;
-                }
-                Some(_) => {}
+            match self.buffer.head(1) {
+                [] => return None,
+                b"\n" => self.buffer.skip(1),
+                _ => {}
             }
             self.after_cr = false;
         }
-        let Some(at) = memchr::memchr2(b'\n', b'\r', &self.buffer[self.scanned..]) else {
-            self.scanned = self.buffer.len();
-            return None;
-        };
-        let mut line = self.buffer.split_to(self.scanned + at + 1).freeze();
-        self.scanned = 0;
+        let at = self.buffer.find(|bytes| memchr::memchr2(b'\n', b'\r', bytes))?;
+        let mut line = self.buffer.take(at + 1);
         self.after_cr = line.last() == Some(&b'\r');
         line.truncate(line.len() - 1);
         Some(line)
@@ -134,9 +128,9 @@ impl Events {
         let value = line.slice(start..);
         match name {
             b"data" => self.data.add(value),
-            b"event" => self.pending.kind = String::from_utf8_lossy(&value).into_owned(),
+            b"event" => self.pending.kind = text(&value),
             b"id" if memchr::memchr(0, &value).is_none() => {
-                self.pending.id = Some(String::from_utf8_lossy(&value).into_owned());
+                self.pending.id = Some(text(&value));
                 self.seen = true;
             }
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
@@ -156,10 +150,16 @@ impl Events {
             Data::None if !seen => return None,
             Data::None => Bytes::new(),
             Data::One(line) => line,
-            Data::Many(lines) => lines.freeze(),
+            Data::Many(mut lines) => lines.take(lines.len()),
         };
         Some(event)
     }
+}
+
+/// A name or an id. Nothing that long means anything to us, and as text it may take three times its bytes.
+fn text(value: &[u8]) -> String {
+    const MOST: usize = 4096;
+    String::from_utf8_lossy(&value[..value.len().min(MOST)]).into_owned()
 }
 
 impl Data {
@@ -167,15 +167,16 @@ impl Data {
         *self = match std::mem::replace(self, Self::None) {
             Self::None => Self::One(line),
             Self::One(first) => {
-                let mut lines = BytesMut::with_capacity(first.len() + line.len() + 1);
-                lines.extend_from_slice(&first);
-                lines.extend_from_slice(b"\n");
-                lines.extend_from_slice(&line);
+                let mut lines = Gather::default();
+                lines.push(&first);
+                drop(first);
+                lines.push(b"\n");
+                lines.push(&line);
                 Self::Many(lines)
             }
             Self::Many(mut lines) => {
-                lines.extend_from_slice(b"\n");
-                lines.extend_from_slice(&line);
+                lines.push(b"\n");
+                lines.push(&line);
                 Self::Many(lines)
             }
         };

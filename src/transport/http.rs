@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
@@ -18,6 +18,7 @@ use super::turn::Turn;
 use super::{Endpoint, Error, excerpt, retry};
 use crate::auth::Authorizer;
 use crate::dial::{self, Dialer};
+use crate::protocol::gather::Gather;
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
 
@@ -293,15 +294,18 @@ impl Http {
         if length == Some(first.len()) {
             return Ok(first);
         }
-        let mut whole = BytesMut::with_capacity(length.unwrap_or(first.len() * 2));
-        whole.extend_from_slice(&first);
+        let (mut whole, mut turn) = (Gather::with_room(length.unwrap_or_default()), Turn::default());
+        whole.push(&first);
+        drop(first);
         while let Some(chunk) = self.chunk(&mut response).await? {
             if whole.len() + chunk.len() > cap {
                 return Err(Error::TooLarge(cap));
             }
-            whole.extend_from_slice(&chunk);
+            whole.push(&chunk);
+            turn.bytes(chunk.len());
+            turn.pass().await;
         }
-        Ok(whole.freeze())
+        Ok(whole.take(whole.len()))
     }
 
     /// Refuses an answer that two readers would read differently, and one that is packed: nobody asked for that, and what

@@ -31,6 +31,10 @@ use args::{Cli, Command};
 use output::Output;
 use report::{Exit, Failure};
 
+/// After so many steps of tasks it is looked what came in. While one server talks without end there is always another step,
+/// and each reads as much as its turn allows: by default the others would be heard after megabytes of it.
+const LOOK: u32 = 8;
+
 fn main() -> ExitCode {
     mcp_host::guard();
     // What this process was started with, a lock perhaps, is not for the servers.
@@ -68,7 +72,7 @@ fn start(cli: Cli) -> Exit {
 /// One thread for everything: a call crosses several tasks, and waking one on another core costs more than the work in
 /// between. What may block runs on threads of its own.
 fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
+    Builder::new_current_thread().enable_all().event_interval(LOOK).build()
 }
 
 fn print_help(output: &Output) -> Exit {

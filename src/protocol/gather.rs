@@ -1,0 +1,221 @@
+//! Bytes that come in pieces, until a whole is cut off: what frames are found in, and bodies are read into.
+//!
+//! A small frame is a slice of what was read. A large one lies in steps until its end is here, and is put together then: a
+//! buffer that doubles moves everything at once, holds the old and the new meanwhile, and up to twice as much in the end.
+//! **Invariant:** what is cut off and large has memory of its own and none to spare, so that whoever counts its bytes
+//! counts what it holds.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// Bytes in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    /// None is empty but the only one.
+    pieces: VecDeque<BytesMut>,
+    /// Up to here nothing was found.
+    searched: usize,
+}
+
+/// How much lies in one place.
+const STEP: usize = 1024 * 1024;
+/// From this size on memory of its own is worth it.
+const LARGE: usize = 64 * 1024;
+/// More room than that is for large ones alone.
+const ROOM: usize = 2 * LARGE;
+
+impl Gather {
+    /// Empty, with room in one place for what will be so much.
+    pub(crate) fn with_room(size: usize) -> Self {
+        Self { pieces: [BytesMut::with_capacity(size)].into(), searched: 0 }
+    }
+
+    /// How much there is.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.iter().map(BytesMut::len).sum()
+    }
+
+    /// The first bytes: so many, or all that lie in one place.
+    pub(crate) fn head(&self, count: usize) -> &[u8] {
+        self.pieces.front().map_or(&[], |first| &first[..count.min(first.len())])
+    }
+
+    pub(crate) fn last(&self) -> Option<u8> {
+        self.pieces.back()?.last().copied()
+    }
+
+    /// Where the next bytes go, with room for that many.
+    pub(crate) fn space(&mut self, room: usize) -> &mut BytesMut {
+        match self.pieces.back() {
+            None => self.pieces.push_back(BytesMut::new()),
+            Some(last) if last.is_empty() || last.len() + room <= last.capacity().max(STEP) => {}
+            Some(_) => self.pieces.push_back(BytesMut::with_capacity(STEP)),
+        }
+        let at = self.pieces.len() - 1;
+        let last = &mut self.pieces[at];
+        last.reserve(room);
+        last
+    }
+
+    /// Adds bytes as they came.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let left = self.pieces.back().map_or(STEP, |last| last.capacity().max(STEP).saturating_sub(last.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(if left == 0 { STEP } else { left }));
+            self.space(now.len()).extend_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Where `search` finds something first. What was searched in vain before is not searched again.
+    pub(crate) fn find(&mut self, search: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
+        let mut before = 0;
+        for piece in &self.pieces {
+            let from = self.searched.saturating_sub(before);
+            if let Some(at) = piece.get(from..).and_then(&search) {
+                return Some(before + from + at);
+            }
+            before += piece.len();
+        }
+        self.searched = before;
+        None
+    }
+
+    /// Cuts off the first so many bytes, of those that there are.
+    pub(crate) fn take(&mut self, count: usize) -> Bytes {
+        self.searched = 0;
+        let Some(first) = self.pieces.front_mut() else { return Bytes::new() };
+        let whole = if count > first.len() { self.join(count) } else { cut(first, count) };
+        self.tidy();
+        whole
+    }
+
+    /// A little keeps no room for much.
+    fn tidy(&mut self) {
+        let has_more = self.pieces.len() > 1;
+        match self.pieces.front_mut() {
+            Some(first) if first.is_empty() && has_more => drop(self.pieces.pop_front()),
+            Some(first) if first.len() < LARGE && first.capacity() > ROOM => *first = first[..].into(),
+            _ => {}
+        }
+    }
+
+    /// Puts the first so many bytes together. What was copied is given back at once.
+    fn join(&mut self, count: usize) -> Bytes {
+        let mut whole = Vec::with_capacity(count.min(self.len()));
+        while let Some(mut piece) = self.pieces.pop_front() {
+            let mine = piece.len().min(count - whole.len());
+            whole.extend_from_slice(&piece[..mine]);
+            piece.advance(mine);
+            if !piece.is_empty() {
+                self.pieces.push_front(piece);
+                break;
+            }
+        }
+        whole.into()
+    }
+
+    /// Drops the first so many bytes, of those that lie in one place.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.searched = 0;
+        if let Some(first) = self.pieces.front_mut() {
+            first.advance(count.min(first.len()));
+        }
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Cuts off a frame: a small one stays where it is, where there is not much room. Else whichever is smaller moves, it or
+/// what comes behind it.
+fn cut(piece: &mut BytesMut, count: usize) -> Bytes {
+    if count < LARGE && piece.capacity() <= ROOM {
+        return piece.split_to(count).freeze();
+    }
+    if count < LARGE || piece.len() - count > count {
+        let whole = Bytes::copy_from_slice(&piece[..count]);
+        piece.advance(count);
+        if piece.capacity() <= ROOM {
+            // From here on frames stay where they are.
+            *piece = piece[..].into();
+        }
+        return whole;
+    }
+    let rest = piece[count..].into();
+    piece.truncate(count);
+    let mut whole = Vec::from(std::mem::replace(piece, rest));
+    whole.shrink_to_fit();
+    whole.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Bytes that are told apart by their places.
+    fn bytes(count: usize) -> Vec<u8> {
+        (0..count).map(|at| (at / 251 + at) as u8).collect()
+    }
+
+    #[test]
+    fn what_goes_in_comes_out_wherever_it_is_cut() {
+        let all = bytes(3 * STEP + 5);
+        for (pushed, taken) in
+            [(1000, 700), (65_536, 1 << 16), (300_000, 90_001), (5 << 20, STEP + 1), (77_777, 2 << 20)]
+        {
+            let (mut gather, mut out) = (Gather::default(), Vec::new());
+            for part in all.chunks(pushed) {
+                gather.push(part);
+                while gather.len() >= taken {
+                    out.extend_from_slice(&gather.take(taken));
+                }
+            }
+            assert_eq!(gather.head(1), &all[out.len()..][..usize::from(out.len() < all.len())]);
+            out.extend_from_slice(&gather.take(gather.len()));
+            assert!(out == all && gather.len() == 0, "{pushed} and {taken}");
+        }
+    }
+
+    #[test]
+    fn h3_a_large_frame_holds_its_bytes_and_no_more() {
+        for size in [LARGE, 3 * LARGE, STEP - 1, STEP, STEP + 1, 3 * STEP + 7] {
+            for behind in [0, 10, 2 * LARGE] {
+                let mut gather = Gather::default();
+                for part in bytes(size + behind).chunks(LARGE) {
+                    gather.space(LARGE).extend_from_slice(part);
+                }
+                let frame = gather.take(size).try_into_mut().expect("memory of its own");
+                assert_eq!((frame.len(), frame.capacity(), gather.len()), (size, size, behind));
+                // Nor does a small one behind it hold what was for the large one.
+                let small = gather.take(behind.min(100)).try_into_mut();
+                assert!(small.is_err() || small.is_ok_and(|small| small.capacity() <= ROOM), "{size} and {behind}");
+                gather.take(gather.len());
+                assert!(gather.pieces.iter().all(|rest| rest.capacity() <= ROOM), "{size} and {behind}");
+            }
+        }
+    }
+
+    #[test]
+    fn h3_h27_what_grows_has_a_step_to_spare_and_is_searched_once() {
+        let (mut gather, searched) = (Gather::default(), Cell::new(0));
+        let part = bytes(LARGE);
+        for count in 1..=160 {
+            gather.space(LARGE).extend_from_slice(&part);
+            let found = gather.find(|bytes| {
+                searched.set(searched.get() + bytes.len());
+                None
+            });
+            let room: usize = gather.pieces.iter().map(BytesMut::capacity).sum();
+            assert!(found.is_none() && room <= count * LARGE + STEP, "{room} for {count}");
+        }
+        assert_eq!(searched.get(), gather.len());
+        gather.push(b"\n");
+        assert_eq!(gather.find(|bytes| memchr::memchr(b'\n', bytes)), Some(160 * LARGE));
+    }
+}
