@@ -31,6 +31,8 @@ const ATTACKS: [(&str, &str, Option<&str>); 5] = [
 ];
 /// So much of its time the host may wait for a core while percentiles of a quick run are believed.
 const BUSY: f64 = 0.05;
+/// So many call the hostile server at once.
+const CALLERS: usize = 8;
 /// Between two calls of the good server.
 const PACE: Duration = Duration::from_millis(3);
 /// The bound: three messages of the largest size and a little, over what the host has at rest.
@@ -115,7 +117,7 @@ async fn compare(
         let suffered = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(tool) = victims.1 {
-            for _ in 0..2 {
+            for _ in 0..CALLERS {
                 tasks.spawn(suffer(victims.0.to_owned(), tool.to_owned(), over.clone(), suffered.clone()));
             }
         }

@@ -65,6 +65,11 @@ impl Events {
         self.buffer.push(bytes);
     }
 
+    /// Bytes that came and are of no whole event yet.
+    pub(crate) fn open(&self) -> usize {
+        self.size + self.buffer.len()
+    }
+
     /// The next event, if it is whole. An event without data is reported too if it has an id or a retry: the first event
     /// of a stream that can be resumed is one.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, TooLarge> {
@@ -82,7 +87,7 @@ impl Events {
                 return Ok(Some(event));
             }
         }
-        if self.size + self.buffer.len() > self.cap { Err(TooLarge) } else { Ok(None) }
+        if self.open() > self.cap { Err(TooLarge) } else { Ok(None) }
     }
 
     /// Drops a byte order mark; false while it cannot be told yet.

@@ -14,6 +14,7 @@ use reqwest::header::{
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
+use super::large::{Large, Place};
 use super::turn::Turn;
 use super::{Endpoint, Error, excerpt, retry};
 use crate::auth::Authorizer;
@@ -54,6 +55,7 @@ pub(crate) struct Http {
     /// Until then it wants to be left alone.
     alone: Mutex<Option<Instant>>,
     pub(super) cap: usize,
+    large: Large,
 }
 
 /// Headers of one request beside those of every request, by name.
@@ -74,7 +76,7 @@ pub(crate) enum Reply {
 
 impl Http {
     pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, cap: usize) -> Result<Self, Error> {
-        let Endpoint { remote, tokens } = endpoint;
+        let Endpoint { remote, tokens, large } = endpoint;
         let origin = remote.url.origin().ascii_serialization();
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
@@ -98,6 +100,7 @@ impl Http {
             version: ArcSwapOption::empty(),
             alone: Mutex::default(),
             cap,
+            large: large.clone(),
         })
     }
 
@@ -129,7 +132,7 @@ impl Http {
         }
         match kind(&response) {
             Kind::Json => Ok(Reply::Json(self.body(response, self.cap).await?)),
-            Kind::Events => Ok(Reply::Stream(Box::new(EventStream::new(response, self.cap)))),
+            Kind::Events => Ok(Reply::Stream(Box::new(self.events(response)))),
             Kind::Other(kind) if response.content_length() == Some(0) && kind.is_empty() => {
                 Ok(Reply::Accepted { status })
             }
@@ -160,7 +163,7 @@ impl Http {
             timeout(HEADERS, opened).await.unwrap_or_else(|_| Err(self.silent("did not answer", HEADERS)))?;
         self.check_session(&response)?;
         match kind(&response) {
-            Kind::Events => Ok(EventStream::new(response, self.cap)),
+            Kind::Events => Ok(self.events(response)),
             Kind::Json | Kind::Other(_) => {
                 Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin)))
             }
@@ -284,6 +287,10 @@ impl Http {
         }
     }
 
+    fn events(&self, response: Response) -> EventStream {
+        EventStream::new(response, self.cap, self.large.answer())
+    }
+
     async fn body(&self, mut response: Response, cap: usize) -> Result<Bytes, Error> {
         let length = match response.content_length().map(usize::try_from) {
             Some(Ok(length)) if length <= cap => Some(length),
@@ -294,7 +301,9 @@ impl Http {
         if length == Some(first.len()) {
             return Ok(first);
         }
-        let (mut whole, mut turn) = (Gather::with_room(length.unwrap_or_default()), Turn::default());
+        let (mut place, mut turn) = (self.large.answer(), Turn::default());
+        place.reach(length.unwrap_or_default()).await;
+        let mut whole = Gather::with_room(length.unwrap_or_default());
         whole.push(&first);
         drop(first);
         while let Some(chunk) = self.chunk(&mut response).await? {
@@ -302,6 +311,7 @@ impl Http {
                 return Err(Error::TooLarge(cap));
             }
             whole.push(&chunk);
+            place.reach(length.unwrap_or(whole.len())).await;
             turn.bytes(chunk.len());
             turn.pass().await;
         }
@@ -384,11 +394,13 @@ pub(crate) struct EventStream {
     pub(crate) retry: Option<u64>,
     cap: usize,
     turn: Turn,
+    place: Place,
 }
 
 impl EventStream {
-    fn new(response: Response, cap: usize) -> Self {
-        Self { response, events: Events::new(cap), last_event: None, retry: None, cap, turn: Turn::default() }
+    fn new(response: Response, cap: usize, place: Place) -> Self {
+        let (events, turn) = (Events::new(cap), Turn::default());
+        Self { response, events, last_event: None, retry: None, cap, turn, place }
     }
 
     /// The data of the next event that has any; `None` at the end.
@@ -404,11 +416,13 @@ impl EventStream {
                 let id = id.filter(|id| !id.is_empty() && id.len() <= EVENT_ID_BYTES);
                 self.last_event = id.or(self.last_event.take());
                 self.retry = retry.or(self.retry);
+                self.place.shrink(self.events.open());
                 if !data.is_empty() && (kind.is_empty() || kind == "message") {
                     return Ok(Some(data));
                 }
                 self.turn.pass().await;
             }
+            self.place.reach(self.events.open()).await;
             match self.response.chunk().await {
                 Ok(Some(chunk)) => {
                     self.turn.bytes(chunk.len());

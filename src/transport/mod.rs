@@ -11,6 +11,7 @@ mod guard;
 #[path = "guard/elsewhere.rs"]
 mod guard;
 mod http;
+mod large;
 mod memory;
 mod process;
 mod redirect;
@@ -282,6 +283,13 @@ pub(crate) struct Limits {
 pub(crate) struct Endpoint {
     pub(crate) remote: config::Remote,
     pub(crate) tokens: Option<Arc<auth::Authorizer>>,
+    large: large::Large,
+}
+
+impl Endpoint {
+    pub(crate) fn new(remote: config::Remote, tokens: Option<Arc<auth::Authorizer>>) -> Self {
+        Self { remote, tokens, large: large::Large::default() }
+    }
 }
 
 /// A label for logs.

@@ -1,0 +1,153 @@
+//! Large answers of one server while they are read: a few at a time. The others wait unread, and with them the server.
+//!
+//! What is whole counts for the client that it is for (`queues.rs`). What is not yet is bounded here, whoever asked for it
+//! and however often (`hazards.md` H21, H27). A pipe needs none of it: there is one message at a time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// So many are read at once.
+const AT_ONCE: usize = 2;
+/// Below that none is large.
+const LARGE: usize = 1024 * 1024;
+/// A place at which nothing was read for so long is free: its call may wait for a client that takes nothing, and that is no
+/// other client's business.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The places of one server, whatever its leases.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Large(Arc<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Whose a place is, and when something was read there.
+    taken: Mutex<Vec<(u64, Instant)>>,
+    count: AtomicU64,
+    news: Notify,
+}
+
+/// One answer, and its place if it has one.
+#[derive(Debug)]
+pub(super) struct Place {
+    large: Large,
+    number: u64,
+    held: bool,
+}
+
+impl Large {
+    /// An answer that is about to be read.
+    pub(super) fn answer(&self) -> Place {
+        let number = self.0.count.fetch_add(1, Ordering::Relaxed);
+        Place { large: self.clone(), number, held: false }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Instant)>> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Before more is read of an answer that has, or will have, so many bytes. One that is large waits for its turn.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing but its turn.
+    pub(super) async fn reach(&mut self, size: usize) {
+        if size < LARGE {
+            return self.leave();
+        }
+        let large = self.large.clone();
+        loop {
+            let news = large.0.news.notified();
+            let Some(free) = self.enter() else { return };
+            tokio::select! {
+                () = news => {}
+                () = sleep_until(free) => {}
+            }
+        }
+    }
+
+    /// So much is left of it: a place is not needed for little.
+    pub(super) fn shrink(&mut self, size: usize) {
+        if size < LARGE {
+            self.leave();
+        }
+    }
+
+    /// Takes a place or keeps it; else when one may be free.
+    fn enter(&mut self) -> Option<Instant> {
+        let (now, mut taken) = (Instant::now(), self.large.lock());
+        taken.retain(|(number, read)| *number == self.number || now - *read < IDLE);
+        match taken.iter().position(|(number, _)| *number == self.number) {
+            Some(at) => taken[at].1 = now,
+            None if taken.len() < AT_ONCE => taken.push((self.number, now)),
+            None => return taken.iter().map(|(_, read)| *read + IDLE).min(),
+        }
+        drop(taken);
+        self.held = true;
+        None
+    }
+
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.large.lock().retain(|(number, _)| *number != self.number);
+            self.large.0.news.notify_one();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn h21_h27_large_answers_of_a_server_are_read_a_few_at_a_time() {
+        let large = Large::default();
+        let mut places: Vec<Place> = (0..AT_ONCE).map(|_| large.answer()).collect();
+        for place in &mut places {
+            assert!(place.reach(LARGE).now_or_never().is_some());
+        }
+        let (mut third, mut fourth) = (large.answer(), large.answer());
+        assert!(third.reach(LARGE - 1).now_or_never().is_some(), "it is not large");
+        assert!(third.reach(LARGE).now_or_never().is_none());
+        // Whoever has a place keeps it, and gives it back when there is little again, or nobody reads any more.
+        assert!(places[0].reach(16 * LARGE).now_or_never().is_some());
+        places[0].reach(0).await;
+        third.reach(LARGE).await;
+        assert!(fourth.reach(LARGE).now_or_never().is_none());
+        places.clear();
+        fourth.reach(LARGE).await;
+        assert_eq!(large.lock().len(), 2);
+        drop((third, fourth));
+        assert!(large.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h48_an_answer_that_is_not_read_is_in_nobodys_way() {
+        let large = Large::default();
+        let (mut slow, mut slower, mut fresh) = (large.answer(), large.answer(), large.answer());
+        slow.reach(LARGE).await;
+        slower.reach(LARGE).await;
+        tokio::time::advance(IDLE / 2).await;
+        slow.reach(LARGE).await;
+        let begun = Instant::now();
+        fresh.reach(LARGE).await;
+        let waited = begun.elapsed();
+        assert!(waited >= IDLE / 2 && waited < IDLE, "{waited:?}, not from when the other was read last");
+        // It has to wait as well now.
+        assert!(slower.reach(LARGE).now_or_never().is_none());
+        drop(fresh);
+        assert!(slower.reach(LARGE).now_or_never().is_some());
+    }
+}
