@@ -174,6 +174,31 @@ mod tests {
     }
 
     #[test]
+    fn h47_method_and_name_say_what_the_body_says() {
+        let cases: [(&[(&str, &str)], bool); 8] = [
+            (&[("mcp-method", "tools/call"), ("mcp-name", "a b")], true),
+            (&[("mcp-method", "tools/call"), ("mcp-name", "=?base64?YSBi?=")], true),
+            (&[("mcp-method", "tools/call"), ("mcp-name", "a c")], false),
+            (&[("mcp-method", "tools/call"), ("mcp-name", "A b")], false),
+            (&[("mcp-method", "tools/call")], false),
+            (&[("mcp-method", "prompts/get"), ("mcp-name", "a b")], false),
+            (&[("mcp-name", "a b")], false),
+            (&[("mcp-method", "tools/call"), ("mcp-name", "a b"), ("mcp-name", "a b")], false),
+        ];
+        let params = Some(Raw::from_value(&serde_json::json!({ "name": "a b" })));
+        let request = Request { id: RequestId::Number(1), method: Method::ToolsCall, params };
+        for (given, good) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in given {
+                headers.append(*name, value.parse().expect("a header"));
+            }
+            let checked = check(&headers, &request);
+            assert_eq!(checked.is_ok(), good, "{given:?}");
+            assert!(checked.is_ok() || checked.is_err_and(|error| error.code == code::HEADER_MISMATCH));
+        }
+    }
+
+    #[test]
     fn h47_values_are_themselves_or_base64() {
         let cases = [
             ("echo", Some("echo")),

@@ -190,16 +190,23 @@ pub(super) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
+/// Nothing takes that long, on whatever machine: it will not come any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits, without time, until something is so.
 pub(super) async fn until(condition: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
     while !condition() {
+        assert!(std::time::Instant::now() < end, "it is not so after {PATIENCE:?}");
         tokio::task::yield_now().await;
     }
 }
 
 /// Waits until something is so that a timer brings about.
 pub(super) async fn until_some_time(condition: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
     while !condition() {
+        assert!(std::time::Instant::now() < end, "it is not so after {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

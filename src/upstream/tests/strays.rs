@@ -55,7 +55,8 @@ async fn h45_whose_question_it_is_is_never_guessed() {
     let mut other = call(&lease, 2).await;
     let (second, _) = peer.hears("tools/call").await;
     peer.say(&question(&json!("q"))).await;
-    let (_, _, relayed) = lease.news.recv().await.unwrap();
+    let relayed = tokio::time::timeout(Duration::from_secs(1), lease.news.recv()).await;
+    let (_, _, relayed) = relayed.expect("it went to one of them").unwrap();
     let Relayed::Ask { ask, unclear: true } = relayed else { panic!("{relayed:?}") };
     nothing(&mut mine).await;
     nothing(&mut other).await;
