@@ -239,7 +239,7 @@ fn readme_and_ci_agree() {
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
     let worlds = "MCP_HOST_SIM_SEEDS=10000 cargo test --lib simulation::every_world_holds -- --nocapture";
     let scripts = ["interop", "oauth", "conformance", "keyring", "hostile"].map(|name| format!("tests/{name}/run"));
-    for command in ["cargo test", worlds].into_iter().chain(scripts.iter().map(String::as_str)) {
+    for command in ["cargo test", "fuzz/run", worlds].into_iter().chain(scripts.iter().map(String::as_str)) {
         let alone =
             |text: &str| text.lines().any(|line| line.trim() == command || line.ends_with(&format!(" {command}")));
         assert!(alone(&readme), "README.md does not tell `{command}`");
