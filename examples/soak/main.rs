@@ -126,9 +126,8 @@ mod soak {
                 },
             }
         }
-        if !plan.host.is_file() {
-            return Err(format!("no program at `{}` (--host)", plan.host.display()));
-        }
+        // It is started from other directories.
+        plan.host = plan.host.canonicalize().map_err(|error| format!("`{}` (--host): {error}", plan.host.display()))?;
         if wanted.is_empty() {
             wanted = STAGES.to_vec();
         }
