@@ -8,6 +8,7 @@ use url::Url;
 use super::Error;
 use super::discovery::places;
 use super::web::{Found, Web};
+use crate::config::Limits;
 use crate::dial::Dialer;
 
 /// Where the keys of one issuer are asked for.
@@ -28,20 +29,16 @@ struct Keys {
     keys: Vec<Value>,
 }
 
-/// Bytes of a document.
-const DOCUMENT: usize = 256 * 1024;
-/// How long one may take.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
-
 impl IssuerKeys {
     /// The keys of the issuer of that name, which is a URL.
     ///
     /// # Errors
     /// When there can be no HTTP client, or the name is none.
-    pub(crate) fn new(issuer: &str) -> Result<Self, String> {
+    pub(crate) fn new(issuer: &str, limits: &Limits) -> Result<Self, String> {
         let url = Url::parse(issuer).map_err(|error| error.to_string())?;
-        let foreign = Dialer::default().foreign(&url, PATIENCE)?;
-        Ok(Self { web: Web::new(foreign, DOCUMENT, DOCUMENT), issuer: issuer.to_owned() })
+        let foreign = Dialer::default().foreign(&url, limits.oauth_request)?;
+        let web = Web::new(foreign, limits.oauth_document, limits.oauth_token);
+        Ok(Self { web, issuer: issuer.to_owned() })
     }
 
     /// Fetches them as they are now: three documents of metadata at most, and the keys.
@@ -77,9 +74,13 @@ mod tests {
 
     /// What comes of an issuer that answers everything with this; `URL` becomes its own.
     async fn fetched(body: &str) -> Result<Vec<Value>, Error> {
+        fetched_as(|url| body.replace("URL", url), &Limits::default()).await
+    }
+
+    async fn fetched_as(body: impl Fn(&str) -> String, limits: &Limits) -> Result<Vec<Value>, Error> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let body = body.replace("URL", &url);
+        let body = body(&url);
         let serving = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let _ = stream.read(&mut [0; 4096]).await;
@@ -87,7 +88,7 @@ mod tests {
                 let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
             }
         });
-        let keys = IssuerKeys::new(&url).unwrap().fetch().await;
+        let keys = IssuerKeys::new(&url, limits).unwrap().fetch().await;
         serving.abort();
         keys
     }
@@ -110,6 +111,19 @@ mod tests {
         ] {
             let error = fetched(metadata).await.unwrap_err().to_string();
             assert!(error.contains(why), "{metadata}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn h68_no_more_is_read_of_an_issuer_than_the_limits_say() {
+        let body = r#"{"issuer": "URL", "jwks_uri": "URL/keys", "keys": []}"#;
+        let exact = Limits { oauth_document: 8192, ..Limits::default() };
+        for (length, fits) in [(8192, true), (8193, false)] {
+            let body = move |url: &str| {
+                let body = body.replace("URL", url);
+                format!("{body}{}", " ".repeat(length - body.len()))
+            };
+            assert_eq!(fetched_as(body, &exact).await.is_ok(), fits, "{length}");
         }
     }
 }

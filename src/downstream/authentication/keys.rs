@@ -23,6 +23,8 @@ pub(super) type Fetch = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Value>, St
 pub(super) struct Keys {
     seen: watch::Receiver<Seen>,
     wanted: watch::Sender<u64>,
+    /// How long all documents together may take.
+    patience: Duration,
     _task: JoinSet<()>,
 }
 
@@ -47,18 +49,16 @@ const LASTING: Duration = Duration::from_secs(60 * 60);
 /// Between one answer and the next question; shorter where there was no answer.
 const PAUSE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
-/// How long all documents together may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Keys {
     /// The keys of an issuer, which is asked at once.
-    pub(super) fn new(issuer: String, fetch: Fetch) -> Self {
+    pub(super) fn new(issuer: String, fetch: Fetch, patience: Duration) -> Self {
         let start = Seen { turn: 0, keys: None, answered: false, next: Instant::now() };
         let (known, seen) = watch::channel(start);
         let (wanted, wants) = watch::channel(1);
         let mut task = JoinSet::new();
-        task.spawn(follow(issuer, fetch, wants, known));
-        Self { seen, wanted, _task: task }
+        task.spawn(follow(issuer, (fetch, patience), wants, known));
+        Self { seen, wanted, patience, _task: task }
     }
 
     /// The keys as far as they are known. Old ones are asked for anew meanwhile.
@@ -82,7 +82,7 @@ impl Keys {
         if Instant::now() >= next {
             self.want(turn + 1);
             // In vain, if the issuer takes longer than it may: then it has not answered.
-            let _ = timeout(PATIENCE, seen.wait_for(|seen| seen.turn > turn)).await.map_err(drop);
+            let _ = timeout(self.patience, seen.wait_for(|seen| seen.turn > turn)).await.map_err(drop);
         }
         let seen = seen.borrow();
         match &seen.keys {
@@ -100,10 +100,16 @@ impl Keys {
     }
 }
 
-async fn follow(issuer: String, fetch: Fetch, mut wanted: watch::Receiver<u64>, known: watch::Sender<Seen>) {
+async fn follow(
+    issuer: String,
+    (fetch, patience): (Fetch, Duration),
+    mut wanted: watch::Receiver<u64>,
+    known: watch::Sender<Seen>,
+) {
     let mut turn = 0;
     while wanted.wait_for(|wanted| *wanted > turn).await.is_ok() {
-        let answer = timeout(PATIENCE, fetch()).await.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+        let late = |_| Err(format!("no answer within {patience:?} (host.limits.oauthRequest)"));
+        let answer = timeout(patience, fetch()).await.unwrap_or_else(late);
         turn += 1;
         let now = Instant::now();
         let next = now + if answer.is_ok() { PAUSE } else { RETRY };

@@ -18,7 +18,7 @@ use self::bearer::Bearer;
 use self::oauth::ResourceServer;
 use super::guard::Refused;
 use super::http::peer::Peer;
-use crate::config::HostAuth;
+use crate::config::{HostAuth, HostSettings};
 use crate::router::Principal;
 
 /// How clients prove who they are.
@@ -51,19 +51,20 @@ const SCHEME: &str = "Bearer";
 impl Authentication {
     /// As the config says, after what it said before: keys of an issuer that are known stay. For tokens of an issuer it must be
     /// called inside a Tokio runtime.
-    pub(super) fn new(auth: &HostAuth, before: &Self) -> Self {
-        match (auth, before) {
+    pub(super) fn new(settings: &HostSettings, before: &Self) -> Self {
+        let limits = &settings.limits;
+        match (&settings.auth, before) {
             (HostAuth::None, _) => Self::None,
             (HostAuth::Bearer(clients), _) => Self::Bearer(Bearer::new(clients)),
-            (HostAuth::OAuth(settings), Self::OAuth(before)) => Self::OAuth(before.anew(settings)),
-            (HostAuth::OAuth(settings), _) => Self::OAuth(ResourceServer::new(settings)),
+            (HostAuth::OAuth(settings), Self::OAuth(before)) => Self::OAuth(before.anew(settings, limits)),
+            (HostAuth::OAuth(settings), _) => Self::OAuth(ResourceServer::new(settings, limits)),
         }
     }
 
     /// Tokens of an issuer, with keys from somewhere else.
     #[cfg(test)]
     pub(super) fn with_keys(settings: &crate::config::HostOAuth, fetch: keys::Fetch) -> Self {
-        Self::OAuth(ResourceServer::with(settings, fetch))
+        Self::OAuth(ResourceServer::with(settings, &crate::config::Limits::default(), fetch))
     }
 
     /// Whether it matters whose process is at the other end.

@@ -11,7 +11,7 @@ use super::jwt::{self, KeySet, Told, Wanted, Wrong};
 use super::keys::{Fetch, Keys, Unavailable};
 use super::{Asked, Asker, Lack, challenged, token};
 use crate::auth::{IssuerKeys, well_known};
-use crate::config::HostOAuth;
+use crate::config::{HostOAuth, Limits};
 use crate::downstream::guard::Refused;
 use crate::router::Principal;
 
@@ -45,10 +45,11 @@ const PATHS: [&str; 2] = ["/.well-known/oauth-protected-resource", "/.well-known
 
 impl ResourceServer {
     /// As the config says; the issuer is asked for its keys at once.
-    pub(super) fn new(settings: &HostOAuth) -> Self {
-        let keys = IssuerKeys::new(&settings.issuer);
+    pub(super) fn new(settings: &HostOAuth, limits: &Limits) -> Self {
+        let keys = IssuerKeys::new(&settings.issuer, limits);
         Self::with(
             settings,
+            limits,
             Box::new(move || {
                 let keys = keys.clone();
                 Box::pin(async move { keys?.fetch().await.map_err(|error| error.to_string()) })
@@ -57,18 +58,18 @@ impl ResourceServer {
     }
 
     /// With keys from somewhere else.
-    pub(super) fn with(settings: &HostOAuth, fetch: Fetch) -> Self {
-        Self::by(settings, Arc::new(Keys::new(settings.issuer.clone(), fetch)))
+    pub(super) fn with(settings: &HostOAuth, limits: &Limits, fetch: Fetch) -> Self {
+        Self::by(settings, Arc::new(Keys::new(settings.issuer.clone(), fetch, limits.oauth_request)))
     }
 
     /// By other settings. The keys of an issuer stay known.
-    pub(super) fn anew(&self, settings: &HostOAuth) -> Self {
+    pub(super) fn anew(&self, settings: &HostOAuth, limits: &Limits) -> Self {
         if self.0.settings == *settings {
             self.clone()
         } else if self.0.settings.issuer == settings.issuer {
             Self::by(settings, self.0.keys.clone())
         } else {
-            Self::new(settings)
+            Self::new(settings, limits)
         }
     }
 

@@ -97,7 +97,7 @@ impl Now {
         let own = Own { port: address.port(), default_port: if tls.is_some() { 443 } else { 80 } };
         Self {
             guard: Guard::new(own, &of.allowed_hosts, &of.allowed_origins),
-            authentication: Authentication::new(&of.auth, before),
+            authentication: Authentication::new(&of, before),
             tls,
             of,
         }
