@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
-use super::{Asker, Lack, challenged, token};
+use super::{Asker, Lack, Proven, challenged, token};
 use crate::config::BearerClient;
 use crate::router::Principal;
 
@@ -36,7 +36,9 @@ impl Bearer {
             Lack::Missing | Lack::NotBearer => challenged(StatusCode::UNAUTHORIZED, lack.reason(), CHALLENGE),
             Lack::Twice => challenged(StatusCode::BAD_REQUEST, lack.reason(), MALFORMED),
         })?;
-        self.find(token).ok_or_else(|| challenged(StatusCode::UNAUTHORIZED, "no client has this token", INVALID))
+        self.find(token)
+            .map(Proven::lasting)
+            .ok_or_else(|| challenged(StatusCode::UNAUTHORIZED, "no client has this token", INVALID))
     }
 
     /// The client with that token. Every hash is compared to its end, so that time tells nothing of any of them.

@@ -4,6 +4,8 @@
 //! Form and claims are read by `jsonwebtoken`, signatures checked by `ring`, which is here for TLS. Only algorithms with a
 //! public key are known, so that nobody signs with what everybody may read; which key it is says our set, never the token.
 
+use std::time::Duration;
+
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
@@ -42,6 +44,8 @@ pub(super) struct Told {
     pub(super) subject: Option<String>,
     pub(super) client: Option<String>,
     pub(super) scopes: Vec<String>,
+    /// Until when it is taken, in seconds since 1970: its end, and what clocks may be apart.
+    pub(super) until: u64,
 }
 
 /// Why a token is not good.
@@ -55,6 +59,7 @@ pub(super) enum Wrong {
 
 #[derive(Deserialize)]
 struct Claims {
+    exp: Option<Value>,
     sub: Option<String>,
     client_id: Option<String>,
     /// Where issuers say it that are older than RFC 9068.
@@ -178,7 +183,12 @@ fn told(claims: Claims) -> Result<Told, Wrong> {
         Some(Scopes::List(list)) => list,
         None => Vec::new(),
     };
-    Ok(Told { subject, client, scopes })
+    // That it is there, and a number, was judged along with the rest.
+    let end = claims.exp.and_then(|end| {
+        let parts = || Duration::try_from_secs_f64(end.as_f64()?.round()).ok();
+        end.as_u64().or_else(|| Some(parts()?.as_secs()))
+    });
+    Ok(Told { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
 }
 
 /// What is wrong, in words that say nothing of the token's content.

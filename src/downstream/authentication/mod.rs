@@ -10,9 +10,12 @@ mod jwt;
 mod keys;
 mod oauth;
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use futures_util::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
 use self::oauth::ResourceServer;
@@ -34,7 +37,28 @@ pub(crate) enum Authentication {
 }
 
 /// Whose request it is, or why it goes no further.
-pub(super) type Asker = Result<Principal, Refused>;
+pub(super) type Asker = Result<Proven, Refused>;
+
+/// Whose request it is, and for how long that is proven.
+#[derive(Clone, Debug)]
+pub(super) struct Proven {
+    pub(super) principal: Principal,
+    /// None: until the config says something else.
+    until: Option<Until>,
+}
+
+/// When a proof is good no longer, by the clock of this process and by that outside: while the machine sleeps only the
+/// latter goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Until {
+    at: Instant,
+    outside: SystemTime,
+}
+
+/// So often is looked at the clock outside.
+const LOOK: Duration = Duration::from_secs(15);
+/// A proof that is good for longer has to be shown again all the same.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What is known of the asker at once.
 pub(super) enum Asked {
@@ -90,7 +114,7 @@ impl Authentication {
     /// Tells whose request it is.
     pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> Asked {
         Asked::Known(match (self, peer) {
-            (Self::None, Peer::Local) => Ok(Principal::local()),
+            (Self::None, Peer::Local) => Ok(Proven::lasting(Principal::local())),
             (Self::None, Peer::Stranger) => {
                 let reason = "another user of this machine: without a token only its owner is served (host.auth)";
                 Err(Refused { status: StatusCode::FORBIDDEN, reason, more: None })
@@ -106,6 +130,49 @@ impl Authentication {
             Self::OAuth(server) => server.metadata(path),
             Self::None | Self::Bearer(_) => None,
         }
+    }
+}
+
+impl Proven {
+    /// By what has no end.
+    fn lasting(principal: Principal) -> Self {
+        Self { principal, until: None }
+    }
+
+    /// By what is good until then, in seconds of the clock outside.
+    fn until(principal: Principal, end: u64) -> Self {
+        let now = SystemTime::now();
+        let left = Duration::from_secs(end).saturating_sub(now.duration_since(UNIX_EPOCH).unwrap_or_default());
+        let left = left.min(LONGEST);
+        Self { principal, until: Some(Until { at: Instant::now() + left, outside: now + left }) }
+    }
+
+    /// Whether it will not be proven for ever.
+    pub(super) fn has_end(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Whether it is proven no longer.
+    pub(super) fn is_over(&self) -> bool {
+        self.until.is_some_and(Until::is_over)
+    }
+
+    /// Waits until it is proven no longer: whatever tells its client something new from then on ends. For ever, where there
+    /// is no end to it.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub(super) async fn over(self) {
+        let Some(until) = self.until else { return std::future::pending().await };
+        while !until.is_over() {
+            sleep_until(until.at.min(Instant::now() + LOOK)).await;
+        }
+    }
+}
+
+impl Until {
+    fn is_over(self) -> bool {
+        Instant::now() >= self.at || SystemTime::now() >= self.outside
     }
 }
 

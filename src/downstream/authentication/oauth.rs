@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::jwt::{self, KeySet, Told, Wanted, Wrong};
 use super::keys::{Fetch, Keys, Unavailable};
-use super::{Asked, Asker, Lack, challenged, token};
+use super::{Asked, Asker, Lack, Proven, challenged, token};
 use crate::auth::{IssuerKeys, well_known};
 use crate::config::{HostOAuth, Limits};
 use crate::downstream::guard::Refused;
@@ -153,7 +153,8 @@ impl Inner {
             let reason = "the token lacks a scope that the endpoint wants (host.auth.scopes)";
             return Err(challenged(StatusCode::FORBIDDEN, reason, self.challenges.insufficient.clone()));
         }
-        Ok(Principal::oauth(&self.wanted.issuer, told.subject.as_deref(), told.client.as_deref()))
+        let principal = Principal::oauth(&self.wanted.issuer, told.subject.as_deref(), told.client.as_deref());
+        Ok(Proven::until(principal, told.until))
     }
 
     fn lacks(&self, lack: &Lack) -> Refused {

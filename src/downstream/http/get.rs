@@ -13,6 +13,7 @@ use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
 use super::wires::Wire;
 use super::{Door, body, headers};
+use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras};
 use crate::protocol::ProtocolVersion;
 use crate::router::Principal;
@@ -20,27 +21,22 @@ use crate::router::Principal;
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Serves a GET.
-pub(super) fn get(
-    door: &Arc<Door>,
-    principal: &Principal,
-    headers: &HeaderMap,
-    wire: &Wire,
-) -> Result<Response, Refusal> {
+pub(super) fn get(door: &Arc<Door>, proven: &Proven, headers: &HeaderMap, wire: &Wire) -> Result<Response, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(door, headers)?;
-    let in_use = door.session(principal, headers)?;
+    let in_use = door.session(&proven.principal, headers)?;
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
     match body::single(headers, &LAST_EVENT)? {
-        Some(value) => resume(door, in_use, value, wire),
+        Some(value) => resume(door, in_use, value, (proven, wire)),
         None => {
             let record = standalone_record(door, in_use.session());
             let reader = record.read(From::Untaken).map_err(refuse)?;
             if in_use.session().client.revision() >= ProtocolVersion::V2025_11_25 {
                 record.push(None);
             }
-            Ok(standalone(door, in_use, (&record, reader), wire))
+            Ok(standalone(door, in_use, (&record, reader), (proven, wire)))
         }
     }
 }
@@ -63,13 +59,18 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 /// Only streams of the asker's own session are looked through, so an id of somebody else's is as unknown as any.
-fn resume(door: &Arc<Door>, in_use: Use, last_event: &HeaderValue, wire: &Wire) -> Result<Response, Refusal> {
+fn resume(
+    door: &Arc<Door>,
+    in_use: Use,
+    last_event: &HeaderValue,
+    (proven, wire): (&Proven, &Wire),
+) -> Result<Response, Refusal> {
     let unknown = || refuse(replay::Refused::Unknown);
     let (stream, event) = parse(last_event).ok_or_else(unknown)?;
     let record = in_use.session().stream(stream).ok_or_else(unknown)?;
     let reader = record.read(From::After(event)).map_err(refuse)?;
     if stream == STANDALONE {
-        return Ok(standalone(door, in_use, (&record, reader), wire));
+        return Ok(standalone(door, in_use, (&record, reader), (proven, wire)));
     }
     let outlet = wire.outlet(in_use.session().client.account());
     Ok(answer::events(Body::new(Events::new(reader, Source::None, in_use, outlet).with_comment())))
@@ -79,10 +80,16 @@ fn standalone_record(door: &Door, session: &Session) -> Arc<Record> {
     session.standalone(door.router.limits().client_queue)
 }
 
-fn standalone(door: &Arc<Door>, in_use: Use, (record, reader): (&Arc<Record>, Reader), wire: &Wire) -> Response {
+fn standalone(
+    door: &Arc<Door>,
+    in_use: Use,
+    (record, reader): (&Arc<Record>, Reader),
+    (proven, wire): (&Proven, &Wire),
+) -> Response {
     let work = deliver(Arc::clone(door), in_use.again(), Arc::clone(record));
     let outlet = wire.outlet(in_use.session().client.account());
-    answer::events(Body::new(Events::new(reader, Source::Mailbox(work), in_use, outlet).with_comment()))
+    let events = Events::new(reader, Source::Mailbox(work), in_use, outlet).with_comment();
+    answer::events(Body::new(events.until(proven)))
 }
 
 /// Moves what the session has for its client into the stream.

@@ -22,6 +22,7 @@ use super::session::{Key, Use};
 use super::stream::{Events, Source};
 use super::wires::Wire;
 use super::{Door, SESSION, body, headers, stateless};
+use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox, Principal};
@@ -33,11 +34,8 @@ pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
-pub(super) async fn post(
-    door: &Arc<Door>,
-    principal: &Principal,
-    request: HttpRequest,
-) -> Result<HttpResponse, Refusal> {
+pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+    let principal = &proven.principal;
     let (head, body) = request.into_parts();
     let wire = Wire::of(&head.extensions);
     let headers = head.headers;
@@ -67,7 +65,7 @@ pub(super) async fn post(
     match route.map_err(|error| about(Refusal::judged(error)))? {
         Route::Session(message) => session(door, principal, &headers, message, &wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
-            stateless::serve(door, principal, &headers, (request, envelope), &wire).await
+            stateless::serve(door, proven, &headers, (request, envelope), &wire).await
         }
         // Over HTTP the end of the connection is what withdraws a request.
         Route::Notice(_) => Ok(answer::accepted()),

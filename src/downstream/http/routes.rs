@@ -23,9 +23,8 @@ use super::peer::Peer;
 use super::rules::Now;
 use super::wires::Wire;
 use super::{Door, get, post, sse};
-use crate::downstream::authentication::{Asked, Asker, Asking};
+use crate::downstream::authentication::{Asked, Asker, Asking, Proven};
 use crate::downstream::classify::Eras;
-use crate::router::Principal;
 use crate::upstream::StateName;
 
 /// What is served at a path.
@@ -126,8 +125,8 @@ impl Service {
     fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (Asked, Arc<Now>) {
         loop {
             let asked = rules.authentication.authenticate(headers, self.peer);
-            if let Asked::Known(Ok(principal)) = &asked {
-                self.wire.carries(principal);
+            if let Asked::Known(Ok(proven)) = &asked {
+                self.wire.carries(&proven.principal);
             }
             let now = self.door.rules();
             if Arc::ptr_eq(&now, &rules) {
@@ -141,8 +140,8 @@ impl Service {
     async fn known(&self, mut asker: Asking, mut rules: Arc<Now>, headers: &HeaderMap) -> Asker {
         loop {
             let known = asker.await;
-            if let Ok(principal) = &known {
-                self.wire.carries(principal);
+            if let Ok(proven) = &known {
+                self.wire.carries(&proven.principal);
             }
             let now = self.door.rules();
             if Arc::ptr_eq(&now, &rules) {
@@ -168,14 +167,14 @@ async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, req
     let answer = match (route, &door.sse, asker) {
         (Some(Route::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
-        (Some(Route::Mcp), _, Ok(principal)) => mcp(door, &principal, request).await,
-        (Some(Route::Sse), Some(table), Ok(principal)) => match *request.method() {
-            Method::GET => sse::get(door, table, &principal, request.headers(), &Wire::of(request.extensions())),
+        (Some(Route::Mcp), _, Ok(proven)) => mcp(door, &proven, request).await,
+        (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
+            Method::GET => sse::get(door, table, &proven, request.headers(), &Wire::of(request.extensions())),
             // Clients that try Streamable HTTP first learn from this that it is not here.
             _ => Err(Refusal::only("GET")),
         },
-        (Some(Route::Messages), Some(table), Ok(principal)) => match *request.method() {
-            Method::POST => sse::post(door, table, &principal, request).await,
+        (Some(Route::Messages), Some(table), Ok(proven)) => match *request.method() {
+            Method::POST => sse::post(door, table, &proven.principal, request).await,
             _ => Err(Refusal::only("POST")),
         },
         _ => Err(Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the endpoint is /mcp")),
@@ -183,11 +182,11 @@ async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, req
     answer.unwrap_or_else(Refusal::into_response)
 }
 
-async fn mcp(door: &Arc<Door>, principal: &Principal, request: Request) -> Result<Response, Refusal> {
+async fn mcp(door: &Arc<Door>, proven: &Proven, request: Request) -> Result<Response, Refusal> {
     match *request.method() {
-        Method::POST => post::post(door, principal, request).await,
-        Method::GET => get::get(door, principal, request.headers(), &Wire::of(request.extensions())),
-        Method::DELETE => get::delete(door, principal, request.headers()),
+        Method::POST => post::post(door, proven, request).await,
+        Method::GET => get::get(door, proven, request.headers(), &Wire::of(request.extensions())),
+        Method::DELETE => get::delete(door, &proven.principal, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),
     }

@@ -16,6 +16,7 @@ use axum::extract::Request as HttpRequest;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response as HttpResponse;
 use bytes::Bytes;
+use futures_util::future::{BoxFuture, Fuse, FusedFuture as _, FutureExt as _};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -28,6 +29,7 @@ use super::session::{Key, Place};
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::wires::Wire;
 use super::{Door, body, headers};
+use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
@@ -48,7 +50,8 @@ pub(super) struct Table(Mutex<HashMap<Key, Arc<Entry>>>);
 /// What a POST finds of a session.
 #[derive(Debug)]
 struct Entry {
-    principal: Principal,
+    /// Whose it is; when that is proven no longer, nothing new begins and the stream ends with what has begun.
+    proven: Proven,
     said: mpsc::Sender<(usize, Message)>,
     /// Bytes that wait in `said`.
     bytes: AtomicUsize,
@@ -70,6 +73,7 @@ struct Session {
     /// Pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
+    over: Fuse<BoxFuture<'static, ()>>,
     opened: Instant,
     _place: Place,
 }
@@ -78,7 +82,7 @@ struct Session {
 pub(super) fn get(
     door: &Arc<Door>,
     table: &Table,
-    principal: &Principal,
+    proven: &Proven,
     headers: &HeaderMap,
     wire: &Wire,
 ) -> Result<HttpResponse, Refusal> {
@@ -87,7 +91,7 @@ pub(super) fn get(
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
-    let place = door.reserve(principal)?;
+    let place = door.reserve(&proven.principal)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
         Refusal::busy("no session id could be made")
@@ -96,7 +100,7 @@ pub(super) fn get(
     let account = door.router.account();
     let outlet = wire.outlet(&account);
     let entry = Arc::new(Entry {
-        principal: principal.clone(),
+        proven: proven.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
         client: OnceLock::new(),
@@ -117,6 +121,7 @@ pub(super) fn get(
         outlet,
         pieces: VecDeque::from([first.into()]),
         tick,
+        over: proven.clone().over().boxed().fuse(),
         opened: now,
         _place: place,
     };
@@ -172,7 +177,7 @@ impl Table {
         };
         let table = self.lock();
         let entry = Key::parse(id.as_bytes()).and_then(|key| table.get(&key));
-        entry.filter(|entry| entry.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
+        entry.filter(|entry| entry.proven.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
     }
 
     /// Cuts off clients that do not take what is there for them (`hazards.md` H49). One that does not read at all keeps its
@@ -191,7 +196,7 @@ impl Table {
 
     /// Ends those of whom the change does not keep.
     pub(super) fn end_unless_kept(&self, change: &Change) {
-        for entry in self.lock().values().filter(|entry| !change.keeps(&entry.principal)) {
+        for entry in self.lock().values().filter(|entry| !change.keeps(&entry.proven.principal)) {
             entry.end.cancel();
         }
     }
@@ -230,7 +235,9 @@ impl Entry {
 
     /// Hands a message to the stream's side.
     fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
-        if self.end.is_cancelled() {
+        // Answers, and what withdraws a request, help what has begun to its end.
+        let begins = matches!(message, Message::Request(_));
+        if self.end.is_cancelled() || (begins && self.proven.is_over()) {
             return Err(gone());
         }
         let before = self.bytes.fetch_add(size, Ordering::Relaxed);
@@ -256,22 +263,24 @@ impl Session {
             if let Some(piece) = self.pieces.pop_front() {
                 return Some(piece);
             }
-            // A client whose calls are over is let go at a shutdown.
+            // A client whose calls are over is let go at a shutdown, and when it has to show anew who it is.
             let stopping = self.door.stopping.is_cancelled();
-            if stopping && self.calls.is_empty() && self.said.is_empty() {
+            let over = self.over.is_terminated();
+            if (stopping || over) && self.calls.is_empty() && self.said.is_empty() {
                 return None;
             }
             let client = self.entry.client.get();
             tokio::select! {
                 () = self.entry.end.cancelled() => return None,
                 () = self.door.stopping.cancelled(), if !stopping => {}
+                () = &mut self.over => {}
                 () = tokio::time::sleep_until(self.opened + HELLO), if client.is_none() => return None,
                 said = self.said.recv() => {
                     let (size, message) = said?;
                     self.entry.bytes.fetch_sub(size, Ordering::Relaxed);
                     self.take(message);
                 }
-                message = mail(client) => match message {
+                message = mail(client), if !over => match message {
                     Some(message) => self.write(message.frame()),
                     None => {
                         tracing::warn!("client takes no messages; its session ends");
@@ -306,7 +315,7 @@ impl Session {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
                 let opened = self.door.router.open(
-                    self.entry.principal.clone(),
+                    self.entry.proven.principal.clone(),
                     request.params.as_ref(),
                     self.entry.account.clone(),
                 );

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response as HttpResponse;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Refusal};
 use super::outlet::Outlet;
@@ -18,15 +19,16 @@ use super::post::DECIDE;
 use super::stream::{COMMENT, KEEP_ALIVE};
 use super::wires::Wire;
 use super::{Door, headers};
-use crate::downstream::call::{Call, Progress, Step};
+use crate::downstream::authentication::Proven;
+use crate::downstream::call::{Answer, Call, Progress, Step};
 use crate::downstream::classify::Envelope;
 use crate::protocol::{Message, Method, Outcome, Request, Response, code};
-use crate::router::{Mailbox, Principal};
+use crate::router::Mailbox;
 
 /// Serves the request.
 pub(super) async fn serve(
     door: &Arc<Door>,
-    principal: &Principal,
+    proven: &Proven,
     headers: &HeaderMap,
     (request, envelope): (Request, Envelope),
     wire: &Wire,
@@ -40,7 +42,7 @@ pub(super) async fn serve(
     door.check_room().map_err(about)?;
     let client = door
         .router
-        .modern_apart(principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
+        .modern_apart(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
         .map_err(|error| about(Refusal::judged(error)))?;
@@ -49,7 +51,11 @@ pub(super) async fn serve(
     let account = door.router.account();
     let outlet = wire.outlet(&account);
     let leg = door.router.modern_leg_of(envelope.level.as_deref(), account);
-    let mut answer = door.router.stateless(&client, request, &leg, &door.stopping);
+    let closing = door.stopping.child_token();
+    let mut answer = door.router.stateless(&client, request, &leg, &closing);
+    if at_once && proven.has_end() {
+        answer = while_proven(proven.clone(), answer, closing);
+    }
     let mut outcome = None;
     tokio::select! {
         biased;
@@ -70,6 +76,18 @@ pub(super) async fn serve(
             Ok(stream(call, leg, early, outlet))
         }
     }
+}
+
+/// A stream of changes, which closes when it is no longer proven whose it is. Its client listens anew, with another token.
+fn while_proven(proven: Proven, mut answer: Answer, closing: CancellationToken) -> Answer {
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            () = proven.over() => closing.cancel(),
+            answered = &mut answer => return answered,
+        }
+        answer.await
+    })
 }
 
 /// The answer as a whole.

@@ -16,10 +16,14 @@ use tokio_util::task::TaskTracker;
 use super::outlet::Outlet;
 use super::replay::{Item, Reader};
 use super::session::Use;
+use crate::downstream::authentication::Proven;
 
 /// How often a comment shows that the connection lives, and finds out whether it does (`hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+
+/// A client whose token is over may come back with another as soon as that.
+const ANEW: Duration = Duration::from_secs(1);
 
 /// Fills a record; ready when there is nothing more to fill in.
 pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -43,6 +47,8 @@ pub(super) struct Events {
     /// Pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
+    /// When its client has to show again who it is. A call is answered all the same.
+    over: Option<Work>,
     _in_use: Use,
 }
 
@@ -51,7 +57,7 @@ impl Events {
     pub(super) fn new(reader: Reader, source: Source, in_use: Use, outlet: Outlet) -> Self {
         let mut tick = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { reader: Some(reader), source, outlet, pieces: VecDeque::new(), tick, _in_use: in_use }
+        Self { reader: Some(reader), source, outlet, pieces: VecDeque::new(), tick, over: None, _in_use: in_use }
     }
 
     /// Begins with a comment, so that the client sees its stream open before there is anything to send.
@@ -60,9 +66,22 @@ impl Events {
         self
     }
 
+    /// Ends when it is no longer proven whose stream it is; what is there for the client waits for it to come back.
+    pub(super) fn until(mut self, proven: &Proven) -> Self {
+        self.over = proven.has_end().then(|| Box::pin(proven.clone().over()) as Work);
+        self
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(piece) = self.pieces.pop_front() {
             return Poll::Ready(Some(piece));
+        }
+        if let Some(over) = &mut self.over
+            && over.as_mut().poll(cx).is_ready()
+        {
+            self.over = None;
+            self.leave();
+            return Poll::Ready(Some(hang_up(ANEW)));
         }
         let Some(reader) = &self.reader else { return Poll::Ready(None) };
         // What is in the record goes first: the source is asked only when the connection took everything, so that a slow
@@ -80,7 +99,7 @@ impl Events {
             Poll::Ready(Item::Poke) => Poll::Ready(Some(COMMENT)),
             Poll::Ready(Item::HangUp(retry)) => {
                 self.leave();
-                Poll::Ready(Some(format!("retry: {}\n\n", retry.as_millis()).into()))
+                Poll::Ready(Some(hang_up(retry)))
             }
             Poll::Ready(Item::End) => {
                 self.leave();
@@ -99,6 +118,11 @@ impl Events {
             tasks.spawn_on(work, &runtime);
         }
     }
+}
+
+/// The last piece of a stream whose client is to come back after that time.
+fn hang_up(retry: Duration) -> Bytes {
+    format!("retry: {}\n\n", retry.as_millis()).into()
 }
 
 impl Source {

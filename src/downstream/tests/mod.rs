@@ -8,6 +8,8 @@ mod admin;
 mod caps;
 mod eras;
 #[cfg(feature = "server")]
+mod expiry;
+#[cfg(feature = "server")]
 mod full;
 #[cfg(feature = "server")]
 mod guard;

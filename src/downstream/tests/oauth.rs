@@ -68,7 +68,7 @@ async fn judged(authentication: &Authentication, token: &str) -> Result<String, 
         Asked::Known(asker) => asker,
         Asked::Later(asker) => asker.await,
     };
-    asker.map(|principal| principal.as_str().to_owned()).map_err(|refused| {
+    asker.map(|proven| proven.principal.as_str().to_owned()).map_err(|refused| {
         let said = refused.more.map_or_else(String::new, |(_, value)| value.to_str().unwrap().to_owned());
         (refused.status.as_u16(), said)
     })
@@ -272,7 +272,7 @@ async fn h80_nobody_is_let_in_while_the_issuer_is_away() {
 }
 
 /// An issuer on loopback, which answers everything with all that it has to say.
-async fn site(keys: &[&Key]) -> String {
+pub(super) async fn site(keys: &[&Key]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
@@ -289,14 +289,14 @@ async fn site(keys: &[&Key]) -> String {
 }
 
 /// The stage, for tokens of that issuer.
-fn behind(stage: Stage, issuer: &str, scopes: &[&str]) -> Stage {
+pub(super) fn behind(stage: Stage, issuer: &str, scopes: &[&str]) -> Stage {
     let mut settings = HostOAuth::new(issuer, RESOURCE).unwrap();
     settings.scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
     stage.router.manager().configure(|host| host.auth = HostAuth::OAuth(Box::new(settings)));
     stage
 }
 
-fn leaked(token: String) -> &'static str {
+pub(super) fn leaked(token: String) -> &'static str {
     Box::leak(token.into_boxed_str())
 }
 
