@@ -69,7 +69,7 @@ impl Attempt {
             }
             query.append_pair("resource", &resource);
         }
-        let page = place::page(page.as_str())?;
+        let page = place::page(place::AUTHORIZATION, page.as_str())?;
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
         let verifier = verifier.into_secret();
         let begun = Instant::now();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn made(issuer: Issuer) -> Result<Attempt, Error> {
-        let client = Client { id: "me".to_owned(), secret: None, method: Method::None, redirect: None };
+        let client = Client { id: "me".to_owned(), secret: None, method: Method::None, redirect: None, by_code: false };
         let redirect = "http://127.0.0.1:4321/callback".parse().unwrap();
         Attempt::new(issuer, client, redirect, "https://r.example/mcp".to_owned(), vec!["a".into(), "b".into()])
     }

@@ -16,8 +16,9 @@ use oauth2::{
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
+use super::device::{Answer, Said};
 use super::dpop::{Nonce, Proof};
-use super::registration::{Client, Method};
+use super::registration::{Client, DEVICE_CODE, Method};
 use super::token::Reply;
 use super::web::Web;
 use super::{Error, error, jwt};
@@ -153,6 +154,39 @@ impl Desk {
             return Err(Error::Malformed("another kind of token than it was asked for"));
         }
         Ok(exchanged.access_token)
+    }
+
+    /// Asks a device authorization endpoint for a code that a user is to enter (RFC 8628).
+    pub(super) async fn device(&self, scopes: &[String]) -> Result<Answer, Error> {
+        let scope = scopes.join(" ");
+        let mut form = Vec::new();
+        form.extend((!scope.is_empty()).then_some(("scope", scope.as_str())));
+        form.extend(self.resource.as_deref().map(|resource| ("resource", resource)));
+        let answer = self.send(self.form(&form)?).await?;
+        if !answer.status().is_success() {
+            return Err(refused(answer.body()));
+        }
+        serde_json::from_slice(answer.body()).map_err(|_| Error::Malformed("without a code to enter"))
+    }
+
+    /// A device code, for a token, if its user has agreed by now.
+    pub(super) async fn device_code(&self, code: &str) -> Result<Said<Reply>, Error> {
+        let mut form = vec![("grant_type", DEVICE_CODE), ("device_code", code)];
+        form.extend(self.resource.as_deref().map(|resource| ("resource", resource)));
+        let answer = match self.send(self.form(&form)?).await {
+            Err(error) if error.is_transient() => return Ok(Said::Nothing(error)),
+            answer => answer?,
+        };
+        if answer.status().is_success() {
+            return read(&answer).map(Said::Token);
+        }
+        match refused(answer.body()) {
+            Error::Refused { code } if code == "authorization_pending" => Ok(Said::Pending),
+            Error::Refused { code } if code == "slow_down" => Ok(Said::SlowDown),
+            // It, or what stands before it, is out of order or has too much to do.
+            error if answer.status().is_server_error() || answer.status() == 429 => Ok(Said::Nothing(error)),
+            error => Err(error),
+        }
     }
 
     /// Tells the issuer that a token is not wanted any more (RFC 7009).

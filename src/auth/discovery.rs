@@ -181,7 +181,8 @@ fn checked(document: IssuerDocument, at: &Url) -> Result<Issuer, Error> {
         Some(Ok(url)) if matches!(url.scheme(), "https" | "http") => Ok(Some(url)),
         Some(_) => Err(Error::metadata(at, "names an endpoint that is no https URL")),
     };
-    let authorization = document.authorization_endpoint.as_deref().map(place::page).transpose()?;
+    let page = |text: &str| place::page(place::AUTHORIZATION, text);
+    let authorization = document.authorization_endpoint.as_deref().map(page).transpose()?;
     let token = endpoint(&document.token_endpoint)?.ok_or_else(|| Error::metadata(at, "names no token endpoint"))?;
     Ok(Issuer {
         authorization,

@@ -31,6 +31,12 @@ impl Login {
         &self.attempt.issuer.issuer
     }
 
+    /// Whether the user could as well enter a code there: [`crate::Host::device_login`].
+    #[must_use]
+    pub fn could_be_by_code(&self) -> bool {
+        self.attempt.issuer.device.is_some()
+    }
+
     /// Turns the whole URL that the browser was sent back to into a token, which is kept, and used from then on. Where it is
     /// kept comes back.
     ///
@@ -72,13 +78,17 @@ impl Authorizer {
         self.credentials().await;
         let hint = self.asked().await?;
         let attempt = self.prepare(redirect, &hint).await?;
-        // A user is acting: what was tried in vain may be tried again.
-        *self.progress.lock().await = super::authorizer::Progress::default();
+        self.try_anew().await;
         Ok(Login { authorizer: self.clone(), attempt })
     }
 
+    /// A user is acting: what was tried in vain may be tried again.
+    pub(super) async fn try_anew(&self) {
+        *self.progress.lock().await = super::authorizer::Progress::default();
+    }
+
     /// What the server says to somebody without a token.
-    async fn asked(&self) -> Result<Hint, Error> {
+    pub(super) async fn asked(&self) -> Result<Hint, Error> {
         let unreachable = |reason: String| Error::Unreachable { reason, unsent: false };
         let remote = Remote { tls: self.tls.clone(), ..Remote::new(self.url.clone()) };
         let client = self.keys.dialer.client(&remote).map_err(unreachable)?;
@@ -109,7 +119,7 @@ impl Authorizer {
     }
 
     /// Where the token is kept.
-    fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> Kept {
         self.keys.vault.place(&self.slot)
     }
 

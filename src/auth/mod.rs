@@ -8,6 +8,7 @@ mod attempt;
 mod authorizer;
 mod challenge;
 mod desk;
+mod device;
 mod discovery;
 mod dpop;
 mod error;
@@ -28,6 +29,7 @@ mod web;
 
 pub(crate) use authorizer::{Authorizer, News, Tries};
 pub use challenge::{Challenge, MalformedChallenge, challenges};
+pub use device::DeviceLogin;
 pub use error::Error;
 pub use keychain::Interaction;
 pub(crate) use keychain::Keychain;

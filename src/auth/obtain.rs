@@ -13,7 +13,7 @@ use super::authorizer::{Authorizer, Hint, Progress};
 use super::desk::{Desk, Signer};
 use super::discovery::{self, Issuer, Resource};
 use super::dpop::Proof;
-use super::registration::{self, Client, Method};
+use super::registration::{self, Client, Method, Way};
 use super::token::{Entry, Held, Origin, Reply};
 use super::{Error, jwt, keychain};
 use crate::config::{Enterprise, Grant, SecretSource as Source};
@@ -136,13 +136,19 @@ impl Authorizer {
 
     /// Finds out whom to ask, becomes known there, and makes the page.
     pub(super) async fn prepare(&self, redirect: &Url, hint: &Hint) -> Result<Attempt, Error> {
+        let (resource, issuer) = self.chosen(hint).await?;
+        let client = self.identity(&issuer, Way::Redirect(redirect)).await?;
+        let scopes = self.wanted(hint, &resource, &issuer);
+        Attempt::new(issuer, client, redirect.clone(), resource.id, scopes)
+    }
+
+    /// Whose login it will be, when a user signs in.
+    pub(super) async fn chosen(&self, hint: &Hint) -> Result<(Resource, Issuer), Error> {
         let (resource, issuer) = self.discover(hint).await?;
-        let before = self.current.load_full();
-        let known = before.as_ref().map(|held| (held.entry.issuer.as_str(), &held.entry.client));
-        if let Some((last, client)) = known
+        if let Some(held) = self.current.load_full()
             && self.config.issuer.is_none()
-            && self.config.client_id.as_ref() == Some(&client.id)
-            && last != issuer.issuer
+            && self.config.client_id.as_ref() == Some(&held.entry.client.id)
+            && held.entry.issuer != issuer.issuer
         {
             let what = "is not the issuer that auth.clientId was used with so far: say in auth.issuer which it is for";
             return Err(Error::Client { issuer: issuer.issuer, what: what.to_owned() });
@@ -152,12 +158,23 @@ impl Authorizer {
             let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
             return Err(Error::Metadata { at: issuer.issuer, what });
         }
-        let client = registration::client(self.web()?, &self.config, &issuer, redirect, known).await?;
-        let mut scopes = self.scopes(hint, &resource);
+        Ok((resource, issuer))
+    }
+
+    /// Who we are there, when a user signs in that way.
+    pub(super) async fn identity(&self, issuer: &Issuer, way: Way<'_>) -> Result<Client, Error> {
+        let before = self.current.load_full();
+        let known = before.as_ref().map(|held| (held.entry.issuer.as_str(), &held.entry.client));
+        registration::client(self.web()?, &self.config, issuer, way, known).await
+    }
+
+    /// What a user is asked to agree to: also that it lasts, where that has to be said.
+    pub(super) fn wanted(&self, hint: &Hint, resource: &Resource, issuer: &Issuer) -> Vec<String> {
+        let mut scopes = self.scopes(hint, resource);
         if issuer.scopes.iter().any(|scope| scope == OFFLINE) && !scopes.iter().any(|scope| scope == OFFLINE) {
             scopes.push(OFFLINE.to_owned());
         }
-        Attempt::new(issuer, client, redirect.clone(), resource.id, scopes)
+        scopes
     }
 
     /// Turns what the browser brought back into a token.
@@ -171,7 +188,7 @@ impl Authorizer {
     }
 
     /// Keeps a token, then uses it. One that cannot be kept is used all the same, and gone with the program.
-    async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
+    pub(super) async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
         let entry = Entry::new(reply, origin)?;
         if let Some(old) = self.current.load_full().filter(|old| keychain::name(&old.entry) != keychain::name(&entry)) {
             let _ = self.keys.forget(&self.slot, &old.entry).await;
@@ -226,7 +243,7 @@ impl Authorizer {
     ) -> Result<String, Error> {
         let secret = idp.client_secret.as_ref().map(|secret| secret.expose().to_owned());
         let method = if secret.is_some() { Method::ClientSecretBasic } else { Method::None };
-        let client = Client { id: idp.client_id.clone(), secret, method, redirect: None };
+        let client = Client { id: idp.client_id.clone(), secret, method, redirect: None, by_code: false };
         let (web, endpoint, issued_by) = (self.web()?.clone(), idp.token_endpoint.clone(), String::new());
         let desk = Desk { web, endpoint, issuer: issued_by, client, resource: None, key: None, proof: None };
         desk.exchange(&given(&idp.id_token, "auth.idp.idTokenFile").await?, &issuer.issuer, &resource.id, scopes).await
@@ -273,7 +290,8 @@ impl Authorizer {
         if scopes.is_empty() { resource.scopes.clone().unwrap_or_default() } else { scopes }
     }
 
-    async fn desk(
+    /// The token endpoint, and us before it.
+    pub(super) async fn desk(
         &self,
         issuer: &Issuer,
         client: &Client,

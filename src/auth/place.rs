@@ -4,14 +4,15 @@ use url::Url;
 
 use super::Error;
 
+/// What the page of a login by a browser is called.
+pub(super) const AUTHORIZATION: &str = "the authorization endpoint";
 /// Bytes of a URL that a browser is sent to.
 const PAGE_BYTES: usize = 8 * 1024;
 
 /// A page that a user may be sent to: https, or http on this machine; nothing that a program could take for something else
-/// than one URL (`hazards.md` H67).
-pub(super) fn page(text: &str) -> Result<Url, Error> {
-    let wrong =
-        |what: &str| Err(Error::Metadata { at: "the authorization endpoint".to_owned(), what: what.to_owned() });
+/// than one URL (`hazards.md` H67). `at` is what it is called where it is none.
+pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
+    let wrong = |what: &str| Err(Error::Metadata { at: at.to_owned(), what: what.to_owned() });
     if text.len() > PAGE_BYTES {
         return wrong("is longer than 8 KiB");
     }
@@ -105,7 +106,7 @@ mod tests {
             "search-ms:query=x",
             long.as_str(),
         ] {
-            assert!(page(text).is_err(), "{text:?}");
+            assert!(page("it", text).is_err(), "{text:?}");
         }
         for (text, want) in [
             ("https://a.example/authorize?x=y", "https://a.example/authorize?x=y"),
@@ -115,7 +116,7 @@ mod tests {
             // What a shell would read differently is written so that none does.
             ("https://a.example/\"><x>`|$(x)", "https://a.example/%22%3E%3Cx%3E%60|$(x)"),
         ] {
-            assert_eq!(page(text).map(String::from), Ok(want.to_owned()));
+            assert_eq!(page("it", text).map(String::from), Ok(want.to_owned()));
         }
     }
 

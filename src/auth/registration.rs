@@ -19,6 +19,18 @@ pub(super) struct Client {
     pub(super) method: Method,
     /// The redirect URI that it was registered with, where we did that.
     pub(super) redirect: Option<String>,
+    /// It was registered for logins by a code, where we did that.
+    #[serde(default)]
+    pub(super) by_code: bool,
+}
+
+/// How a user signs in, which a registration has to say.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way<'a> {
+    /// By a browser that comes back to this.
+    Redirect(&'a Url),
+    /// By a code that is entered somewhere (RFC 8628).
+    Code,
 }
 
 /// How a client proves who it is at the token endpoint.
@@ -76,7 +88,7 @@ pub(super) fn given(config: &config::OAuth, issuer: &Issuer) -> Result<Option<Cl
         (None, Some(_)) => Method::ClientSecretPost,
         (None, None) => Method::None,
     };
-    Ok(Some(Client { id: id.clone(), secret, method, redirect: None }))
+    Ok(Some(Client { id: id.clone(), secret, method, redirect: None, by_code: false }))
 }
 
 /// Who we are to this issuer when a user signs in; `before` is who we were the last time, at whichever issuer that was.
@@ -84,18 +96,22 @@ pub(super) async fn client(
     web: &Web,
     config: &config::OAuth,
     issuer: &Issuer,
-    redirect: &Url,
+    way: Way<'_>,
     before: Option<(&str, &Client)>,
 ) -> Result<Client, Error> {
     if let Some(client) = given(config, issuer)? {
         return Ok(client);
     }
     if let (true, Some(document)) = (issuer.client_documents, &config.client_metadata_url) {
-        return Ok(Client { id: document.to_string(), secret: None, method: Method::None, redirect: None });
+        let id = document.to_string();
+        return Ok(Client { id, secret: None, method: Method::None, redirect: None, by_code: false });
     }
     if let Some((known, client)) = before
         && known == issuer.issuer
-        && client.redirect.as_deref() == Some(redirect.as_str())
+        && match way {
+            Way::Redirect(redirect) => client.redirect.as_deref() == Some(redirect.as_str()),
+            Way::Code => client.by_code,
+        }
     {
         return Ok(client.clone());
     }
@@ -103,16 +119,19 @@ pub(super) async fn client(
         let what = "does not let clients register themselves: register one there, and put its id into auth.clientId";
         return Err(Error::Client { issuer: issuer.issuer.clone(), what: what.to_owned() });
     };
-    register(web, issuer, endpoint, redirect).await
+    register(web, issuer, endpoint, way).await
 }
+
+/// The grant of a login by a code.
+pub(super) const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 #[derive(Serialize)]
 struct Registration<'a> {
     client_name: &'static str,
     application_type: &'static str,
-    redirect_uris: [&'a str; 1],
+    redirect_uris: &'a [&'a str],
     grant_types: [&'static str; 2],
-    response_types: [&'static str; 1],
+    response_types: &'static [&'static str],
     token_endpoint_auth_method: &'static str,
 }
 
@@ -128,14 +147,18 @@ struct Refusal {
     error: String,
 }
 
-async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, redirect: &Url) -> Result<Client, Error> {
+async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> Result<Client, Error> {
     let wanted = wanted(issuer);
+    let redirect = match way {
+        Way::Redirect(redirect) => Some(redirect.as_str()),
+        Way::Code => None,
+    };
     let registration = Registration {
         client_name: env!("CARGO_PKG_NAME"),
         application_type: "native",
-        redirect_uris: [redirect.as_str()],
-        grant_types: ["authorization_code", "refresh_token"],
-        response_types: ["code"],
+        redirect_uris: redirect.as_slice(),
+        grant_types: [if redirect.is_some() { "authorization_code" } else { DEVICE_CODE }, "refresh_token"],
+        response_types: if redirect.is_some() { &["code"] } else { &[] },
         token_endpoint_auth_method: wanted.as_str(),
     };
     let body = serde_json::to_vec(&registration).unwrap_or_default();
@@ -158,8 +181,13 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, redirect: &Url) ->
         None if registered.client_secret.is_none() => Method::None,
         None => wanted,
     };
-    let redirect = Some(redirect.to_string());
-    Ok(Client { id: registered.client_id, secret: registered.client_secret, method, redirect })
+    Ok(Client {
+        id: registered.client_id,
+        secret: registered.client_secret,
+        method,
+        redirect: redirect.map(str::to_owned),
+        by_code: redirect.is_none(),
+    })
 }
 
 /// A program on a user's machine can keep no secret, so it wants none where it need not have one.

@@ -77,7 +77,7 @@ impl oauth2::TokenResponse for Reply {
 }
 
 /// Some servers write the number as text, or with a fraction.
-fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let value = Option::<serde_json::Value>::deserialize(deserializer)?;
     Ok(value.and_then(|value| match value {
         serde_json::Value::String(text) => text.trim().parse().ok(),
@@ -327,8 +327,13 @@ mod tests {
     }
 
     pub(crate) fn entry(life: u64, received: u64) -> Entry {
-        let client =
-            Client { id: "id".into(), secret: None, method: super::super::registration::Method::None, redirect: None };
+        let client = Client {
+            id: "id".into(),
+            secret: None,
+            method: super::super::registration::Method::None,
+            redirect: None,
+            by_code: false,
+        };
         Entry {
             version: VERSION,
             issuer: "https://i.example".into(),

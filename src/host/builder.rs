@@ -172,6 +172,8 @@ impl HostBuilder {
             eras: self.eras,
             #[cfg(feature = "server")]
             logins: super::login::Logins::default(),
+            #[cfg(feature = "server")]
+            codes: super::device::Codes::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         })))

@@ -56,7 +56,7 @@ impl Host {
         Ok(self.tokens(server)?.holding().await)
     }
 
-    fn tokens(&self, name: &str) -> Result<Arc<auth::Authorizer>, Error> {
+    pub(super) fn tokens(&self, name: &str) -> Result<Arc<auth::Authorizer>, Error> {
         let servers = self.0.manager.servers();
         let server = servers.iter().find(|server| server.config.name == name || server.config.alias.as_str() == name);
         let server = server.ok_or_else(|| Error::new(ErrorKind::Unknown, format!("no server is called `{name}`")))?;
@@ -66,7 +66,7 @@ impl Host {
         })
     }
 
-    fn unauthorized(&self, server: &str, error: &auth::Error) -> Error {
+    pub(super) fn unauthorized(&self, server: &str, error: &auth::Error) -> Error {
         Error::new(ErrorKind::Unauthorized, format!("server `{server}`: {error}"))
     }
 
@@ -76,6 +76,9 @@ impl Host {
         let answer = match request {
             SignIn::Begin { server, redirect } => self.begin(&server, &redirect).await,
             SignIn::Finish { login, url } => self.finish(login, &url).await,
+            SignIn::BeginByCode { server } => self.begin_by_code(&server).await,
+            SignIn::Look { login } => self.look(login).await,
+            SignIn::Abandon { login } => Ok(self.abandon(login)),
             SignIn::Forget { server } => self
                 .logout(&server)
                 .await
@@ -91,6 +94,7 @@ impl Host {
         let redirect = url::Url::parse(redirect).map_err(|_| "the redirect is no URL".to_owned())?;
         let login = self.login(server, &redirect).await.map_err(|error| error.to_string())?;
         let (page, issuer) = (login.authorize_url().to_string(), login.issuer().to_owned());
+        let by_code = login.could_be_by_code();
         let mut begun = lock(&self.0.logins.0);
         begun.next += 1;
         let number = begun.next;
@@ -98,7 +102,7 @@ impl Host {
         while begun.waiting.len() > WAITING {
             begun.waiting.pop_first();
         }
-        Ok(serde_json::json!({ "login": number, "page": page, "issuer": issuer }))
+        Ok(serde_json::json!({ "login": number, "page": page, "issuer": issuer, "byCode": by_code }))
     }
 
     #[cfg(feature = "server")]

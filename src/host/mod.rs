@@ -6,6 +6,7 @@
 mod builder;
 mod call;
 mod defaults;
+mod device;
 #[cfg(feature = "server")]
 mod endpoint;
 mod login;
@@ -57,6 +58,8 @@ struct Inner {
     eras: downstream::Eras,
     #[cfg(feature = "server")]
     logins: login::Logins,
+    #[cfg(feature = "server")]
+    codes: device::Codes,
     stop: CancellationToken,
     doors: TaskTracker,
 }

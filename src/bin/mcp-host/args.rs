@@ -192,6 +192,9 @@ pub(crate) struct Login {
     /// Only show the page, open no browser
     #[arg(long)]
     pub(crate) no_browser: bool,
+    /// Sign in by a code that is entered at a page, with a browser on any machine
+    #[arg(long)]
+    pub(crate) device: bool,
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,

@@ -68,9 +68,14 @@ impl Output {
 
     /// A page that a person is to open: whole, with the query that makes it theirs.
     pub(crate) fn page(&self, page: &url::Url) {
-        let page = hidden::known(page.as_str());
+        self.whole(page.as_str());
+    }
+
+    /// What a person is to have whole, though it may look like a credential. Escapes it.
+    pub(crate) fn whole(&self, message: &str) {
+        let message = hidden::known(message);
         self.above_bars(|| {
-            let _ = writeln!(io::stderr().lock(), "{}", text::line(&page));
+            let _ = writeln!(io::stderr().lock(), "{}", text::line(&message));
         });
     }
 

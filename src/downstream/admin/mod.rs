@@ -183,6 +183,22 @@ pub enum SignIn {
         /// What the browser was sent back to.
         url: String,
     },
+    /// Begin one by a code: the answer has `login`, its number, `page` and `code` to be shown, and maybe the page with the
+    /// code in it, `complete`.
+    BeginByCode {
+        /// The server.
+        server: String,
+    },
+    /// Let one by a code go on: the answer says that it is `pending`, or what came of it. To be asked again and again.
+    Look {
+        /// Its number.
+        login: u64,
+    },
+    /// Forget one by a code.
+    Abandon {
+        /// Its number.
+        login: u64,
+    },
     /// Forget the token of a server.
     Forget {
         /// The server.

@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use super::guarded;
 use super::site::Site;
 use super::world::{Issuing, agreed, issuer};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a program says, as it says it.
 #[derive(Clone, Default)]
@@ -82,7 +82,7 @@ pub(super) async fn once(home: &Path, args: &[&str], said: &Said) -> Output {
 }
 
 /// A daemon that logs all it can, with the site as server `a`.
-async fn daemon(home: &Path, site: &Site, said: &Said) -> Child {
+pub(super) async fn daemon(home: &Path, site: &Site, said: &Said) -> Child {
     daemon_with(home, site, said, &[]).await
 }
 
@@ -136,12 +136,34 @@ async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
     let json = once(home, &["auth", "--json"], &said).await;
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json[0]["holding"]["renewable"], true, "{json}");
+    assert!(!said.all().iter().any(|line| line.contains("--device")), "it gives no codes");
     // A refresh, and one whose answer is lost.
     issuing.expire();
     once(home, &["logout", "a", "-vvv"], &said).await;
     assert_eq!((issuer.count("POST /revoke"), issuing.reused.load(Ordering::SeqCst)), (1, 0));
     let canary: Vec<_> = said.all().into_iter().filter(|line| line.contains("canary")).collect();
     assert_eq!(canary, Vec::<String>::new());
+}
+
+/// A browser that is a file: it holds how many arguments there were, and which.
+pub(super) fn opener(home: &Path) -> PathBuf {
+    let (opened, opener) = (home.join("opened"), home.join("bin/xdg-open"));
+    std::fs::create_dir(home.join("bin")).unwrap();
+    let script = format!("#!/bin/sh\necho \"$#\" \"$@\" >{0}.new && /bin/mv {0}.new {0}\n", opened.display());
+    std::fs::write(&opener, script).unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o700)).unwrap();
+    opened
+}
+
+/// Waits until that browser was started, and with what.
+pub(super) async fn started(opened: &Path) -> String {
+    let looking = async {
+        while !opened.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+    std::fs::read_to_string(opened).unwrap().trim_end().to_owned()
 }
 
 #[tokio::test]
@@ -151,25 +173,14 @@ async fn h67_a_browser_is_started_by_one_argument_and_no_shell() {
     let site = guarded(&issuer, &issuing).await;
     let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
     let home = home.path();
-    let (opened, marker) = (home.join("opened"), home.join("marker"));
-    std::fs::create_dir(home.join("bin")).unwrap();
-    let opener = home.join("bin/xdg-open");
-    let script = format!("#!/bin/sh\necho \"$#\" \"$@\" >{0}.new && /bin/mv {0}.new {0}\n", opened.display());
-    std::fs::write(&opener, script).unwrap();
-    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let (opened, marker) = (opener(home), home.join("marker"));
     let _daemon = daemon(home, &site, &said).await;
     let hostile = format!("/authorize;touch${{IFS}}{0}|$(touch${{IFS}}{0})&touch'{0}'", marker.display());
     *issuing.metadata.lock().unwrap() = json!({ "authorization_endpoint": format!("{}{hostile}", issuer.url) });
     said.line(|line| line.contains("mcp-host login a")).await;
     let _login = spawn(mcp_host(home, &["login", "a"]), &said);
     let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize")).await;
-    let looking = async {
-        while !opened.exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap();
-    assert_eq!(std::fs::read_to_string(&opened).unwrap().trim_end(), format!("1 {page}"));
+    assert_eq!(started(&opened).await, format!("1 {page}"));
     // What could be taken for a command leads to no page at all.
     for hostile in
         ["javascript:alert(1)", "file:///bin/sh", "calc.exe", "--help", "https://a.example/ -x", "http://a.example/"]

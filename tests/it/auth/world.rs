@@ -1,6 +1,6 @@
 //! An authorization server, a server that wants its tokens, and a user who agrees to everything.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +24,10 @@ pub(super) struct Issuing {
     pub(super) metadata: Mutex<Value>,
     /// The answer of its token endpoint in place of a right one.
     pub(super) answer: Mutex<Option<Value>>,
+    /// Members of its answer to who wants a code, in place of the right ones.
+    pub(super) device: Mutex<Value>,
+    /// What it says to a device code, one after the other, before it gives a token: an error, or `lost` with the token.
+    pub(super) not_yet: Mutex<VecDeque<&'static str>>,
     given: AtomicUsize,
     live: Mutex<HashSet<String>>,
     /// Refresh tokens that were sent twice.
@@ -53,6 +57,35 @@ impl Issuing {
         Told::json(200, &self.answer.lock().unwrap().clone().unwrap_or(answer))
     }
 
+    /// An answer to whoever wants a code for a user.
+    fn code(&self, url: &str) -> Told {
+        let mut answer = json!({
+            "device_code": "device-canary",
+            "user_code": "WDJB-MJHT",
+            "verification_uri": format!("{url}/device"),
+            "verification_uri_complete": format!("{url}/device?user_code=WDJB-MJHT"),
+            "expires_in": 1800,
+            "interval": 1,
+        });
+        for (name, value) in self.device.lock().unwrap().as_object().into_iter().flatten() {
+            answer[name] = value.clone();
+        }
+        Told::json(200, &answer)
+    }
+
+    /// An answer to whoever has such a code.
+    fn of_code(&self, code: &str) -> Told {
+        if code != "device-canary" {
+            return Told::json(400, &json!({ "error": "invalid_grant" }));
+        }
+        match self.not_yet.lock().unwrap().pop_front() {
+            None => self.token(),
+            Some("lost") => Told::Broken,
+            Some("away") => Told::Answer(503, Vec::new(), "busy".to_owned()),
+            Some(error) => Told::json(400, &json!({ "error": error })),
+        }
+    }
+
     fn refresh(&self, token: &str) -> Told {
         if !self.live.lock().unwrap().remove(token) {
             self.reused.fetch_add(1, Ordering::SeqCst);
@@ -62,6 +95,13 @@ impl Issuing {
         if self.loses_answers.load(Ordering::SeqCst) { Told::Broken } else { answer }
     }
 }
+
+/// Has it give codes to be entered.
+pub(super) fn gives_codes(issuing: &Issuing, issuer: &Site) {
+    *issuing.metadata.lock().unwrap() = json!({ "device_authorization_endpoint": format!("{}/code", issuer.url) });
+}
+
+const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 /// Starts an authorization server.
 pub(super) async fn issuer(issuing: &Arc<Issuing>) -> Site {
@@ -90,9 +130,11 @@ pub(super) async fn issuer(issuing: &Arc<Issuing>) -> Site {
                 Told::json(201, &json!({ "client_id": format!("client-{number}-of-{port}") }))
             }
             "POST /token" => match asked.field("grant_type").as_deref() {
+                Some(DEVICE_CODE) => issuing.of_code(&asked.field("device_code").unwrap_or_default()),
                 Some("refresh_token") => issuing.refresh(&asked.field("refresh_token").unwrap_or_default()),
                 _ => issuing.token(),
             },
+            "POST /code" => issuing.code(&url),
             "POST /revoke" => Told::json(200, &json!({})),
             _ => Told::json(404, &json!({})),
         }

@@ -5,6 +5,7 @@ use mcp_host::admin::{self, SignIn};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
+use url::Url;
 
 use super::auth::place;
 use super::status;
@@ -17,10 +18,13 @@ use crate::text;
 
 /// The daemon's answer to the beginning of a login.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Begun {
     login: u64,
     page: String,
     issuer: String,
+    #[serde(default)]
+    by_code: bool,
 }
 
 #[derive(Deserialize)]
@@ -42,15 +46,8 @@ pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> 
     })?;
     let begin = SignIn::Begin { server: args.server.clone(), redirect: redirect.url() };
     let begun: Begun = ask(args.listen, &begin).await?;
-    // The daemon has judged it; a browser is started for nothing else all the same.
-    let page = opener::checked(&begun.page)
-        .ok_or_else(|| Failure::new(Exit::Failed, "the page to sign in at is not one that a browser may be sent to"))?;
-    output.talk(&format!(
-        "sign in to `{}` at {}",
-        text::line(&args.server),
-        text::line(page.host_str().unwrap_or("?"))
-    ));
-    output.talk(&format!("for {}:", text::line(&begun.issuer)));
+    let page = checked(&begun.page)?;
+    announce(&args.server, &page, &begun.issuer, output);
     output.page(&page);
     if args.no_browser {
         output.talk("");
@@ -59,6 +56,8 @@ pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> 
     }
     if output.interactive() {
         output.talk("if the browser is on another machine, paste the address that it ends at here:");
+    } else if args.no_browser && begun.by_code {
+        output.talk("if the browser is on another machine: mcp-host login SERVER --device");
     }
     let url = tokio::select! {
         url = redirect.hit() => url,
@@ -66,8 +65,24 @@ pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> 
     };
     let finish = SignIn::Finish { login: begun.login, url };
     let done: Done = ask(args.listen, &finish).await?;
-    output.talk(&format!("signed in to `{}`; the token is kept in {}", text::line(&args.server), place(&done.kept)));
+    signed_in(&args.server, &done.kept, output);
     Ok(Exit::Ok)
+}
+
+/// A page that a browser may be sent to. The daemon has judged it; a browser is started for nothing else all the same.
+pub(super) fn checked(page: &str) -> Result<Url, Failure> {
+    let wrong = || Failure::new(Exit::Failed, "the page to sign in at is not one that a browser may be sent to");
+    opener::checked(page).ok_or_else(wrong)
+}
+
+/// Whose page comes next, and what for.
+pub(super) fn announce(server: &str, page: &Url, issuer: &str, output: &Output) {
+    output.talk(&format!("sign in to `{}` at {}", text::line(server), text::line(page.host_str().unwrap_or("?"))));
+    output.talk(&format!("for {}:", text::line(issuer)));
+}
+
+pub(super) fn signed_in(server: &str, kept: &str, output: &Output) {
+    output.talk(&format!("signed in to `{}`; the token is kept in {}", text::line(server), place(kept)));
 }
 
 /// A line that a person enters; without one there is nobody to wait for.

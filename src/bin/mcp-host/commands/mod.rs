@@ -5,6 +5,7 @@ mod auth;
 mod call;
 mod check;
 mod connect;
+mod device;
 mod list;
 mod login;
 mod logout;
@@ -30,6 +31,7 @@ pub(crate) async fn run(command: Command, common: &Common, output: &Output) -> R
     match command {
         Command::Serve(args) => Box::pin(serve::run(&args, common, &mut signals, output)).await,
         Command::Stdio(_) => Box::pin(stdio::run(common, &mut signals, output)).await,
+        Command::Login(args) if args.device => Box::pin(device::run(&args, &mut signals, output)).await,
         command => tokio::select! {
             outcome = once(command, common, output) => outcome,
             // What was begun is dropped, and the servers with it.

@@ -1,0 +1,337 @@
+//! One login by a code (RFC 8628): the user enters it at a page, with whatever browser, while we ask until it is done.
+//!
+//! **Invariant:** the page is judged like any that a browser is sent to (`hazards.md` H67), the code is one short line of plain
+//! characters, and nobody is asked more often than the issuer wants, nor longer than the code is good.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+use url::Url;
+
+use super::authorizer::Authorizer;
+use super::discovery::Issuer;
+use super::dpop::Proof;
+use super::registration::{Client, Way};
+use super::token::{self, Origin, Reply};
+use super::{Error, Kept, place};
+
+/// How long to wait between two questions where the issuer does not say, and what is believed of it.
+const PACE: i64 = 5;
+const FASTEST: Duration = Duration::from_secs(1);
+const SLOWEST: Duration = Duration::from_secs(60);
+/// What `slow_down` adds, from then on.
+const SLOWER: Duration = Duration::from_secs(5);
+/// A code that is good for nothing, or less, is a mistake: it is tried for that long.
+const MISTAKEN: Duration = Duration::from_secs(60);
+/// A code that a person types is no longer.
+const CODE_BYTES: usize = 64;
+
+/// A login that has begun: show the page and the code to the user, and finish. Dropping it ends it.
+pub struct DeviceLogin {
+    authorizer: Arc<Authorizer>,
+    code: Code,
+    issuer: Issuer,
+    client: Client,
+    resource: String,
+    scopes: Vec<String>,
+    proof: Option<Arc<Proof>>,
+}
+
+impl fmt::Debug for DeviceLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceLogin").field("issuer", &self.issuer.issuer).finish_non_exhaustive()
+    }
+}
+
+impl DeviceLogin {
+    /// The page at which the code is entered: https, or on this machine, one clean URL of at most 8 KiB. Show its host.
+    #[must_use]
+    pub fn verification_uri(&self) -> &Url {
+        &self.code.page
+    }
+
+    /// The same with the code in it, judged alike. Show the code all the same, so that the user can compare.
+    #[must_use]
+    pub fn verification_uri_complete(&self) -> Option<&Url> {
+        self.code.complete.as_ref()
+    }
+
+    /// What the user enters there: at most 64 printable characters of ASCII.
+    #[must_use]
+    pub fn user_code(&self) -> &str {
+        &self.code.user
+    }
+
+    /// Whom the user signs in with.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer.issuer
+    }
+
+    /// How long there is yet: as long as the code is good, and no longer than `host.limits.login`.
+    #[must_use]
+    pub fn expires_in(&self) -> Duration {
+        self.code.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits until the user has agreed, at the pace that the issuer wants. The token is kept, and used from then on; where it
+    /// is kept comes back.
+    ///
+    /// # Errors
+    /// When the user or the issuer says no, or nobody has entered the code in time. There is no second try.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait ends the login.
+    pub async fn finish(self) -> Result<Kept, Error> {
+        let (issuer, client, resource) = (&self.issuer, &self.client, self.resource.as_str());
+        let desk = self.authorizer.desk(issuer, client, resource, self.proof.clone()).await?;
+        let asking = until(self.code.pace, self.code.end, || desk.device_code(&self.code.device));
+        let Some(reply) = self.authorizer.keys.stop.run_until_cancelled(asking).await else {
+            return Err(Error::Declined("the host has shut down".to_owned()));
+        };
+        let reply: Reply = reply?;
+        let (requested, proof) = (&self.scopes[..], self.proof.as_deref());
+        self.authorizer.got(&reply, &Origin { issuer, resource, client, requested, proof }).await?;
+        Ok(self.authorizer.kept())
+    }
+}
+
+impl Authorizer {
+    /// Begins a login by a code.
+    pub(crate) async fn begin_by_code(self: &Arc<Self>) -> Result<DeviceLogin, Error> {
+        self.credentials().await;
+        let hint = self.asked().await?;
+        let (resource, issuer) = self.chosen(&hint).await?;
+        let Some(endpoint) = issuer.device.clone() else {
+            let what = format!(
+                "lets nobody sign in by a code (it names no device authorization endpoint): take `mcp-host login {}` \
+                 without --device, and where no browser can come back, paste the address that it ends at",
+                self.server
+            );
+            return Err(Error::Client { issuer: issuer.issuer, what });
+        };
+        let client = self.identity(&issuer, Way::Code).await?;
+        let scopes = self.wanted(&hint, &resource, &issuer);
+        let mut desk = self.desk(&issuer, &client, &resource.id, None).await?;
+        desk.endpoint = endpoint;
+        let code = Code::new(desk.device(&scopes).await?, self.keys.limits.login)?;
+        let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
+        self.try_anew().await;
+        Ok(DeviceLogin { authorizer: self.clone(), code, issuer, client, resource: resource.id, scopes, proof })
+    }
+}
+
+/// What a device authorization endpoint answers.
+#[derive(Deserialize)]
+pub(super) struct Answer {
+    device_code: String,
+    user_code: String,
+    verification_uri: String,
+    verification_uri_complete: Option<String>,
+    #[serde(default, deserialize_with = "token::seconds")]
+    expires_in: Option<i64>,
+    #[serde(default, deserialize_with = "token::seconds")]
+    interval: Option<i64>,
+}
+
+/// The same, judged.
+struct Code {
+    device: String,
+    user: String,
+    page: Url,
+    complete: Option<Url>,
+    pace: Duration,
+    end: Instant,
+}
+
+impl Code {
+    fn new(answer: Answer, limit: Duration) -> Result<Self, Error> {
+        let user = answer.user_code.trim();
+        if !(1..=CODE_BYTES).contains(&user.len()) || !user.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
+            return Err(Error::Malformed("a code that nobody can enter"));
+        }
+        if answer.device_code.is_empty() {
+            return Err(Error::Malformed("without a code to ask with"));
+        }
+        let page = |text: &str| place::page("the page to enter the code at", text);
+        let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));
+        let life = answer.expires_in.map_or(limit, |life| if life > 0 { seconds(life) } else { MISTAKEN });
+        Ok(Self {
+            page: page(&answer.verification_uri)?,
+            complete: answer.verification_uri_complete.as_deref().map(page).transpose()?,
+            user: user.to_owned(),
+            device: answer.device_code,
+            pace: seconds(answer.interval.unwrap_or(PACE)).clamp(FASTEST, SLOWEST),
+            end: Instant::now() + life.min(limit),
+        })
+    }
+}
+
+/// What a token endpoint says to a device code, if not no.
+#[derive(Debug)]
+pub(super) enum Said<T> {
+    Token(T),
+    /// The user is not through yet.
+    Pending,
+    /// It is asked too often.
+    SlowDown,
+    /// Nothing that can be gone by; the next time may go better.
+    Nothing(Error),
+}
+
+/// Asks at that pace until there is an answer, or the end.
+async fn until<T, F>(mut pace: Duration, end: Instant, mut ask: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<Said<T>, Error>>,
+{
+    let mut wait = pace;
+    // Why the last question had no answer, and whether one may have been lost on the way.
+    let (mut failed, mut lost) = (None, false);
+    loop {
+        let next = Instant::now() + wait;
+        if next >= end {
+            let late = || Error::Declined("nobody entered the code in time: begin again".to_owned());
+            return Err(failed.unwrap_or_else(late));
+        }
+        sleep_until(next).await;
+        let said = ask().await;
+        failed = None;
+        match said {
+            Ok(Said::Token(token)) => return Ok(token),
+            Ok(Said::Pending) => wait = pace,
+            Ok(Said::SlowDown) => {
+                pace += SLOWER;
+                wait = pace;
+            }
+            Ok(Said::Nothing(error)) => {
+                lost |= matches!(error, Error::Unreachable { unsent: false, .. });
+                wait = (wait * 2).min(SLOWEST.max(pace));
+                failed = Some(error);
+            }
+            // A code is good for one token.
+            Err(Error::Refused { code }) if lost && code == "invalid_grant" => {
+                let what = "the answer with the token seems to have been lost on the way: begin again";
+                return Err(Error::Declined(what.to_owned()));
+            }
+            Err(Error::Refused { code }) if code == "expired_token" => {
+                return Err(Error::Declined("the code is over: begin again".to_owned()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+
+    fn answer(more: &str) -> Result<Code, Error> {
+        let text = format!(
+            r#"{{"device_code":"d","user_code":"WDJB-MJHT","verification_uri":"https://a.example/device"{more}}}"#
+        );
+        // What is there twice counts as it stands last.
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        Code::new(serde_json::from_value(value).unwrap(), LIMIT)
+    }
+
+    /// Asks by a script; what came of it, and after how many seconds each question was asked.
+    async fn asked(pace: u64, life: u64, script: Vec<Result<Said<u8>, Error>>) -> (Result<u8, Error>, Vec<u64>) {
+        let (begun, mut script, mut at) = (Instant::now(), VecDeque::from(script), Vec::new());
+        let done = until(Duration::from_secs(pace), begun + Duration::from_secs(life), || {
+            at.push(begun.elapsed().as_secs());
+            std::future::ready(script.pop_front().unwrap_or(Ok(Said::Pending)))
+        });
+        (done.await, at)
+    }
+
+    fn unreachable(unsent: bool) -> Result<Said<u8>, Error> {
+        Ok(Said::Nothing(Error::Unreachable { reason: "away".to_owned(), unsent }))
+    }
+
+    fn refused(code: &str) -> Result<Said<u8>, Error> {
+        Err(Error::Refused { code: code.to_owned() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_issuer_says_how_often_it_is_asked() {
+        let script = vec![Ok(Said::Pending), Ok(Said::SlowDown), Ok(Said::Pending), Ok(Said::SlowDown)];
+        let script = script.into_iter().chain([Ok(Said::Token(1))]).collect();
+        assert_eq!(asked(5, 600, script).await, (Ok(1), vec![5, 10, 20, 30, 45]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_answer_is_asked_less_and_less_until_it_does() {
+        let none = || Ok(Said::Nothing(Error::Malformed("503")));
+        let script = vec![none(), none(), none(), none(), none(), Ok(Said::Pending), Ok(Said::Token(1))];
+        assert_eq!(asked(5, 600, script).await, (Ok(1), vec![5, 15, 35, 75, 135, 195, 200]));
+        let (end, at) = asked(5, 600, (0..100).map(|_| unreachable(true)).collect()).await;
+        assert_eq!((end, at.len()), (Err(Error::Unreachable { reason: "away".to_owned(), unsent: true }), 12));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_no_ends_it_and_so_does_time() {
+        for code in ["access_denied", "invalid_client", "invalid_grant", "unknown"] {
+            let (end, at) = asked(5, 600, vec![Ok(Said::Pending), refused(code)]).await;
+            assert_eq!((end, at), (Err(Error::Refused { code: code.to_owned() }), vec![5, 10]));
+        }
+        let (end, at) = asked(5, 600, vec![refused("expired_token")]).await;
+        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("is over")) && at == [5], "{end:?}");
+        let (end, at) = asked(5, 21, Vec::new()).await;
+        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("in time")), "{end:?}");
+        assert_eq!(at, [5, 10, 15, 20]);
+        // A code that is over before the first question is never asked for.
+        assert!(asked(60, 60, Vec::new()).await.1.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h73_a_code_whose_token_was_lost_says_so() {
+        let (end, at) = asked(5, 600, vec![unreachable(false), refused("invalid_grant")]).await;
+        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("lost on the way")), "{end:?}");
+        assert_eq!(at, [5, 15]);
+        let (end, _) = asked(5, 600, vec![unreachable(true), refused("invalid_grant")]).await;
+        assert_eq!(end, Err(Error::Refused { code: "invalid_grant".to_owned() }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h75_paces_and_lives_that_issuers_write() {
+        let seconds = |code: Code| (code.pace.as_secs(), (code.end - Instant::now()).as_secs());
+        for (more, want) in [
+            ("", (5, 600)),
+            (r#","interval":null,"expires_in":null"#, (5, 600)),
+            (r#","interval":2,"expires_in":300"#, (2, 300)),
+            (r#","interval":"7","expires_in":"30""#, (7, 30)),
+            (r#","interval":0,"expires_in":0"#, (1, 60)),
+            (r#","interval":-1,"expires_in":-5"#, (1, 60)),
+            (r#","interval":1e300,"expires_in":1e300"#, (60, 600)),
+            (r#","interval":[],"expires_in":{}"#, (5, 600)),
+        ] {
+            assert_eq!(seconds(answer(more).unwrap()), want, "{more}");
+        }
+    }
+
+    #[tokio::test]
+    async fn h67_only_a_clean_page_and_a_code_that_can_be_entered_are_shown() {
+        for page in
+            ["javascript:alert(1)", "http://a.example/", "https://u:p@a.example/", "https://a.example/#x", "-a", ""]
+        {
+            assert!(answer(&format!(r#","verification_uri":"{page}""#)).is_err(), "{page}");
+            assert!(answer(&format!(r#","verification_uri_complete":"{page}""#)).is_err(), "{page}");
+        }
+        let of = |code: &str| answer(&format!(r#","user_code":{}"#, serde_json::to_string(code).unwrap()));
+        for (length, legal) in [(CODE_BYTES - 1, true), (CODE_BYTES, true), (CODE_BYTES + 1, false)] {
+            assert_eq!(of(&"X".repeat(length)).is_ok(), legal, "{length}");
+        }
+        for code in ["", " ", "A\nB", "\u{1b}[2J", "A\u{202e}B", "\u{0}"] {
+            assert!(of(code).is_err(), "{code:?}");
+        }
+        assert_eq!(of(" 123 456 ").unwrap().user, "123 456");
+        assert!(answer(r#","device_code":"""#).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! `mcp-host login SERVER --device`: signs in by a code that the user enters at a page. The daemon asks for the token; here it
+//! is shown where to go and with what, and asked again and again whether it is done.
+
+use std::time::Duration;
+
+use mcp_host::admin::SignIn;
+use serde::Deserialize;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::login::{announce, ask, checked, signed_in};
+use crate::args::Login;
+use crate::opener;
+use crate::output::Output;
+use crate::report::{Exit, Failure};
+use crate::signals::Signals;
+use crate::text;
+
+/// The daemon's answer to the beginning of a login.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Begun {
+    login: u64,
+    page: String,
+    complete: Option<String>,
+    code: String,
+    issuer: String,
+    expires_in: u64,
+}
+
+/// Its answer to whether it is done.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Looked {
+    Done { kept: String },
+    Pending { pending: bool },
+}
+
+#[derive(Deserialize)]
+struct Abandoned {}
+
+/// The daemon is asked that often.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Whoever wants to leave does not wait for it longer.
+const PARTING: Duration = Duration::from_secs(3);
+
+pub(super) async fn run(args: &Login, signals: &mut Signals, output: &Output) -> Result<Exit, Failure> {
+    let interrupted = || Err(Failure::silent(Exit::Interrupted));
+    let begin = SignIn::BeginByCode { server: args.server.clone() };
+    let begun: Begun = tokio::select! {
+        begun = ask(args.listen, &begin) => begun?,
+        // A login that nobody asks for goes nowhere.
+        _ = signals.next() => return interrupted(),
+    };
+    let kept = tokio::select! {
+        kept = show_and_wait(args, &begun, output) => kept,
+        _ = signals.next() => {
+            let abandon = SignIn::Abandon { login: begun.login };
+            // It would be over by itself.
+            let _ = timeout(PARTING, ask::<Abandoned>(args.listen, &abandon)).await;
+            return interrupted();
+        }
+    };
+    signed_in(&args.server, &kept?, output);
+    Ok(Exit::Ok)
+}
+
+async fn show_and_wait(args: &Login, begun: &Begun, output: &Output) -> Result<String, Failure> {
+    show(args, begun, output)?;
+    let mut ticks = interval(AGAIN);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match ask(args.listen, &SignIn::Look { login: begun.login }).await? {
+            Looked::Done { kept } => return Ok(kept),
+            Looked::Pending { pending: true } => {}
+            Looked::Pending { pending: false } => {
+                return Err(Failure::new(Exit::Failed, "the daemon answered something else"));
+            }
+        }
+    }
+}
+
+/// Shows where to go and what to enter, and opens a browser there.
+fn show(args: &Login, begun: &Begun, output: &Output) -> Result<(), Failure> {
+    let page = checked(&begun.page)?;
+    let complete = begun.complete.as_deref().map(checked).transpose()?;
+    let opened = complete.as_ref().unwrap_or(&page);
+    announce(&args.server, opened, &begun.issuer, output);
+    output.whole(&format!("go to {page} and enter {}", begun.code));
+    if let Some(complete) = &complete {
+        output.talk("or to this page, which has to show the same code:");
+        output.page(complete);
+    }
+    let life = text::duration(begun.expires_in.saturating_mul(1000));
+    output.talk(&format!("with a browser on any machine, within {life}"));
+    if !args.no_browser
+        && let Err(error) = opener::open(opened)
+    {
+        output.talk(&format!("no browser was started ({error}): open the page yourself"));
+    }
+    Ok(())
+}
