@@ -10,10 +10,47 @@ export class Browser {
     return browser;
   }
 
+  async #tab(user) {
+    if (!this.users.has(user)) this.users.set(user, await this.chromium.newContext());
+    return this.users.get(user).newPage();
+  }
+
+  // Says who the user is, where that is asked.
+  async #fill(tab, user) {
+    const name = tab.locator("input[name=login]");
+    if (await name.count()) {
+      await name.fill(user);
+      await tab.locator("input[name=password]").fill("a password");
+    }
+  }
+
+  // Enters a code at a page for codes, compares what is shown, signs in as that user and agrees.
+  async enterCode(page, code, user) {
+    const tab = await this.#tab(user);
+    try {
+      await tab.goto(page);
+      await tab.locator("input[name=user_code]").fill(code);
+      let compared = false;
+      for (let step = 0; step < 6; step += 1) {
+        await this.#fill(tab, user);
+        await tab.locator("button[type=submit]").first().click({ timeout: 10_000 });
+        await tab.waitForLoadState();
+        if (await tab.getByText("Sign-in Success").count()) {
+          if (!compared) throw new Error("no page showed the code again");
+          return;
+        }
+        const shown = tab.locator("code");
+        if (await shown.count()) compared = (await shown.textContent()).trim() === code;
+      }
+      throw new Error(`the browser ended at ${tab.url()}`);
+    } finally {
+      await tab.close();
+    }
+  }
+
   // Opens a page, signs in as that user and agrees, until the browser is sent back to `end`; the URL that it ends at.
   async signIn(page, user, end) {
-    if (!this.users.has(user)) this.users.set(user, await this.chromium.newContext());
-    const tab = await this.users.get(user).newPage();
+    const tab = await this.#tab(user);
     let last;
     tab.on("request", (request) => {
       if (request.isNavigationRequest() && request.url().startsWith(end)) last = request.url();
@@ -23,11 +60,7 @@ export class Browser {
         if (!last) throw error; // nobody may be there where it is sent back to
       });
       for (let step = 0; step < 5 && !last; step += 1) {
-        const name = tab.locator("input[name=login]");
-        if (await name.count()) {
-          await name.fill(user);
-          await tab.locator("input[name=password]").fill("a password");
-        }
+        await this.#fill(tab, user);
         await tab.locator("button[type=submit]").click({ timeout: 10_000 }).catch((error) => {
           if (!last) throw error;
         });

@@ -48,8 +48,9 @@ export class Issuer {
     this.keys = keep ? [key, ...this.keys] : [key];
     const provider = new Provider(this.url, this.#configuration());
     provider.on("grant.success", (context) => {
-      const { code, code_verifier, refresh_token } = context.oidc.params;
-      for (const secret of [context.body.access_token, context.body.refresh_token, code, code_verifier, refresh_token]) {
+      const { code, code_verifier, device_code, refresh_token } = context.oidc.params;
+      const { access_token: access, refresh_token: refresh } = context.body;
+      for (const secret of [access, refresh, code, code_verifier, device_code, refresh_token]) {
         if (secret) this.secrets.add(secret);
       }
       this.events[context.oidc.params.grant_type === "refresh_token" ? "refreshed" : "granted"] += 1;
@@ -83,6 +84,7 @@ export class Issuer {
       findAccount: async (_, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
       features: {
         registration: { enabled: true },
+        deviceFlow: { enabled: true },
         revocation: { enabled: true },
         resourceIndicators: {
           enabled: true,

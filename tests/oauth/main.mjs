@@ -170,6 +170,18 @@ async function signingIn(issuer, browser) {
       holds(error?.includes("mcp-host login guarded"), `a call went through: ${error}`);
       same(await state(), "unauthorized", "state");
     });
+    await check("login by a code: a user enters it at the issuer's page, the server is connected, and the token is renewed", async () => {
+      const before = { ...issuer.events };
+      await program.loginByCode("guarded", browser, "grace");
+      await until("connected", async () => (await state()) === "connected");
+      const { subject, token } = await whoami();
+      same([subject, issuer.events.granted], ["grace", before.granted + 1], "whose token, codes taken");
+      await until("another token", async () => (await whoami()).token !== token);
+      holds(issuer.events.refreshed > before.refreshed, "the token was not renewed");
+      same(issuer.events.granted, before.granted + 1, "codes taken");
+      const held = JSON.parse((await program.run("auth", "--json")).out);
+      same(held[0].holding?.renewable, true, "held");
+    });
     await check("nothing that it said in all this, at debug level, holds a token, a code or a verifier", () => {
       holds(issuer.secrets.size > 10, "too few secrets to look for");
       for (const secret of issuer.secrets) holds(!program.said.includes(secret), "it said one");

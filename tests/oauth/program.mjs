@@ -80,6 +80,21 @@ export class Program {
     return JSON.parse(text).servers.find(({ name }) => name === server);
   }
 
+  // `mcp-host login --device`, with a user who types what it shows into a browser somewhere else.
+  async loginByCode(server, browser, user) {
+    const command = this.#spawn(["login", server, "--device", "--no-browser", "--listen", `127.0.0.1:${this.port}`]);
+    let ended = false;
+    void command.ended.then(() => (ended = true));
+    const shown = () => command.out().match(/^go to (\S+) and enter (\S+)$/m);
+    const [, page, code] = await until("a page and a code", () => {
+      if (ended && !shown()) throw new Error(command.out());
+      return shown();
+    });
+    await browser.enterCode(page, code, user);
+    const { code: status, out } = await command.ended;
+    if (status !== 0) throw new Error(`login ended with ${status}: ${out}`);
+  }
+
   // `mcp-host login`, with a user at the browser that it opens.
   async login(server, browser, user) {
     rmSync(this.page, { force: true });
