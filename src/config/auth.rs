@@ -11,8 +11,6 @@ use super::{Auth, Enterprise, Grant, OAuth, SecretSource};
 
 /// What other clients keep of a login that means nothing here.
 const FOREIGN: [&str; 4] = ["oauth_resource", "authProviderType", "targetAudience", "targetServiceAccount"];
-/// What other clients run to get headers.
-const HELPERS: [&str; 2] = ["headersHelper", "http_headers_helper"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -38,13 +36,8 @@ pub(super) enum Given {
     OAuth(Box<OAuth>),
 }
 
-/// Reads the logins of other clients, and notes what they would run for a header.
+/// Reads the logins of other clients.
 pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
-    for name in HELPERS {
-        if let Some(field) = fields.take(&[name], report) {
-            report.note(field.at, &field.path, "this build runs no program for headers, they are left out");
-        }
-    }
     for name in FOREIGN {
         if let Some(field) = fields.take(&[name], report) {
             report.note(field.at, &field.path, "not needed here: the server says what it wants");

@@ -243,7 +243,7 @@ fn path_value(path: &Path) -> Resolved {
 }
 
 /// Finds the next reference: the text before it, itself, its body, the text after it.
-fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &str)> {
+pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &str)> {
     let found = |start: usize, open: usize, close: &str| {
         let length = text[start + open..].find(close)?;
         let end = start + open + length;

@@ -5,7 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Auth, Config, Grant, Remote, SecretSource, Server, Stdio, Transport};
+use super::{Auth, Config, Grant, Helper, Remote, SecretSource, Server, Stdio, Transport};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
 
 /// Headers whose values are no secrets.
@@ -38,12 +38,31 @@ impl Server {
     }
 }
 
+impl Helper {
+    /// From now on nobody sees what the program gave.
+    pub(crate) fn learn<'a>(&self, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let mut scrubber = Scrubber::default();
+        for (_, value) in headers.into_iter().filter(|(name, _)| !is_plain(name)) {
+            credential(value, &mut scrubber);
+        }
+        self.given.learn(&scrubber);
+    }
+}
+
+fn is_plain(header: &str) -> bool {
+    PLAIN_HEADERS.contains(&header.to_ascii_lowercase().as_str())
+}
+
 fn process(stdio: &Stdio, scrubber: &mut Scrubber) {
     for (name, value) in &stdio.env {
         named(name, value.expose(), scrubber);
     }
+    arguments(&stdio.args, scrubber);
+}
+
+fn arguments(arguments: &[String], scrubber: &mut Scrubber) {
     let mut telling = None;
-    for argument in &stdio.args {
+    for argument in arguments {
         if let Some(name) = std::mem::take(&mut telling).filter(|_| !argument.starts_with('-')) {
             named(name, argument, scrubber);
         }
@@ -59,9 +78,13 @@ fn process(stdio: &Stdio, scrubber: &mut Scrubber) {
 
 fn remote(remote: &Remote, scrubber: &mut Scrubber) {
     for (name, value) in &remote.headers {
-        if !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+        if !is_plain(name) {
             credential(value.expose(), scrubber);
         }
+    }
+    if let Some(helper) = &remote.headers_helper {
+        arguments(&helper.args, scrubber);
+        scrubber.follow(&helper.given);
     }
     if let Auth::OAuth(oauth) = &remote.auth {
         let mut sources: Vec<_> = oauth.private_key.iter().collect();

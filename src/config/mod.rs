@@ -11,6 +11,7 @@ mod auth;
 mod contents;
 mod expand;
 mod fields;
+mod helper;
 mod hidden;
 mod host;
 mod load;
@@ -38,6 +39,8 @@ use url::Url;
 
 pub use self::contents::Contents;
 pub(crate) use self::contents::Watcher;
+pub use self::helper::Helper;
+pub(crate) use self::helper::is_own_header;
 pub use self::host::{
     Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Limits, SecretKey, Secrets, StoreKind,
 };
@@ -235,6 +238,8 @@ pub struct Remote {
     pub url: Url,
     /// Headers of every request.
     pub headers: Vec<(String, Secret)>,
+    /// A program that gives more of them, or others in their place, for each connection.
+    pub headers_helper: Option<Helper>,
     /// Whether plain HTTP may leave this machine.
     pub insecure_http: bool,
     /// Whom to believe behind the URL, and as whom to come.
@@ -247,7 +252,14 @@ impl Remote {
     /// A server at this URL, with nothing else said of it.
     #[must_use]
     pub fn new(url: Url) -> Self {
-        Self { url, headers: Vec::new(), insecure_http: false, tls: Tls::default(), auth: Auth::default() }
+        Self {
+            url,
+            headers: Vec::new(),
+            headers_helper: None,
+            insecure_http: false,
+            tls: Tls::default(),
+            auth: Auth::default(),
+        }
     }
 }
 
@@ -255,10 +267,11 @@ impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Some services put the key into the path.
         let origin = self.url.origin().ascii_serialization();
-        let Self { url: _, headers, insecure_http, tls, auth } = self;
+        let Self { url: _, headers, headers_helper, insecure_http, tls, auth } = self;
         f.debug_struct("Remote")
             .field("url", &format_args!("{origin}/…"))
             .field("headers", headers)
+            .field("headers_helper", headers_helper)
             .field("insecure_http", insecure_http)
             .field("tls", tls)
             .field("auth", auth)

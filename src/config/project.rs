@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::Contents;
+use super::helper;
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value};
 
@@ -155,8 +156,8 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
         if path.contains('.') && loads_code(key) {
             lines.push(format!("! {path}: changes which code programs load"));
         }
-        if matches!(key.as_str(), "headersHelper" | "http_headers_helper") {
-            lines.push(format!("! {path}: names a program that other clients run"));
+        if helper::KEYS.contains(&key.as_str()) {
+            lines.push(format!("! {path}: a program that runs here whenever this server is connected to"));
         }
         risky(node, &path, lines);
     }

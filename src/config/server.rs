@@ -9,14 +9,14 @@ use super::shape::{Entry, Flavor};
 use super::syntax::{Member, Node, Value};
 use super::transport::Reader;
 use super::vars::Vars;
-use super::{Server, Stdio, Transport, settings};
+use super::{Server, Stdio, Transport, helper, settings};
 
 /// What is noted of a secret that is not kept elsewhere.
 pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
 
 /// Reads an entry. Nothing comes of one that is wrong, which the report tells, and of one that is not a server.
 pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Server> {
-    let node = flatten(entry.node);
+    let node = helper::split(flatten(entry.node), scope.dialect, report);
     if is_foreign(entry, &node, report) {
         return None;
     }

@@ -8,7 +8,7 @@ use super::secret::Secret;
 use super::shape::Flavor;
 use super::syntax::{Origin, Value};
 use super::{Auth, Remote, Stdio, Transport};
-use super::{auth, expand, tls, vars};
+use super::{auth, expand, helper, tls, vars};
 use crate::redact;
 
 /// Keys that only a process has.
@@ -27,7 +27,7 @@ const STDIO_KEYS: [&str; 12] = [
     "bearer_token",
 ];
 /// Keys that only a server with a URL has.
-const REMOTE_KEYS: [&str; 15] = [
+const REMOTE_KEYS: [&str; 16] = [
     "url",
     "httpUrl",
     "serverUrl",
@@ -41,6 +41,7 @@ const REMOTE_KEYS: [&str; 15] = [
     "auth",
     "insecureHttp",
     "oauth",
+    "headersHelper",
     "http_headers_helper",
     "tls",
 ];
@@ -267,7 +268,12 @@ impl Reader<'_> {
             self.watch(&field, "apiKey", key);
             self.header(&field, "Authorization", format!("Bearer {key}"), &mut headers);
         }
+        let headers_helper = helper::read(fields, self.report);
+        let logins = ["oauth", "oauthClient", "scopes"].iter().any(|name| fields.peek(name).is_some());
         let mut sign_in = auth::foreign(fields, self.report);
+        if headers_helper.is_some() && !logins {
+            sign_in = Auth::Headers;
+        }
         if let Some(field) = fields.take(&["auth"], self.report) {
             match auth::read(&field, self.scope, self.report) {
                 Some(auth::Given::Header(name, value)) => {
@@ -283,7 +289,7 @@ impl Reader<'_> {
         }
         let tls = fields.take(&["tls"], self.report);
         let tls = tls.map(|field| tls::read(&field, |path| self.scope.path(path), self.report)).unwrap_or_default();
-        Some(Remote { url: url?, headers, insecure_http, tls, auth: sign_in })
+        Some(Remote { url: url?, headers, headers_helper, insecure_http, tls, auth: sign_in })
     }
 
     fn url(&mut self, field: &Field<'_>, insecure_http: bool) -> Option<Url> {
@@ -363,6 +369,8 @@ impl Reader<'_> {
             self.report.problem(field.at, &field.path, format!("{name:?} is no name for a header"));
         } else if value.chars().any(|c| c.is_control() && c != '\t') {
             self.report.problem(field.at, &field.path, "the value holds a line break or control character");
+        } else if helper::is_own_header(name) {
+            self.report.note(field.at, &field.path, "this header is set here for each request, left out");
         } else if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
             self.report.problem(field.at, &field.path, format!("the header {name} is given twice"));
         } else {

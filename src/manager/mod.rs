@@ -192,7 +192,7 @@ fn target(config: &config::Server, keys: &Keychain) -> Target {
             config::Auth::OAuth(oauth) => Some(Authorizer::new(&config.name, remote, oauth, keys)),
             config::Auth::Headers => None,
         };
-        Endpoint::new(remote.clone(), tokens)
+        Endpoint::new(&config.name, remote.clone(), tokens)
     };
     match &config.transport {
         config::Transport::Stdio(stdio) => Target::Stdio(stdio.clone()),

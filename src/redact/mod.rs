@@ -9,7 +9,11 @@ mod shape;
 mod tests;
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 
 pub use shape::{looks_secret, names_a_secret};
 
@@ -26,6 +30,45 @@ const STUB: usize = 6;
 pub struct Scrubber {
     /// The longest first, so that none hides a part of another.
     known: Vec<Box<str>>,
+    /// What more will be known.
+    learned: Vec<Learned>,
+}
+
+/// Values that become known while the program runs, of one source. Whoever [follows](Scrubber::follow) it takes them out from
+/// then on.
+#[derive(Clone, Default)]
+pub struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
+
+/// So many of a source are known at once, the last ones.
+const LEARNED: usize = 1024;
+
+impl Learned {
+    /// Adds what a scrubber knows.
+    pub fn learn(&self, scrubber: &Scrubber) {
+        self.0.rcu(|known| {
+            let mut all = Vec::clone(known);
+            for value in &scrubber.known {
+                all.retain(|known| known != value);
+                all.push(value.clone());
+            }
+            all.drain(..all.len().saturating_sub(LEARNED));
+            all
+        });
+    }
+}
+
+impl PartialEq for Learned {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Learned {}
+
+impl fmt::Debug for Learned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Learned({} values)", self.0.load().len())
+    }
 }
 
 impl fmt::Debug for Scrubber {
@@ -50,6 +93,16 @@ impl Scrubber {
     /// Adds all that another one knows.
     pub fn join(&mut self, other: &Self) {
         other.known.iter().for_each(|value| self.add(value));
+        // Where nobody else has a source any more, nothing comes from it.
+        self.learned.retain(|learned| Arc::strong_count(&learned.0) > 1);
+        other.learned.iter().for_each(|learned| self.follow(learned));
+    }
+
+    /// Takes out what a source learns, too, whenever it learns it.
+    pub fn follow(&mut self, learned: &Learned) {
+        if !self.learned.contains(learned) {
+            self.learned.push(learned.clone());
+        }
     }
 
     fn add(&mut self, value: &str) {
@@ -72,13 +125,19 @@ impl Scrubber {
     /// The text without the values that are known. What only looks like a credential stays.
     #[must_use]
     pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let learned: Vec<_> = self.learned.iter().map(|learned| learned.0.load()).collect();
+        let mut known: Vec<&str> = self.known.iter().map(|value| &**value).collect();
+        if !learned.is_empty() {
+            known.extend(learned.iter().flat_map(|values| values.iter()).map(|value| &**value));
+            known.sort_by_key(|value| Reverse(value.len()));
+        }
         let mut text = Cow::Borrowed(text);
-        for value in &self.known {
-            if text.contains(&**value) {
-                text = Cow::Owned(text.replace(&**value, MASK));
+        for value in &known {
+            if text.contains(value) {
+                text = Cow::Owned(text.replace(value, MASK));
             }
         }
-        match self.known.iter().filter_map(|value| stub(&text, value)).min() {
+        match known.iter().filter_map(|value| stub(&text, value)).min() {
             Some(start) => Cow::Owned(format!("{}{MASK}", &text[..start])),
             None => text,
         }

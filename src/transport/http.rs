@@ -14,6 +14,7 @@ use reqwest::header::{
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout};
 
+use super::helper::Helper;
 use super::large::{Large, Place};
 use super::turn::Turn;
 use super::{Endpoint, Error, excerpt, retry};
@@ -50,6 +51,8 @@ pub(crate) struct Http {
     pub(super) url: url::Url,
     pub(super) origin: String,
     headers: HeaderMap,
+    /// Gives more of them.
+    pub(super) helper: Option<Helper>,
     pub(super) tokens: Option<Arc<Authorizer>>,
     session: ArcSwapOption<HeaderValue>,
     version: ArcSwapOption<HeaderValue>,
@@ -79,7 +82,7 @@ pub(crate) enum Reply {
 
 impl Http {
     pub(crate) fn new(endpoint: &Endpoint, dialer: &Dialer, limits: &config::Limits) -> Result<Self, Error> {
-        let Endpoint { remote, tokens, large } = endpoint;
+        let Endpoint { name, remote, tokens, large } = endpoint;
         let origin = remote.url.origin().ascii_serialization();
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
@@ -98,6 +101,7 @@ impl Http {
             url: remote.url.clone(),
             origin,
             headers,
+            helper: Helper::of(name, remote),
             tokens: tokens.clone(),
             session: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
@@ -106,6 +110,14 @@ impl Http {
             redirects: limits.redirects,
             large: large.clone(),
         })
+    }
+
+    /// Gets the headers that a program gives, before anybody waits for an answer to a request.
+    pub(crate) async fn prepare(&self) -> Result<(), Error> {
+        match &self.helper {
+            Some(helper) => helper.headers().await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Sends one message.
@@ -254,7 +266,8 @@ impl Http {
         let status = response.status();
         let origin = self.origin.clone();
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
-            return Err(Error::Unauthorized { origin, status: status.as_u16() });
+            let helper = self.helper.as_ref().map(|helper| helper.program().to_owned());
+            return Err(Error::Unauthorized { origin, status: status.as_u16(), helper });
         }
         if status == StatusCode::NOT_FOUND && self.session.load().is_some() {
             return Err(Error::SessionEnded);

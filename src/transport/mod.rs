@@ -10,6 +10,7 @@ mod guard;
 #[cfg(not(unix))]
 #[path = "guard/elsewhere.rs"]
 mod guard;
+mod helper;
 mod http;
 mod large;
 mod memory;
@@ -56,6 +57,14 @@ pub(crate) enum Error {
         /// What the system said.
         reason: String,
     },
+    /// The program that is to give headers gave none.
+    #[error("headersHelper `{program}` gave no headers: {reason}")]
+    Helper {
+        /// As in the config.
+        program: String,
+        /// What it did instead, and what it said last.
+        reason: String,
+    },
     /// The process ended, or closed its standard output.
     #[error("the process ended ({status}){}", tail(.stderr))]
     Exited {
@@ -81,12 +90,14 @@ pub(crate) enum Error {
         reason: String,
     },
     /// The server wants credentials that we do not have.
-    #[error("{origin} answered {status}: it wants credentials; put them into `headers` or `auth` of this server")]
+    #[error("{origin} answered {status}: {}", wanted(.helper))]
     Unauthorized {
         /// Scheme, host and port.
         origin: String,
         /// 401 or 403.
         status: u16,
+        /// The program that gave headers for it.
+        helper: Option<String>,
     },
     /// The server wants a token, and there is none that it takes.
     #[error("{origin} wants a token: {reason}; sign in with: mcp-host login {server}")]
@@ -175,6 +186,13 @@ fn tail(text: &Option<String>) -> String {
     text.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
 }
 
+fn wanted(helper: &Option<String>) -> String {
+    match helper {
+        None => "it wants credentials; put them into `headers` or `auth` of this server".to_owned(),
+        Some(program) => format!("it wants other credentials than headersHelper `{program}` gives"),
+    }
+}
+
 fn alone(retry: &Option<Duration>) -> String {
     retry.map(|retry| format!(" and wants no requests for {retry:?}")).unwrap_or_default()
 }
@@ -215,6 +233,7 @@ impl Error {
         match self {
             Self::Spawn { .. }
             | Self::Exhausted { .. }
+            | Self::Helper { .. }
             | Self::Unwritten
             | Self::Unreachable { .. }
             | Self::Untrusted { .. } => Fate::NeverLeft,
@@ -281,14 +300,16 @@ pub(crate) struct Limits {
 /// A server behind a URL, and its tokens where it may want some.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
+    /// Its name in the config.
+    pub(crate) name: Arc<str>,
     pub(crate) remote: config::Remote,
     pub(crate) tokens: Option<Arc<auth::Authorizer>>,
     large: large::Large,
 }
 
 impl Endpoint {
-    pub(crate) fn new(remote: config::Remote, tokens: Option<Arc<auth::Authorizer>>) -> Self {
-        Self { remote, tokens, large: large::Large::default() }
+    pub(crate) fn new(name: &str, remote: config::Remote, tokens: Option<Arc<auth::Authorizer>>) -> Self {
+        Self { name: name.into(), remote, tokens, large: large::Large::default() }
     }
 }
 

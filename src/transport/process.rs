@@ -219,8 +219,8 @@ fn signal(_: ExitStatus) -> String {
     "unknown status".to_owned()
 }
 
-/// Reads standard error to its end, into the log and the tail. A child that is not read here would block.
-pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Label) {
+/// Reads standard error to its end, into the tail, and into the log of a `server`. A child that is not read here would block.
+pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Option<Label>) {
     let mut buffer = [0u8; 4096];
     let mut line = Vec::new();
     let mut second = (Instant::now(), 0u32);
@@ -229,14 +229,14 @@ pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Lab
             let room = LINE - line.len().min(LINE);
             line.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
-                tell(&mut line, &tail, &server, &mut second);
+                tell(&mut line, &tail, server.as_deref(), &mut second);
             }
         }
     }
-    tell(&mut line, &tail, &server, &mut second);
+    tell(&mut line, &tail, server.as_deref(), &mut second);
 }
 
-fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: &Label, second: &mut (Instant, u32)) {
+fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: Option<&str>, second: &mut (Instant, u32)) {
     let text = tail.shown(line, LINE);
     line.clear();
     if text.is_empty() {
@@ -246,8 +246,8 @@ fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: &Label, second: &mut (Ins
         *second = (Instant::now(), 0);
     }
     second.1 += 1;
-    if second.1 <= LINES_PER_SECOND {
-        tracing::info!(target: "mcp_host::stderr", server = &**server, "{text}");
+    if let Some(server) = server.filter(|_| second.1 <= LINES_PER_SECOND) {
+        tracing::info!(target: "mcp_host::stderr", server, "{text}");
     }
     tail.push(text);
 }

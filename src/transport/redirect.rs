@@ -5,12 +5,13 @@ use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
+use super::helper::Given;
 use super::{Error, Http, excerpt};
 use crate::auth::{self, Authorizer, Held, Tries};
 
 impl Http {
-    /// Sends a request that `fill` completes, with the token that the server takes, if it takes one; again with another one
-    /// where it takes that.
+    /// Sends a request that `fill` completes, with the headers of the helper and the token that the server takes, if it takes
+    /// one; again with others where it takes those.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -18,12 +19,26 @@ impl Http {
         accept: &HeaderValue,
         fill: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, Error> {
-        let Some(tokens) = &self.tokens else { return self.send_with(method, url, accept, &fill, None).await };
-        let mut tries = Tries::default();
+        let (mut tries, mut replaced) = (Tries::default(), false);
         loop {
-            let held = tokens.credentials().await;
-            let response = self.send_with(method, url, accept, &fill, held.as_deref()).await?;
+            let given = match &self.helper {
+                Some(helper) => Some(helper.headers().await?),
+                None => None,
+            };
+            let held = match &self.tokens {
+                Some(tokens) => tokens.credentials().await,
+                None => None,
+            };
+            let response = self.send_with(method, url, accept, &fill, (given.as_deref(), held.as_deref())).await?;
             let status = response.status().as_u16();
+            if let (Some(helper), Some(given)) = (&self.helper, &given) {
+                let others = helper.judge(status, given, replaced).await?;
+                if others {
+                    replaced = true;
+                    continue;
+                }
+            }
+            let Some(tokens) = &self.tokens else { return Ok(response) };
             let again = tokens.judge(status, response.headers(), held.as_ref(), &mut tries).await;
             match again {
                 Ok(false) => return Ok(response),
@@ -40,12 +55,16 @@ impl Http {
         url: &Url,
         accept: &HeaderValue,
         fill: &impl Fn(RequestBuilder) -> RequestBuilder,
-        held: Option<&Held>,
+        (given, held): (Option<&Given>, Option<&Held>),
     ) -> Result<Response, Error> {
         let mut elsewhere: Option<Url> = None;
         for _ in 0..=self.redirects {
             let url = elsewhere.as_ref().unwrap_or(url);
             let request = self.request_to(method.clone(), url.clone(), accept.clone());
+            let request = match given {
+                Some(given) => request.headers(given.headers.clone()),
+                None => request,
+            };
             let request = match held {
                 Some(held) => {
                     let headers = Authorizer::headers(held, method.as_str(), url);

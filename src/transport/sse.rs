@@ -54,6 +54,11 @@ impl Sse {
         Ok(Self { http, endpoint: OnceLock::new(), accepted: AtomicBool::new(false) })
     }
 
+    /// Gets the headers that a program gives, before anybody waits for the stream.
+    pub(crate) async fn prepare(&self) -> Result<(), Error> {
+        self.http.prepare().await
+    }
+
     /// Opens the stream and waits for its first event.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ enum Leaving {
 /// A write that takes longer means that the child does not read any more.
 const STUCK: Duration = Duration::from_secs(30);
 /// After the child ended, what it wrote is read this long.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Starts the command. Its standard error goes to the log; writer and drain run on `tasks`.
 pub(crate) fn spawn(
@@ -109,7 +109,7 @@ pub(crate) fn spawn(
         deaf: CancellationToken::new(),
         cap: limits.queue,
     });
-    let drain = tasks.spawn(process::drain(ends.stderr, tail.clone(), server.clone()));
+    let drain = tasks.spawn(process::drain(ends.stderr, tail.clone(), Some(server.clone())));
     tasks.spawn(write(ends.stdin, queue.clone()));
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap, depth) = (Lines::new(limits.message), limits.message, limits.depth);

@@ -208,7 +208,7 @@ mod tests {
             (status(500), "unclear"),
             (status(503), "unclear"),
             (Err(Error::Malformed("it answered with HTML".to_owned())), "legacy"),
-            (Err(Error::Unauthorized { origin: String::new(), status: 401 }), "refused"),
+            (Err(Error::Unauthorized { origin: String::new(), status: 401, helper: None }), "refused"),
             (Err(unreachable), "unclear"),
             (Err(Error::Broken), "unclear"),
             (Err(exited), "ended"),

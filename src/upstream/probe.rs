@@ -27,6 +27,11 @@ const LATE: Duration = Duration::from_secs(2);
 pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
     let settings = &upstream.settings;
     let attempts = &upstream.attempts;
+    match connection.wire() {
+        Wire::Http(http) => http.prepare().await?,
+        Wire::Sse(sse) => sse.prepare().await?,
+        Wire::Pipe(_) | Wire::Memory(_) => {}
+    }
     let ended = attempts.ended.load(Ordering::Relaxed);
     let skip = ended || attempts.unclear.swap(false, Ordering::Relaxed) || matches!(connection.wire(), Wire::Sse(_));
     let over_http = matches!(connection.wire(), Wire::Http(_));

@@ -133,6 +133,9 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
                 | Error::SessionChanged
                 | Error::Unreachable { .. }
                 | Error::Untrusted { .. }
+                | Error::Helper { .. }
+                | Error::Spawn { .. }
+                | Error::Exhausted { .. }
                 | Error::Unauthorized { .. }
                 | Error::SignIn { .. }),
             ) => return connection.failed(&error),

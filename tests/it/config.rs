@@ -59,7 +59,11 @@ fn describe(server: &Server) -> String {
 
 fn describe_remote(kind: &str, remote: &Remote) -> String {
     let headers = remote.headers.iter().map(|(name, value)| format!(" {name}: {}", value.expose()));
-    format!("{kind} {}{}", remote.url, headers.collect::<String>())
+    let helper = remote.headers_helper.as_ref().map(|helper| {
+        let words: Vec<&String> = std::iter::once(&helper.program).chain(&helper.args).collect();
+        format!(" headers by {words:?}")
+    });
+    format!("{kind} {}{}{}", remote.url, headers.collect::<String>(), helper.unwrap_or_default())
 }
 
 #[test]
@@ -79,11 +83,10 @@ fn claude_code() {
     insta::assert_snapshot!(fixture("claude-code.json", &[("SENTRY_TOKEN", "s3cret")]), @r#"
     sentry (line 11): http https://mcp.sentry.dev/mcp Authorization: Bearer s3cret
       call timeout 120s
-    notion (line 17): sse https://mcp.notion.com/sse
+    notion (line 17): sse https://mcp.notion.com/sse headers by ["/opt/bin/headers.sh"]
     db (line 23): stdio uvx ["mcp-server-postgres", "--dsn", "${DATABASE_URL}"] PGOPTIONS=-c statement_timeout=5s
       unusable: args[2]: the variable DATABASE_URL is not set; set it before the host starts
     note claude-code.json:2: not about servers, ignored: `numStartups`, `tipsHistory`, `projects`
-    note claude-code.json:21: server "notion": headersHelper: this build runs no program for headers, they are left out
     "#);
 }
 

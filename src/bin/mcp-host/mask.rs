@@ -1,6 +1,6 @@
 //! Commands and URLs of servers without the keys that people put into them.
 
-use mcp_host::config::{Remote, Stdio, Transport};
+use mcp_host::config::{Remote, Transport};
 use mcp_host::redact::{MASK, looks_secret, names_a_secret};
 
 /// How a server is reached, in one word.
@@ -15,16 +15,26 @@ pub(crate) fn kind(transport: &Transport) -> &'static str {
 /// Where a server is, fit to be shown.
 pub(crate) fn target(transport: &Transport) -> String {
     match transport {
-        Transport::Stdio(stdio) => command(stdio),
+        Transport::Stdio(stdio) => words(&stdio.command, &stdio.args),
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => url(remote),
         _ => String::new(),
     }
 }
 
-fn command(stdio: &Stdio) -> String {
-    let mut words = vec![stdio.command.clone()];
+/// The program that gives headers for it, if one does.
+pub(crate) fn helper(transport: &Transport) -> Option<String> {
+    match transport {
+        Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => {
+            remote.headers_helper.as_ref().map(|helper| words(&helper.program, &helper.args))
+        }
+        _ => None,
+    }
+}
+
+fn words(program: &str, args: &[String]) -> String {
+    let mut words = vec![program.to_owned()];
     let mut next_is_secret = false;
-    for arg in &stdio.args {
+    for arg in args {
         words.push(if std::mem::take(&mut next_is_secret) && !arg.starts_with('-') {
             MASK.to_owned()
         } else if let Some((name, _)) = arg.split_once(['=', ':']).filter(|(name, _)| names_a_secret(name)) {
@@ -49,6 +59,8 @@ fn url(remote: &Remote) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mcp_host::config::Stdio;
+
     use super::*;
 
     fn shown(args: &[&str]) -> String {

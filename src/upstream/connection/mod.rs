@@ -512,6 +512,7 @@ impl Connection {
         use transport::Error as E;
         if !error.wants_credentials()
             && !matches!(error, E::SessionEnded | E::SessionChanged | E::Unreachable { .. } | E::Untrusted { .. })
+            && !matches!(error, E::Helper { .. } | E::Spawn { .. } | E::Exhausted { .. })
         {
             return;
         }

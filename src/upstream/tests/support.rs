@@ -237,7 +237,7 @@ impl Server {
 
     pub(super) fn target(&self) -> Target {
         let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
-        Target::Http(Endpoint::new(Remote::new(url), None))
+        Target::Http(Endpoint::new("s", Remote::new(url), None))
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {

@@ -4,6 +4,8 @@
 
 mod device;
 mod endpoint;
+#[cfg(unix)]
+mod helper;
 mod kept;
 mod limits;
 mod program;

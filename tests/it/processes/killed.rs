@@ -42,6 +42,22 @@ fn h13_nothing_outlives_a_host_that_is_killed() {
 }
 
 #[test]
+fn h13_a_program_for_headers_does_not_outlive_its_host() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("pids");
+    let script = format!("{FAMILY}\nwait");
+    let helper = json!(["sh", "-c", script, file]);
+    let mut program =
+        Program::start(&json!({ "a": { "type": "http", "url": "http://127.0.0.1:9/mcp", "headersHelper": helper } }));
+    let lines = wait(|| {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        (text.lines().count() >= 4 && text.ends_with('\n')).then_some(text)
+    });
+    program.child.kill().unwrap();
+    assert_gone(lines.lines().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>(), Duration::from_secs(2));
+}
+
+#[test]
 fn h13_a_guard_that_is_killed_is_replaced() {
     let (mut program, pids) = family();
     let host = program.child.id();

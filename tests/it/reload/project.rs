@@ -118,6 +118,29 @@ fn h93_a_secret_that_is_not_shown_counts_all_the_same() {
 }
 
 #[test]
+fn h93_a_program_for_headers_does_not_run_before_it_is_approved() {
+    let entry = |word: &str| {
+        let script = format!("touch ran; echo {word}");
+        json!({ "type": "http", "url": "http://127.0.0.1:9/mcp", "headersHelper": ["/bin/sh", "-c", script],
+                "restart": { "maxRetries": 0 } })
+    };
+    let project = Project::new(&config(&json!({ "a": entry("1") })));
+    for args in [&["tools"][..], &["check"], &["check", "--connect"], &["approve"]] {
+        let (exit, stdout, stderr) = project.run(args);
+        assert_eq!((exit, project.ran()), (6, false), "{args:?}: {stdout}{stderr}");
+        assert!(args != ["check"] || stdout.contains("/mcp, headers by /bin/sh -c touch ran"), "{stdout}");
+        let told = "! headersHelper: a program that runs here whenever this server is connected to";
+        assert!(args != ["approve"] || stdout.contains(told), "{stdout}");
+    }
+    assert_eq!(project.run(&["approve", "--yes"]).0, 0);
+    assert_eq!((project.run(&["check"]).0, project.ran()), (0, false), "to check is not to run");
+    let (_, stdout, stderr) = project.run(&["check", "--connect"]);
+    assert!(project.ran(), "{stdout}{stderr}");
+    project.write(&config(&json!({ "a": entry("2") })));
+    assert_eq!((project.run(&["check", "--connect"]).0, project.ran()), (6, false), "another word, and it asks again");
+}
+
+#[test]
 fn h93_what_an_entry_names_counts_as_well() {
     let entry = json!({ "command": "x", "envFile": ".env", "args": ["${file:../outside}"] });
     let project = Project::new(&config(&json!({ "a": entry })));

@@ -22,8 +22,21 @@ fn canary(number: usize) -> String {
     format!("{}-{}-canary", words[number % 10], words[number / 10 + 3])
 }
 
-/// The secrets of the config: 0 to 13. Those of requests: 14 to 19.
-const ALL: std::ops::Range<usize> = 0..20;
+/// The secrets of the config: 0 to 13. Those of requests: 14 to 19. Those that programs for headers give: 20 to 22.
+const ALL: std::ops::Range<usize> = 0..23;
+
+/// Those that no answer to a client holds.
+fn ours() -> impl Iterator<Item = usize> {
+    ALL.filter(|number| !(14..20).contains(number))
+}
+
+/// A program that prints a header, says so to everybody, and ends like that.
+fn gives(home: &Path, number: usize, form: &str, end: &str) -> Value {
+    let script = format!("set -x\nprintf '{form}' '{0}'\necho \"gave {0}\" >&2\n{end}\n", canary(number));
+    let file = home.join(format!("gives-{number}.sh"));
+    std::fs::write(&file, script).unwrap();
+    json!(["sh", file])
+}
 
 /// Prints all that it was given, everywhere, and ends.
 const TELLS_ALL: &str = r#"env >&2; echo "args: $0 $*" >&2; env; echo "last words: $API_TOKEN $0 $*" >&2; exit 3"#;
@@ -64,6 +77,12 @@ fn config(home: &Path, upstream: &str) -> Value {
                 "headers": { "X-Input": "${input:twelve}" } },
             "echo-redirect": { "type": "http", "restart": once, "url": format!("{upstream}/redirect"),
                 "auth": { "type": "basic", "username": "ada", "password": canary(13) } },
+            "given-500": { "type": "http", "restart": once, "url": format!("{upstream}/500/mcp"),
+                "headersHelper": gives(home, 20, r#"{"X-Given": "Word %s"}"#, "exit 0") },
+            "gives-and-fails": { "type": "http", "restart": once, "url": format!("{upstream}/500/mcp"),
+                "headersHelper": gives(home, 21, r#"{"X-Given": "Word %s"}"#, "exit 3") },
+            "gives-garbage": { "type": "http", "restart": once, "url": format!("{upstream}/500/mcp"),
+                "headersHelper": gives(home, 22, r"X-Given: Word %s", "exit 0") },
         },
     })
 }
@@ -206,7 +225,17 @@ fn serves_hidden(level: &str) {
     let named = file.to_str().unwrap();
     let mut daemon =
         Daemon::start(program(home.path(), level, &["serve", "--listen", "127.0.0.1:0", "--config", named]));
-    for server in ["dies", "tells-all", "echo-500", "echo-error", "echo-type", "echo-redirect"] {
+    for server in [
+        "dies",
+        "tells-all",
+        "echo-500",
+        "echo-error",
+        "echo-type",
+        "echo-redirect",
+        "given-500",
+        "gives-and-fails",
+        "gives-garbage",
+    ] {
         if !daemon.said.contains(&format!(" {server} ")) {
             daemon.until(&format!(" {server} "));
         }
@@ -215,12 +244,13 @@ fn serves_hidden(level: &str) {
     let answers: Vec<String> =
         visit(&daemon).lines().filter(|line| !line.contains("notifications/message")).map(str::to_owned).collect();
     let answers = answers.join("\n");
-    assert_hidden(&answers, 0..14, "an answer");
+    assert_hidden(&answers, ours(), "an answer");
     let address = daemon.address.clone();
     for arguments in [&["status", "--listen", &address][..], &["status", "--json", "--listen", &address]] {
         let out = program(home.path(), level, arguments).output().unwrap();
         let said = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
         assert!(said.contains("last words"), "the tail of standard error is told: {said}");
+        assert!(said.contains("it failed (exit code 3): "), "and that of a program for headers: {said}");
         assert_hidden(&said, ALL, "status");
     }
     let said = daemon.end();
@@ -263,7 +293,7 @@ fn h97_no_secret_is_seen_by_commands() {
         let out = program(home.path(), "trace", arguments).output().unwrap();
         let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
         assert!(said.contains("dies"), "{said}");
-        assert_hidden(&said, 0..14, &arguments.join(" "));
+        assert_hidden(&said, ours(), &arguments.join(" "));
     }
 }
 

@@ -40,6 +40,8 @@ struct Row<'a> {
     alias: &'a str,
     transport: &'static str,
     target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers_helper: Option<String>,
     disabled: Option<&'a str>,
     unusable: Option<&'a str>,
 }
@@ -129,7 +131,10 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         (None, Some(why)) => format!("disabled: {why}"),
         (None, None) => "ok".to_owned(),
     };
-    [name, row.transport.to_owned(), state, row.target.clone()].map(|cell| text::line(&cell).into_owned()).into()
+    let by = row.headers_helper.as_ref().map_or(String::new(), |program| format!(", headers by {program}"));
+    [name, row.transport.to_owned(), state, format!("{}{by}", row.target)]
+        .map(|cell| text::line(&cell).into_owned())
+        .into()
 }
 
 fn row(server: &Server) -> Row<'_> {
@@ -138,6 +143,7 @@ fn row(server: &Server) -> Row<'_> {
         alias: server.alias.as_str(),
         transport: mask::kind(&server.transport),
         target: mask::target(&server.transport),
+        headers_helper: mask::helper(&server.transport),
         disabled: server.disabled.as_deref(),
         unusable: server.unusable.as_deref(),
     }
