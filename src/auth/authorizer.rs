@@ -15,6 +15,8 @@ use url::Url;
 
 use super::challenge::{Challenge, challenges_within};
 use super::dpop::Nonce;
+#[cfg(feature = "server")]
+use super::invitation::Invitation;
 use super::keychain::{self, Keychain};
 use super::obtain::Under;
 use super::token::{Entry, Held};
@@ -23,7 +25,7 @@ use super::{Error, StoreError, discovery};
 use crate::config;
 
 /// What was tried in vain is not tried again for that long.
-const AGAIN: Duration = Duration::from_secs(30);
+pub(super) const AGAIN: Duration = Duration::from_secs(30);
 /// Of one set of scopes that a server wants in addition, so many logins an hour.
 const STEPS: usize = 3;
 const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
@@ -51,6 +53,9 @@ pub(crate) struct Authorizer {
     pub(super) looking: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
     pub(super) login: Mutex<Option<Under>>,
+    /// The login that whoever asks for something is invited to, or was last.
+    #[cfg(feature = "server")]
+    pub(super) invited: Mutex<Option<Arc<Invitation>>>,
     /// Counts up when there is a token that was not there before.
     pub(super) news: watch::Sender<u64>,
 }
@@ -60,7 +65,10 @@ pub(crate) struct Authorizer {
 pub(super) struct Progress {
     /// Somebody was asked, and no token of that has worked yet.
     pub(super) prompted: bool,
-    failed: Option<(Instant, Error)>,
+    pub(super) failed: Option<(Instant, Error)>,
+    /// What a refusal said last, where nobody was at hand to be asked.
+    #[cfg(feature = "server")]
+    pub(super) wanted: Option<Hint>,
     /// Not before then is a token renewed ahead of its end.
     pub(super) rest: Option<Instant>,
     steps: Vec<(Vec<String>, Instant)>,
@@ -150,6 +158,8 @@ impl Authorizer {
             looking: AtomicBool::new(false),
             progress: tokio::sync::Mutex::default(),
             login: Mutex::default(),
+            #[cfg(feature = "server")]
+            invited: Mutex::default(),
             news: watch::Sender::new(0),
         })
     }

@@ -12,6 +12,8 @@ mod device;
 mod discovery;
 mod dpop;
 mod error;
+#[cfg(feature = "server")]
+mod invitation;
 mod jwt;
 mod kept;
 mod keychain;
@@ -21,6 +23,8 @@ mod lock;
 mod login;
 mod obtain;
 mod place;
+#[cfg(feature = "server")]
+mod redirect;
 mod registration;
 mod renew;
 mod store;
@@ -31,6 +35,8 @@ pub(crate) use authorizer::{Authorizer, News, Tries};
 pub use challenge::{Challenge, MalformedChallenge, challenges};
 pub use device::DeviceLogin;
 pub use error::Error;
+#[cfg(feature = "server")]
+pub(crate) use invitation::{Invitation, Stands};
 pub use keychain::Interaction;
 pub(crate) use keychain::Keychain;
 #[cfg(feature = "server")]
@@ -38,6 +44,8 @@ pub(crate) use keys::IssuerKeys;
 pub use login::{Holding, Login};
 #[cfg(feature = "server")]
 pub(crate) use place::well_known;
+#[cfg(feature = "server")]
+pub use redirect::Redirect;
 pub(crate) use store::chosen;
 pub use store::{Kept, MemoryStore, SecretStore, StoreError};
 pub(crate) use token::Held;

@@ -27,7 +27,7 @@ const FILE_BYTES: u64 = 64 * 1024;
 
 /// A login that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Under(watch::Receiver<Option<Result<(), Error>>>);
+pub(super) struct Under(pub(super) watch::Receiver<Option<Result<(), Error>>>);
 
 impl Under {
     pub(super) async fn wait(mut self) -> Result<(), Error> {
@@ -104,7 +104,12 @@ impl Authorizer {
         {
             return Ok(Some(under.clone()));
         }
-        if self.keys.interaction.is_none() || std::mem::replace(&mut progress.prompted, true) {
+        if self.keys.interaction.is_none() {
+            #[cfg(feature = "server")]
+            progress.wanted.replace(hint);
+            return Err(Error::LoginNeeded);
+        }
+        if std::mem::replace(&mut progress.prompted, true) {
             return Err(Error::LoginNeeded);
         }
         let (done, under) = watch::channel(None);

@@ -98,7 +98,7 @@ impl HostBuilder {
     }
 
     /// Asks a user to sign in when a server wants that. Without it such a server is `unauthorized`, until
-    /// [`Host::login`] has brought a token.
+    /// [`Host::login`] has brought a token, or somebody who was asked by a client at one of our doors (elicitation by URL).
     pub fn interaction(mut self, interaction: impl Interaction + 'static) -> Self {
         self.interaction = Some(Arc::new(interaction));
         self
@@ -157,6 +157,7 @@ impl HostBuilder {
         // What this program does not take of its own calls is its own business.
         let client =
             router.admit_as(Principal::local(), (ProtocolVersion::LATEST_HANDSHAKE, profile, None), Account::free());
+        router.belongs_to(&client);
         client.call_itself(own_name.as_deref().unwrap_or(env!("CARGO_PKG_NAME")));
         if let Some(audit) = audit {
             router.write_down(audit);

@@ -37,6 +37,18 @@ impl Failure {
         Self { kind, text: format!("is {}{cause}", why.state), sent: false, retryable: kind == Kind::Unavailable }
     }
 
+    /// The same of a call that has waited for somebody to sign in.
+    #[cfg(feature = "server")]
+    pub(super) fn not_signed_in(text: String) -> Self {
+        Self { kind: Kind::AuthRequired, text, sent: false, retryable: false }
+    }
+
+    /// What it says, where nothing was done for want of a token.
+    #[cfg(feature = "server")]
+    pub(super) fn wants_sign_in(&self) -> Option<&str> {
+        (self.kind == Kind::AuthRequired && !self.sent).then_some(&*self.text)
+    }
+
     /// It is never started, or may not be started once more.
     pub(super) fn lease(none: NoLease) -> Self {
         let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));

@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use super::answer::Failure;
 use super::client::Client;
 use super::driver::{Driver, Next, Stage};
+#[cfg(feature = "server")]
+use super::invite::Invited;
 use super::running::{Attempt, Handover, Running, Toward};
 use super::tasks::Plan;
 use super::{Mailbox, Router, state};
@@ -162,6 +164,12 @@ impl Router {
                     Failure::lost(&error)
                 }
             };
+            #[cfg(feature = "server")]
+            match Box::pin(self.invite(client, forward, toward, &mut course, &failure)).await {
+                Invited::Nobody => {}
+                Invited::Asked(outcome) => return outcome,
+                Invited::SignedIn => continue,
+            }
             return failure.answer(&forward.server, &forward.method);
         }
     }
@@ -389,7 +397,10 @@ pub(super) struct Course {
     /// The params with the client's answers in.
     answers: Option<Raw>,
     /// Nothing of it may run longer.
-    end: Instant,
+    pub(super) end: Instant,
+    /// Whether its client may be invited to sign in: once.
+    #[cfg(feature = "server")]
+    pub(super) invites: bool,
     repeats: Repeats,
     _calling: Calling,
     _slot: Option<Slot>,
@@ -402,6 +413,8 @@ impl Course {
             driver: Driver::default(),
             answers: None,
             end: now + config.max_call_time,
+            #[cfg(feature = "server")]
+            invites: true,
             repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
             _calling: calling,
             _slot: slot,

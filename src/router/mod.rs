@@ -13,6 +13,8 @@ mod extensions;
 mod find;
 #[cfg(any(feature = "server", test))]
 mod gauges;
+#[cfg(feature = "server")]
+mod invite;
 mod list;
 mod mailbox;
 mod modern;
@@ -77,6 +79,8 @@ struct Inner {
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
     server_info: Raw,
+    /// The client that the embedding program is.
+    own: OnceLock<Owner>,
     /// What is written of each call, if that is wanted.
     audit: OnceLock<Audit>,
     tasks: TaskTracker,
@@ -111,6 +115,7 @@ impl Router {
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
             server_info,
+            own: OnceLock::new(),
             audit: OnceLock::new(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -173,6 +178,11 @@ impl Router {
         let client = Arc::new(Client::new(who, revision, extensions, mailbox));
         self.clients().insert(owner, client.clone());
         client
+    }
+
+    /// The embedding program is that client.
+    pub(crate) fn belongs_to(&self, client: &Client) {
+        let _ = self.0.own.set(client.owner());
     }
 
     /// The session ended: its calls are cancelled, its leases given back.

@@ -118,6 +118,14 @@ impl Router {
                 forward.params = forward.params.without_member("requestState").without_member("inputResponses");
                 forward.reopen();
             }
+            #[cfg(feature = "server")]
+            Some(State::SignIn { invitation, why }) => {
+                if let Some(outcome) = self.invited(client, &forward, invitation, why).await {
+                    return outcome;
+                }
+                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
+                forward.reopen();
+            }
             None => {}
         }
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await

@@ -422,6 +422,15 @@ impl Upstream {
         }
     }
 
+    /// Waits until it knows of a token that has come, if it waits for one.
+    #[cfg(feature = "server")]
+    pub(crate) async fn knows_of_token(&self) {
+        let mut status = self.status.subscribe();
+        let since = status.borrow().since;
+        let left = status.wait_for(|now| now.state != StateName::Unauthorized || now.since != since);
+        let _ = tokio::time::timeout(RECONNECTING, left).await;
+    }
+
     /// Whether the server is connected and needs no session: everybody may share it.
     pub(crate) fn is_modern(&self) -> bool {
         let connection = self.connection.load();

@@ -6,6 +6,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { UnauthorizedError } from "@modelcontextprotocol/sdk/client/auth.js";
 import { Browser } from "./browser.mjs";
+import { invited } from "./invite.mjs";
 import { Issuer } from "./issuer.mjs";
 import { Program, freePort, until } from "./program.mjs";
 import { protectedServer } from "./server.mjs";
@@ -288,6 +289,7 @@ const issuer = await Issuer.start();
 const browser = await Browser.start(chromium);
 try {
   await signingIn(issuer, browser);
+  await invited({ binary, scratch, issuer, browser, check, same, holds });
   await beingSignedInAt(issuer, browser);
 } catch (error) {
   failed += 1;

@@ -13,7 +13,6 @@ mod opener;
 mod output;
 mod parameters;
 mod payload;
-mod redirect;
 mod report;
 mod servers;
 mod session;

@@ -6,6 +6,7 @@ mod device;
 mod endpoint;
 #[cfg(unix)]
 mod helper;
+mod invite;
 mod kept;
 mod limits;
 mod program;

@@ -26,7 +26,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Said(Arc<(Mutex<Vec<String>>, Notify)>);
 
 impl Said {
-    fn read(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
+    pub(super) fn read(&self, stream: impl AsyncRead + Unpin + Send + 'static) {
         let said = self.clone();
         tokio::spawn(async move {
             let mut lines = BufReader::new(stream).lines();

@@ -40,6 +40,11 @@ impl Issuing {
         self.live.lock().unwrap().retain(|token| token.starts_with("refresh-"));
     }
 
+    /// Takes all tokens back, so that somebody has to sign in again.
+    pub(super) fn forget(&self) {
+        self.live.lock().unwrap().clear();
+    }
+
     pub(super) fn takes(&self, token: Option<&str>) -> bool {
         token.is_some_and(|token| self.live.lock().unwrap().contains(token))
     }

@@ -2,6 +2,7 @@
 //! browser, and the place that it comes back to.
 
 use mcp_host::admin::{self, SignIn};
+use mcp_host::auth::Redirect;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
@@ -12,7 +13,6 @@ use super::status;
 use crate::args::Login;
 use crate::opener;
 use crate::output::Output;
-use crate::redirect::Redirect;
 use crate::report::{Exit, Failure};
 use crate::text;
 

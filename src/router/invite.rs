@@ -1,0 +1,222 @@
+//! Invitations to sign in: a call that is refused for want of a token, and whose client can be asked to open a page
+//! (`bridging.md` 14).
+//!
+//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback: the browser has to come back to this
+//! machine, and whose account all clients use is not for one to say that has a token of its own. The embedding program has ways
+//! of its own. Whoever is not asked gets the error that names `mcp-host login`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::answer::Failure;
+use super::call::{Course, Forward};
+use super::client::Client;
+use super::relay::input_required;
+use super::running::{AskGuard, Toward};
+use super::state::State;
+use super::{Mailbox, Router};
+use crate::adapt;
+use crate::auth::{Invitation, Stands};
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw};
+use crate::upstream::Ask;
+
+/// What comes of a refusal.
+pub(super) enum Invited {
+    /// The answer is the refusal.
+    Nobody,
+    /// The client has to come again, with this answer.
+    Asked(Outcome),
+    /// There is a token now.
+    SignedIn,
+}
+
+/// A client without a session waits that long with one request; many give up on one after a minute.
+const PATIENCE: Duration = Duration::from_secs(45);
+const KEY: &str = "signIn";
+
+impl Router {
+    /// Asks the client of a call that was refused to sign in, and waits if it can be waited for.
+    pub(super) async fn invite(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        course: &mut Course,
+        failure: &Failure,
+    ) -> Invited {
+        let Some(why) = failure.wants_sign_in() else { return Invited::Nobody };
+        if !forward.method.may_ask() || !self.is_at_hand(client) || !std::mem::take(&mut course.invites) {
+            return Invited::Nobody;
+        }
+        let Some(tokens) = forward.server.tokens() else { return Invited::Nobody };
+        let Some(invitation) = tokens.invite().await else { return Invited::Nobody };
+        let is_new = invitation.is_new_to(client.owner().0);
+        if client.revision().is_modern() {
+            // Others of the same kind look like the same client, so that each is asked in the end.
+            if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
+                return end;
+            }
+            return Invited::Asked(self.ask_to_sign_in(client, forward, &invitation, why));
+        }
+        let Toward::Leg(leg) = &*toward else { return Invited::Nobody };
+        let leg = leg.mailbox().clone();
+        let asked = Instant::now();
+        let stands = if is_new {
+            self.signed_in(client, forward, (&leg, toward), &invitation).await
+        } else {
+            toward.tick();
+            invitation.wait(self.limits().login).await
+        };
+        // The clock stops while a person is asked.
+        course.end += asked.elapsed();
+        if stands != Stands::SignedIn {
+            return Invited::Nobody;
+        }
+        self.token_is_known(client, forward).await;
+        Invited::SignedIn
+    }
+
+    /// A client without a session comes again: the answer, if that is one already.
+    pub(super) async fn invited(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        invitation: u64,
+        why: String,
+    ) -> Option<Outcome> {
+        let refused = Failure::not_signed_in(why.clone());
+        let refused = || Some(refused.answer(&forward.server, &forward.method));
+        let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
+        let accepted = answer.and_then(|answer| answer.text("action")).as_deref() == Some("accept");
+        // Where it is not known any more, the call itself shows how it stands.
+        let invitation = forward.server.tokens().and_then(|tokens| tokens.invitation(invitation));
+        if let Some(invitation) = &invitation {
+            invitation.answered(accepted);
+        }
+        if !accepted {
+            return refused();
+        }
+        let invitation = invitation?;
+        match self.wait(client, forward, &invitation).await {
+            Some(Invited::SignedIn) => None,
+            Some(_) => refused(),
+            None => Some(self.ask_to_sign_in(client, forward, &invitation, &why)),
+        }
+    }
+
+    /// Whether somebody sits at this machine behind that client, who can be asked to open a page.
+    fn is_at_hand(&self, client: &Client) -> bool {
+        let revision = client.revision();
+        client.principal().is_local()
+            && self.0.own.get() != Some(&client.owner())
+            && client.profile().has(Profile::ELICITATION_URL)
+            && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
+    }
+
+    /// Waits as long as one request may; `None` if the login goes on.
+    async fn wait(&self, client: &Arc<Client>, forward: &Forward, invitation: &Invitation) -> Option<Invited> {
+        match invitation.wait(PATIENCE.min(self.limits().answer)).await {
+            Stands::SignedIn => {
+                self.token_is_known(client, forward).await;
+                Some(Invited::SignedIn)
+            }
+            Stands::Over => Some(Invited::Nobody),
+            Stands::Open => None,
+        }
+    }
+
+    /// The result that asks a client without a session.
+    fn ask_to_sign_in(&self, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
+        let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
+        let sealed = self.seal_state(client.principal(), state, forward.digest(), self.limits().answer)?;
+        invitation.shown();
+        let page = page(forward, invitation);
+        Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
+    }
+
+    /// Asks a client with a session, and waits for the end of the login.
+    async fn signed_in(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
+        invitation: &Invitation,
+    ) -> Stands {
+        /// Below all ids of exchanges.
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
+        let mut random = [0; 16];
+        if getrandom::fill(&mut random).is_err() {
+            return Stands::Over;
+        }
+        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let page = adapt::url::numbered(&page(forward, invitation), &id);
+        let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
+        let limits = self.limits();
+        {
+            let shown = Shown::of(invitation);
+            let _asks = AskGuard::new(client, call);
+            client.ask(ask, Some((call, leg)), None);
+            let accepted = tokio::select! {
+                // Somebody signs in by another window: this one is closed.
+                stands = invitation.wait(limits.login) => return stands,
+                answer = timeout(limits.answer, answer) => {
+                    matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
+                }
+            };
+            shown.answered(accepted);
+            if !accepted {
+                return Stands::Over;
+            }
+        }
+        toward.tick();
+        let stands = invitation.wait(limits.login).await;
+        let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
+        leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
+        stands
+    }
+
+    /// The lease of the call knows of the token that has come.
+    async fn token_is_known(&self, client: &Arc<Client>, forward: &Forward) {
+        if let Ok(upstream) = self.lease(client, &forward.server) {
+            upstream.knows_of_token().await;
+        }
+    }
+}
+
+/// A client with a session is shown an invitation; whoever goes without an answer does not want it.
+struct Shown<'a>(Option<&'a Invitation>);
+
+impl<'a> Shown<'a> {
+    fn of(invitation: &'a Invitation) -> Self {
+        invitation.shown();
+        Self(Some(invitation))
+    }
+
+    fn answered(mut self, accepted: bool) {
+        if let Some(invitation) = self.0.take() {
+            invitation.answered(accepted);
+        }
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if let Some(invitation) = self.0 {
+            invitation.answered(false);
+        }
+    }
+}
+
+/// The params of the question. The server that asks is us.
+fn page(forward: &Forward, invitation: &Invitation) -> Raw {
+    let message = format!(
+        "The server {:?} wants you to sign in. The link is one of mcp-host on this machine, and leads to {}.",
+        forward.server.config.alias.as_str(),
+        invitation.host
+    );
+    Raw::from_value(&serde_json::json!({ "mode": "url", "message": message, "url": invitation.url }))
+}

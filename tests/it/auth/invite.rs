@@ -1,0 +1,557 @@
+//! Invitations to sign in: a call at a server that wants a login, from clients of both eras that can be asked to open a page,
+//! and from those that cannot (`hazards.md` H74).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use mcp_host::config::{BearerClient, HostAuth};
+use mcp_host::protocol::{Method, Outcome, Profile, Raw};
+use mcp_host::{ClientHandler, Host, HostBuilder, StateName};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::site::Site;
+use super::world::{Issuing, agreed, config, issuer, server};
+use super::{call, guarded, state};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A host whose server `a` has forgotten its login, and the endpoint of it.
+struct World {
+    issuing: Arc<Issuing>,
+    issuer: Site,
+    site: Site,
+    host: Host,
+    address: String,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(|_| {}, "127.0.0.1:0").await
+    }
+
+    async fn with(change: impl FnOnce(&mut mcp_host::Config), listen: &str) -> Self {
+        let issuing = Arc::new(Issuing::default());
+        let issuer = issuer(&issuing).await;
+        let site = guarded(&issuer, &issuing).await;
+        Self::of(issuing, issuer, site, change, listen).await
+    }
+
+    async fn of(
+        issuing: Arc<Issuing>,
+        issuer: Site,
+        site: Site,
+        change: impl FnOnce(&mut mcp_host::Config),
+        listen: &str,
+    ) -> Self {
+        let mut config = config(&[&site]);
+        change(&mut config);
+        let host = Host::builder().config(config).start().await.unwrap();
+        signed_in(&host).await;
+        let listener = TcpListener::bind(listen).await.unwrap();
+        let address = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
+        let endpoint = host.open_http(listener).unwrap();
+        tokio::spawn(endpoint.serve());
+        issuing.forget();
+        Self { issuing, issuer, site, host, address }
+    }
+
+    /// A request without a session.
+    async fn modern(&self, capabilities: &Value, more: &Value) -> Post {
+        let mut params = json!({ "name": "a__t", "arguments": {}, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        } });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            params[name] = value.clone();
+        }
+        let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: a__t\r\n";
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        Post::send(&self.address, headers, &body).await
+    }
+
+    /// The answer to a request without a session, of a client that can be asked to open a page.
+    async fn ask(&self, more: &Value) -> Value {
+        self.modern(&url(), more).await.next().await["result"].clone()
+    }
+
+    /// A session; its id.
+    async fn session(&self, revision: &str, capabilities: &Value) -> Session<'_> {
+        let params = json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": { "name": "c", "version": "1" } });
+        let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let mut post = Post::send(&self.address, "", &body).await;
+        post.next().await;
+        let head = post.head.to_ascii_lowercase();
+        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
+        Session { world: self, headers: format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: {revision}\r\n") }
+    }
+}
+
+/// Signs in at server `a`, and shows that it works.
+async fn signed_in(host: &Host) {
+    let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
+    let back = agreed(login.authorize_url());
+    login.finish(&back).await.unwrap();
+    let connected = async {
+        let mut events = host.events();
+        while state(host) != StateName::Connected {
+            events.next().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, connected).await.unwrap();
+    call(host).await.unwrap();
+}
+
+struct Session<'a> {
+    world: &'a World,
+    headers: String,
+}
+
+impl Session<'_> {
+    async fn call(&self, id: u64) -> Post {
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "a__t", "arguments": {} } });
+        Post::send(&self.world.address, &self.headers, &body).await
+    }
+
+    async fn answer(&self, question: &Value, action: &str) {
+        let body = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action } });
+        Post::send(&self.world.address, &self.headers, &body).await;
+    }
+}
+
+/// A request over HTTP, and what comes for it.
+struct Post {
+    head: String,
+    lines: BufReader<TcpStream>,
+}
+
+impl Post {
+    async fn send(address: &str, headers: &str, body: &Value) -> Self {
+        let body = body.to_string();
+        let text = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(lines.read_line(&mut head).await.unwrap() > 0, "{head}");
+        }
+        Self { head, lines }
+    }
+
+    /// The next message: the body, or of a stream in pieces.
+    async fn next(&mut self) -> Value {
+        next(&mut self.lines).await
+    }
+}
+
+async fn next(lines: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Value {
+    let found = async {
+        loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).await.unwrap() > 0, "no more comes");
+            let text = line.strip_prefix("data: ").unwrap_or(&line);
+            if text.starts_with('{') {
+                return serde_json::from_str(text).unwrap();
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.unwrap()
+}
+
+/// What a browser is told at an address: status and headers.
+async fn opened(address: &str, cookie: Option<&str>) -> (u16, BTreeMap<String, String>) {
+    let url: url::Url = address.parse().unwrap();
+    let at = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
+    let cookie = cookie.map(|cookie| format!("cookie: {cookie}\r\n")).unwrap_or_default();
+    let mut stream = TcpStream::connect(&at).await.unwrap();
+    let path = &url[url::Position::BeforePath..];
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {at}\r\n{cookie}\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = answer.lines().skip(1).map_while(|line| line.split_once(": "));
+    (status, headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+/// A browser whose user agrees to everything.
+async fn browse(address: &str, issuer: &Site) {
+    let (status, headers) = opened(address, None).await;
+    let page = &headers["location"];
+    assert!(status == 303 && page.starts_with(&format!("{}/authorize?", issuer.url)), "{status} {page}");
+    let back = agreed(&page.parse().unwrap());
+    // Somebody who was only given the page is not believed.
+    assert_eq!(opened(&back, None).await.0, 403);
+    assert_eq!(opened(&back, headers["set-cookie"].split(';').next()).await.0, 200);
+}
+
+fn url() -> Value {
+    json!({ "elicitation": { "url": {} } })
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+}
+
+/// The page that a client is asked to open.
+fn page<'a>(params: &'a Value, issuer: &Site) -> &'a str {
+    let host = issuer.url.strip_prefix("http://").unwrap();
+    let message = params["message"].as_str().unwrap();
+    assert!(params["mode"] == "url" && message.contains("\"a\"") && message.contains(host), "{params}");
+    let page = params["url"].as_str().unwrap();
+    assert!(page.starts_with("http://127.0.0.1:") && page.contains("/login/"), "{page}");
+    page
+}
+
+/// A result that asks: the page, and what to come back with.
+fn asked<'a>(result: &'a Value, issuer: &Site) -> (&'a str, impl Fn(&str) -> Value + use<'a>) {
+    assert_eq!(result["resultType"], "input_required", "{result}");
+    let question = &result["inputRequests"]["signIn"];
+    assert_eq!(question["method"], "elicitation/create");
+    let state = &result["requestState"];
+    let back =
+        move |action: &str| json!({ "requestState": state, "inputResponses": { "signIn": { "action": action } } });
+    (page(&question["params"], issuer), back)
+}
+
+fn is_refusal(result: &Value) {
+    let error = &result["_meta"]["mcp-host/error"];
+    assert_eq!(
+        (&result["isError"], &error["kind"], &error["sent"]),
+        (&json!(true), &json!("auth_required"), &json!(false))
+    );
+    assert!(text(result).contains("mcp-host login a"), "{result}");
+}
+
+#[tokio::test]
+async fn a_client_without_a_session_signs_in_by_a_page_and_has_its_answer() {
+    let world = World::new().await;
+    let before = world.issuer.count("POST /token");
+    let first = world.ask(&json!({})).await;
+    let (address, back) = asked(&first, &world.issuer);
+    // Another client is shown the same, and so are the calls that come meanwhile.
+    let other = json!({ "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": url(),
+        "mcp-host/affinity": "other",
+    } });
+    let second = world.ask(&other).await;
+    let (same, other_back) = asked(&second, &world.issuer);
+    assert_eq!(same, address);
+    // The first waits for the browser.
+    let accepted = back("accept");
+    let mut waiting = std::pin::pin!(world.ask(&accepted));
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
+    assert!(early.is_err(), "nobody has signed in");
+    let (answer, ()) = tokio::join!(waiting, browse(address, &world.issuer));
+    assert_eq!(text(&answer), "done");
+    let mut more = other_back("accept");
+    more["_meta"] = other["_meta"].clone();
+    assert_eq!(text(&world.ask(&more).await), "done");
+    // Once the browser was back, nobody listens.
+    assert!(TcpStream::connect(address.split('/').nth(2).unwrap()).await.is_err());
+    // A refresh in vain, and the code.
+    assert_eq!(world.issuer.count("POST /token"), before + 2);
+    assert_eq!(text(&world.ask(&json!({})).await), "done");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_with_a_session_signs_in_by_a_page_and_has_its_answer() {
+    let world = World::new().await;
+    let (one, two) = (world.session("2025-11-25", &url()).await, world.session("2025-11-25", &url()).await);
+    let mut call = one.call(1).await;
+    let question = call.next().await;
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let address = page(&question["params"], &world.issuer);
+    let mut other = two.call(1).await;
+    let same = other.next().await;
+    assert_eq!(same["params"]["url"], question["params"]["url"]);
+    assert_ne!(same["params"]["elicitationId"], question["params"]["elicitationId"]);
+    // One whose user looks elsewhere goes on when somebody has signed in, and asks no longer.
+    let three = world.session("2025-11-25", &url()).await;
+    let mut late = three.call(1).await;
+    let open = late.next().await;
+    assert_eq!(open["method"], "elicitation/create", "{open}");
+    // Another call of the same client waits along, and asks nothing.
+    let mut along = one.call(2).await;
+    one.answer(&question, "accept").await;
+    two.answer(&same, "cancel").await;
+    is_refusal(&other.next().await["result"]);
+    browse(address, &world.issuer).await;
+    let complete = call.next().await;
+    assert_eq!(complete["method"], "notifications/elicitation/complete", "{complete}");
+    assert_eq!(complete["params"]["elicitationId"], question["params"]["elicitationId"]);
+    assert_eq!(text(&call.next().await["result"]), "done");
+    assert_eq!(text(&along.next().await["result"]), "done");
+    let withdrawn = late.next().await;
+    assert_eq!(
+        (&withdrawn["method"], &withdrawn["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &open["id"])
+    );
+    assert_eq!(text(&late.next().await["result"]), "done");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h74_whoever_declines_has_the_error_and_is_not_asked_again() {
+    for action in ["decline", "cancel"] {
+        let world = World::new().await;
+        let first = world.ask(&json!({})).await;
+        let (address, back) = asked(&first, &world.issuer);
+        is_refusal(&world.ask(&back(action)).await);
+        // Its port is closed, and nothing more is asked of anybody.
+        closed(address).await;
+        let before = world.issuer.lines().len() + world.site.lines().len();
+        is_refusal(&world.ask(&json!({})).await);
+        let session = world.session("2025-11-25", &url()).await;
+        is_refusal(&session.call(1).await.next().await["result"]);
+        assert_eq!(world.issuer.lines().len() + world.site.lines().len(), before);
+        world.host.shutdown().await;
+
+        let world = World::new().await;
+        let session = world.session("2025-11-25", &url()).await;
+        let mut call = session.call(1).await;
+        let question = call.next().await;
+        session.answer(&question, action).await;
+        is_refusal(&call.next().await["result"]);
+        is_refusal(&session.call(2).await.next().await["result"]);
+        closed(page(&question["params"], &world.issuer)).await;
+        is_refusal(&world.ask(&json!({})).await);
+        // The user acts: all is as before.
+        signed_in(&world.host).await;
+        world.issuing.forget();
+        let _ = asked(&world.ask(&json!({})).await, &world.issuer);
+        world.host.shutdown().await;
+    }
+}
+
+/// Waits until nobody listens at that address any more.
+async fn closed(address: &str) {
+    let gone = async {
+        while TcpStream::connect(address.split('/').nth(2).unwrap()).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_is_told_how_to_sign_in() {
+    let world = World::new().await;
+    for capabilities in [json!({}), json!({ "elicitation": {} }), json!({ "elicitation": { "form": {} } })] {
+        let mut post = world.modern(&capabilities, &json!({})).await;
+        is_refusal(&post.next().await["result"]);
+    }
+    for (revision, capabilities) in
+        [("2025-11-25", json!({})), ("2025-11-25", json!({ "elicitation": {} })), ("2025-06-18", url())]
+    {
+        let session = world.session(revision, &capabilities).await;
+        is_refusal(&session.call(1).await.next().await["result"]);
+    }
+    // The embedding program signs in by `Host::login`.
+    assert_eq!(call(&world.host).await.unwrap_err().kind(), mcp_host::ErrorKind::Unauthorized);
+    // None of that was the one invitation.
+    let _ = asked(&world.ask(&json!({})).await, &world.issuer);
+    world.host.shutdown().await;
+}
+
+/// A program that can open pages.
+struct Opens;
+
+impl ClientHandler for Opens {
+    fn profile(&self) -> Profile {
+        Profile::ELICITATION_URL
+    }
+
+    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Outcome> {
+        panic!("it was asked")
+    }
+}
+
+#[tokio::test]
+async fn an_embedding_program_is_not_asked_by_elicitation() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let server = guarded(&issuer, &issuing).await;
+    let host = super::world::host(&[&server], |builder: HostBuilder| builder.client_handler(Opens)).await;
+    signed_in(&host).await;
+    issuing.forget();
+    assert_eq!(call(&host).await.unwrap_err().kind(), mcp_host::ErrorKind::Unauthorized);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_client_that_may_be_on_another_machine_is_told_how_to_sign_in() {
+    for listen in ["0.0.0.0:0", "127.0.0.1:0"] {
+        let world = World::with(
+            |config| {
+                let client = BearerClient::of_token("laptop", "token-of-the-laptop").unwrap();
+                config.host.auth = HostAuth::Bearer(vec![client]);
+                config.host.insecure_http = true;
+            },
+            listen,
+        )
+        .await;
+        let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: a__t\r\n\
+             Authorization: Bearer token-of-the-laptop\r\n";
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": url(),
+        });
+        let params = json!({ "name": "a__t", "arguments": {}, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let mut post = Post::send(&world.address, headers, &body).await;
+        is_refusal(&post.next().await["result"]);
+        world.host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_takes_long_is_asked_about_again() {
+    let world = World::with(|config| config.host.limits.answer = Duration::from_millis(200), "127.0.0.1:0").await;
+    let first = world.ask(&json!({})).await;
+    let (address, back) = asked(&first, &world.issuer);
+    let again = world.ask(&back("accept")).await;
+    let (same, back) = asked(&again, &world.issuer);
+    assert_eq!(same, address);
+    browse(address, &world.issuer).await;
+    assert_eq!(text(&world.ask(&back("accept")).await), "done");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_login_that_nobody_finishes_ends() {
+    let world = World::with(|config| config.host.limits.login = Duration::from_millis(300), "127.0.0.1:0").await;
+    let session = world.session("2025-11-25", &url()).await;
+    let mut call = session.call(1).await;
+    let question = call.next().await;
+    session.answer(&question, "accept").await;
+    assert_eq!(call.next().await["method"], "notifications/elicitation/complete");
+    is_refusal(&call.next().await["result"]);
+    closed(page(&question["params"], &world.issuer)).await;
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h74_an_invitation_whose_token_never_works_costs_six_requests_and_one_prompt() {
+    let issuing = Arc::new(Issuing::default());
+    // Without a refresh token there is nothing to be tried before a user is asked.
+    *issuing.answer.lock().unwrap() = Some(json!({ "access_token": "first-canary", "token_type": "Bearer" }));
+    let issuer = issuer(&issuing).await;
+    let (named, open) = (issuer.url.clone(), Arc::new(AtomicBool::new(true)));
+    let judge = open.clone();
+    let site =
+        server(Arc::new(move || named.clone()), Arc::new(move |token| token.is_some() && judge.load(Ordering::SeqCst)))
+            .await;
+    let world = World::of(issuing, issuer, site, |_| {}, "127.0.0.1:0").await;
+    open.store(false, Ordering::SeqCst);
+    let before = (world.site.lines().len(), world.issuer.lines().len());
+    let first = world.ask(&json!({})).await;
+    let (address, back) = asked(&first, &world.issuer);
+    browse(address, &world.issuer).await;
+    is_refusal(&world.ask(&back("accept")).await);
+    for _ in 0..10 {
+        is_refusal(&world.ask(&json!({})).await);
+    }
+    let requests = [&world.site.lines()[before.0..], &world.issuer.lines()[before.1..]].concat();
+    assert!(requests.len() <= 6, "{requests:?}");
+    world.host.shutdown().await;
+}
+
+#[cfg(unix)]
+mod program {
+    use std::process::Stdio;
+
+    use super::super::program::{Said, come_back, daemon_with, mcp_host, spawn};
+    use super::*;
+
+    const KEY: (&str, &str) = ("MCP_HOST_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+
+    /// A login by the daemon, which `mcp-host stdio` finds and the issuer forgets.
+    #[tokio::test]
+    async fn h97_over_a_pipe_too_and_nothing_secret_is_said() {
+        let issuing = Arc::new(Issuing::default());
+        let issuer = issuer(&issuing).await;
+        let site = guarded(&issuer, &issuing).await;
+        let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
+        let home = home.path();
+        let mut daemon = daemon_with(home, &site, &said, &[KEY]).await;
+        let mut login = spawn(mcp_host(home, &["login", "a", "--no-browser"]), &said);
+        let at = said.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
+        come_back(&at).await;
+        assert!(login.wait().await.unwrap().success());
+        daemon.kill().await.unwrap();
+
+        let mut command = mcp_host(home, &["stdio", "--config", "mcp.json", "-vvv"]);
+        command.env(KEY.0, KEY.1).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let errors = said.clone();
+        errors.read(child.stderr.take().unwrap());
+        let mut answers = Vec::new();
+        let mut say = async |message: Value| input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": url(),
+        });
+        let call = |id: u64, more: Value| {
+            let mut params = json!({ "name": "a__t", "arguments": {}, "_meta": meta });
+            for (name, value) in more.as_object().unwrap() {
+                params[name] = value.clone();
+            }
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+        };
+        say(call(1, json!({}))).await;
+        assert_eq!(text(&next(&mut lines).await["result"]), "done");
+
+        issuing.forget();
+        say(call(2, json!({}))).await;
+        let first = next(&mut lines).await["result"].clone();
+        let (address, back) = asked(&first, &issuer);
+        browse(address, &issuer).await;
+        say(call(3, back("accept"))).await;
+        answers.push(next(&mut lines).await);
+        assert_eq!(text(&answers[0]["result"]), "done");
+
+        issuing.forget();
+        let client = json!({ "protocolVersion": "2025-11-25", "capabilities": url(), "clientInfo": { "name": "c", "version": "1" } });
+        say(json!({ "jsonrpc": "2.0", "id": 4, "method": "initialize", "params": client })).await;
+        next(&mut lines).await;
+        say(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        let plain = json!({ "name": "a__t", "arguments": {} });
+        say(json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": plain })).await;
+        let mut ended = false;
+        loop {
+            let message = next(&mut lines).await;
+            answers.push(message.clone());
+            match message["method"].as_str() {
+                Some("elicitation/create") => {
+                    let address = page(&message["params"], &issuer).to_owned();
+                    say(json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "action": "accept" } })).await;
+                    browse(&address, &issuer).await;
+                }
+                Some("notifications/elicitation/complete") => ended = true,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        assert!(ended, "{answers:#?}");
+        assert_eq!(text(&answers.last().unwrap()["result"]), "done");
+        drop(input);
+        child.wait().await.unwrap();
+        let told = [said.all(), answers.iter().map(Value::to_string).collect(), vec![first.to_string()]].concat();
+        let canary: Vec<_> = told.iter().filter(|line| line.contains("canary")).collect();
+        assert_eq!(canary, Vec::<&String>::new());
+        assert!(!told.iter().any(|line| line.contains(KEY.1)));
+    }
+}
