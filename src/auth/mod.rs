@@ -47,5 +47,5 @@ pub(crate) use place::well_known;
 #[cfg(feature = "server")]
 pub use redirect::Redirect;
 pub(crate) use store::chosen;
-pub use store::{Kept, MemoryStore, SecretStore, StoreError};
+pub use store::{Kept, MemoryStore, SecretStore, StoreError, keyring};
 pub(crate) use token::Held;

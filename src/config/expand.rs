@@ -1,12 +1,13 @@
 //! Variables in the texts of a config: put in after parsing, once, in values only.
 //!
 //! Each client has its own way to write them; [`Dialect`] tells which one a file uses. Nothing is ever run to get a
-//! value, and a value is never looked at again for more variables.
+//! value, and a value is never looked at again for more variables. What a keyring has is asked by `keyring.rs`.
 
 use std::collections::BTreeMap;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::contents::Reads;
+use super::keyring::Asked;
 use super::report::Report;
 use super::secret::Secret;
 use super::syntax::{Member, Node, Origin, Value};
@@ -43,6 +44,8 @@ pub(super) struct Scope<'a> {
     pub(super) dialect: Dialect,
     /// What reads other files.
     pub(super) reads: &'a Reads,
+    /// What asks a keyring, for a server that may be started.
+    pub(super) keyring: Option<&'a Asked<'a>>,
 }
 
 /// What came of an expansion beside the tree.
@@ -94,7 +97,8 @@ impl Scope<'_> {
             rest = after;
             match self.resolve(body) {
                 Resolved::Value(value) => {
-                    if body.starts_with("file:") || body.starts_with("input") || redact::names_a_secret(body) {
+                    let secret = ["file:", "input", "keyring:"].iter().any(|kind| body.starts_with(kind));
+                    if secret || redact::names_a_secret(body) {
                         outcome.secrets.push(Secret::new(value.as_str()));
                     }
                     out.push_str(&value);
@@ -135,11 +139,7 @@ impl Scope<'_> {
             Some(("env", name)) => return self.variable(name),
             Some(("input", id)) => return self.input(id),
             Some(("file", path)) => return self.file(path),
-            Some(("keyring", name)) => {
-                let text =
-                    format!("this build has no keyring to take {name:?} from; use ${{env:NAME}} or ${{file:PATH}}");
-                return Resolved::Missing(text);
-            }
+            Some(("keyring", name)) => return self.entry(name),
             Some((kind @ ("cmd" | "command"), _)) => {
                 return Resolved::Missing(format!(
                     "${{{kind}:…}} would run a command, which a config may not; use ${{env:NAME}}"
@@ -186,6 +186,17 @@ impl Scope<'_> {
                 let about = about.map_or(String::new(), |about| format!(" ({about})"));
                 Resolved::Missing(format!("the input {id:?}{about} has no value; set {name}"))
             }
+        }
+    }
+
+    fn entry(&self, name: &str) -> Resolved {
+        let Some(keyring) = self.keyring else {
+            let what = "of a keyring is only for the entries of servers; use ${env:NAME} or ${file:PATH}";
+            return Resolved::Missing(format!("{name:?} {what}"));
+        };
+        match keyring.value(name) {
+            Ok(secret) => Resolved::Value(secret.expose().to_owned()),
+            Err(reason) => Resolved::Missing(reason),
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::contents::{Contents, Reads};
 use super::expand::{Outcome, Scope};
+use super::keyring::{self, Asked, Keyring};
 use super::project::{self, Approved, NOT_APPROVED};
 use super::report::{Error, Place, Report};
 use super::syntax::{self, Node, Syntax};
@@ -20,6 +21,8 @@ pub struct LoadRequest {
     pub files: Vec<PathBuf>,
     /// The environment.
     pub vars: Vars,
+    /// What has the secrets that servers name by `${keyring:…}`.
+    pub keyring: Keyring,
     /// The home of the user.
     pub home: Option<PathBuf>,
     /// The folder that holds the `mcp-host` folder of the user's settings, such as `~/.config`.
@@ -87,7 +90,7 @@ impl LoadRequest {
 ///
 /// Fails when there is no file, and when anything is wrong with one: then with every problem of all files.
 pub fn load(request: &LoadRequest) -> Result<Config, Error> {
-    let mut loader = Loader::new(&request.vars, request.home.as_deref());
+    let mut loader = Loader::new(&request.vars, request.home.as_deref(), &request.keyring);
     let (files, project) = request.find()?;
     loader.approved = project.then_some(&request.approved);
     for file in files {
@@ -105,7 +108,8 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
 ///
 /// Fails with every problem of the text.
 pub fn parse_str(text: &str, syntax: Syntax, name: impl AsRef<Path>, vars: &Vars) -> Result<Config, Error> {
-    let mut loader = Loader::new(vars, None);
+    let none = Keyring::default();
+    let mut loader = Loader::new(vars, None, &none);
     loader.add(text, syntax, name.as_ref());
     loader.files.push(name.as_ref().to_owned());
     loader.finish(&[])
@@ -115,6 +119,7 @@ pub fn parse_str(text: &str, syntax: Syntax, name: impl AsRef<Path>, vars: &Vars
 struct Loader<'a> {
     vars: &'a Vars,
     home: Option<&'a Path>,
+    keyring: Asked<'a>,
     /// What is approved, if the files are a project's.
     approved: Option<&'a Approved>,
     servers: Vec<Server>,
@@ -125,10 +130,11 @@ struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(vars: &'a Vars, home: Option<&'a Path>) -> Self {
+    fn new(vars: &'a Vars, home: Option<&'a Path>, keyring: &'a Keyring) -> Self {
         let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
         let (reads, report) = (Reads::default(), Report::default());
-        Self { vars, home, approved: None, servers, hosts, files, reads, report }
+        let keyring = Asked::new(keyring);
+        Self { vars, home, keyring, approved: None, servers, hosts, files, reads, report }
     }
 
     fn read_file(&mut self, file: &Path) -> Option<String> {
@@ -153,7 +159,8 @@ impl<'a> Loader<'a> {
         let Some(root) = syntax::parse(text, syntax, number, &mut self.report) else { return };
         let Some(shape) = shape::read(&root, file, &mut self.report) else { return };
         let dialect = super::expand::Dialect::Dollar;
-        let scope = Scope { vars: self.vars, home: self.home, file, inputs: &shape.inputs, dialect, reads };
+        let scope =
+            Scope { vars: self.vars, home: self.home, file, inputs: &shape.inputs, dialect, reads, keyring: None };
         match shape.host {
             Some(host) if self.approved.is_some() => {
                 let note = self.report.note(host.at, "host", "a project's config does not set up the host, ignored");
@@ -175,7 +182,9 @@ impl<'a> Loader<'a> {
                 Some(enabled) => self.switch(entry, enabled),
                 None => {
                     let own = if self.approved.is_some() { Reads::careful() } else { Reads::default() };
-                    let scope = Scope { dialect: entry.flavor.dialect(), reads: &own, ..scope };
+                    let scope = Scope { dialect: entry.flavor.dialect(), ..scope };
+                    let keyring = self.may_ask(entry, file, scope).then_some(&self.keyring);
+                    let scope = Scope { reads: &own, keyring, ..scope };
                     if let Some(server) = server::read(entry, scope, &mut self.report) {
                         let server = self.judged(server, entry, file, &own.contents());
                         self.put(server);
@@ -189,6 +198,21 @@ impl<'a> Loader<'a> {
             let at = Place { file: number, ..Place::default() };
             self.report.note(at, "", "other users can read this file with its secrets").help("chmod 600");
         }
+    }
+
+    /// Whether the keyring may be asked for an entry: its server is one to be started. So the entry is read without a keyring
+    /// before, and judged. What a project names of the user's keyring is for the user to grant.
+    fn may_ask(&self, entry: &shape::Entry<'_>, file: &Path, scope: Scope<'_>) -> bool {
+        let mut names = Vec::new();
+        keyring::named(entry.node, "", &mut names);
+        if names.is_empty() {
+            return false;
+        }
+        // A pipe can be read once, and what is wrong is told when the entry is read for good.
+        let reads = Reads::careful();
+        let server = server::read(entry, Scope { reads: &reads, ..scope }, &mut Report::default());
+        server.is_some_and(|server| server.disabled.is_none())
+            && self.approved.is_none_or(|approved| project::judge(entry, file, &reads.contents(), approved).approved)
     }
 
     /// A server of a project waits for the user to approve it.

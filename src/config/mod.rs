@@ -14,6 +14,7 @@ mod fields;
 mod helper;
 mod hidden;
 mod host;
+mod keyring;
 mod load;
 mod project;
 mod report;
@@ -44,6 +45,9 @@ pub(crate) use self::helper::is_own_header;
 pub use self::host::{
     Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Limits, SecretKey, Secrets, StoreKind,
 };
+#[cfg(feature = "keyring")]
+pub(crate) use self::keyring::SERVICE as KEYRING_SERVICE;
+pub use self::keyring::{Keyring, Unread};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Note, Problem};

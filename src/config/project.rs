@@ -11,9 +11,9 @@ use std::path::{Component, Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::Contents;
-use super::helper;
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value};
+use super::{helper, keyring};
 
 /// Why a server of a project is not started before it is approved.
 pub const NOT_APPROVED: &str = "not approved";
@@ -108,6 +108,9 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
         lines.push(format!("! reads {}, which is not part of the project", path.display()));
     }
     risky(entry.node, "", &mut lines);
+    let mut names = Vec::new();
+    keyring::named(entry.node, "", &mut names);
+    lines.extend(names.into_iter().map(|(path, name)| format!("! {path}: takes {name:?} out of your keyring")));
     lines
 }
 

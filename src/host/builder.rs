@@ -121,6 +121,7 @@ impl HostBuilder {
             (None, false) => {
                 let mut request = LoadRequest::from_process();
                 request.files = self.files;
+                request.keyring = auth::keyring();
                 config::load(&request)?
             }
         };

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -210,8 +212,6 @@ def hanging_login(world: World) -> None:
 
 def lost(world: World) -> None:
     """lost: a key that somebody has taken out of the keyring is told of; a login makes another"""
-    import subprocess
-
     signed_in(world)
     clear = ["secret-tool", "clear", "service", "mcp-host", "username", "file-key"]
     subprocess.run(clear, env=world.vars(), check=True, timeout=30)
@@ -223,8 +223,74 @@ def lost(world: World) -> None:
     restarted(world, world.files())
 
 
+def named(world: World) -> dict[str, bytes]:
+    """A machine with a config that names an entry, put there by the command that `check` told."""
+    world.name_an_entry()
+    world.start_bus()
+    world.start_keyring(unlocked=True)
+    code, said = world.check()
+    assert code == 2, said
+    command = re.search('the keyring has no entry "api" for us; put it there: (secret-tool .*)', said).group(1)
+    subprocess.run(shlex.split(command), env=world.vars(), input=b"a-canary", check=True, timeout=30)
+    return world.files()
+
+
+def config(world: World) -> None:
+    """config: a header is an entry of the keyring, put there by the command that `check` tells; nothing in the clear"""
+    named(world)
+    code, said = world.check()
+    assert (code, "canary" in said) == (0, False), said
+    host = world.start_host(RUST_LOG="trace")
+    host.line("✓ a")
+    assert host.call()
+    host.stop()
+    assert not world.in_the_clear() and not any("canary" in line for line in host.lines), host.lines
+
+
+def config_own_key(world: World) -> None:
+    """config: no config can name the key that tokens are encrypted with"""
+    signed_in(world)
+    world.name_an_entry()
+    text = (world.home / "mcp.json").read_text()
+    (world.home / "mcp.json").write_text(text.replace("keyring:api", "keyring:file-key"))
+    code, said = world.check()
+    assert code == 2 and 'no entry "file-key"' in said, said
+
+
+def config_locked(world: World) -> None:
+    """config, locked: its servers are failed and say why; unlocked and read again, they are there"""
+    named(world)
+    world.stop_keyring()
+    world.start_keyring(unlocked=False)
+    host = world.start_host()
+    host.line('"api" of the keyring cannot be read: the keyring is locked')
+    assert host.state()[0] == "failed", host.state()
+    world.unlock()
+    host.process.send_signal(signal.SIGHUP)
+    host.line("✓ a")
+    assert host.call()
+    host.stop()
+
+
+def config_absent(world: World) -> None:
+    """config, absent: without a keyring the servers that name it cannot be started, and say why"""
+    world.name_an_entry()
+    code, said = world.check()
+    assert code == 2 and said.count("there is no keyring: no D-Bus session") == 2, said
+
+
+def config_hanging(world: World) -> None:
+    """config, hanging: a keyring that does not answer is waited for once, ten seconds at most"""
+    named(world)
+    world.ring.send_signal(signal.SIGSTOP)
+    before = time.monotonic()
+    code, said = world.check()
+    took = time.monotonic() - before
+    assert code == 2 and said.count("did not answer within") == 2 and took < 14, f"{took:.1f} s: {said}"
+
+
 CASES = [store, restart, reboot, locked, locked_login, absent, no_service, gone, hanging, hanging_bus, hanging_login,
-         lost]
+         lost, config, config_own_key, config_locked, config_absent, config_hanging]
 
 
 def main() -> int:

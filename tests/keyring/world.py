@@ -168,6 +168,19 @@ class World:
         end(self.bus)
         self.bus = self.address = None
 
+    def name_an_entry(self) -> None:
+        """Two servers whose header is an entry of the keyring, which is not there yet."""
+        header = {"Authorization": "Bearer ${keyring:api}"}
+        server = {"type": "http", "era": "legacy", "url": f"{self.site.url}/mcp", "headers": header}
+        (self.home / "mcp.json").write_text(json.dumps({"mcpServers": {"a": server, "b": server}}))
+        self.site.good.add("a-canary")
+
+    def check(self) -> tuple[int, str]:
+        """`mcp-host check`: how it ends, and what it says."""
+        command = [self.binary, "check", "--config", str(self.home / "mcp.json")]
+        done = subprocess.run(command, env=self.vars(), cwd=self.home, capture_output=True, text=True, timeout=LONG)
+        return done.returncode, done.stdout + done.stderr
+
     def in_keyring(self) -> str:
         command = ["secret-tool", "lookup", "service", "mcp-host", "username", "file-key"]
         return subprocess.run(command, env=self.vars(), capture_output=True, text=True, timeout=LONG).stdout

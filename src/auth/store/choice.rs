@@ -31,7 +31,7 @@ pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<
 /// The keyring of this system.
 fn system() -> Option<Arc<dyn Ring>> {
     #[cfg(feature = "keyring")]
-    return Some(Arc::new(super::system::System));
+    return Some(Arc::new(super::system::System::OF_TOKENS));
     #[cfg(not(feature = "keyring"))]
     None
 }

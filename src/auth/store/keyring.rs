@@ -47,10 +47,9 @@ impl Default for Patience {
 
 /// Encrypted files whose key is in a keyring.
 pub(super) struct Keyring {
-    ring: Arc<dyn Ring>,
+    asking: Asking,
     files: Sealed,
     patience: Patience,
-    busy: Arc<Busy>,
     known: Mutex<Option<SecretKey>>,
     /// What it could not do, and until when it is not asked again.
     failed: Mutex<Option<(Instant, StoreError)>>,
@@ -58,8 +57,8 @@ pub(super) struct Keyring {
 
 impl Keyring {
     pub(super) fn new(ring: Arc<dyn Ring>, files: Sealed, patience: Patience) -> Self {
-        let (busy, known, failed) = (Arc::default(), Mutex::default(), Mutex::default());
-        Self { ring, files, patience, busy, known, failed }
+        let (known, failed) = (Mutex::default(), Mutex::default());
+        Self { asking: Asking::new(ring), files, patience, known, failed }
     }
 
     /// Whether there is a secret of that name; the keyring is not asked for that.
@@ -128,33 +127,51 @@ impl Keyring {
         Ok(key)
     }
 
-    /// Asks the keyring on a thread of its own, which is left behind when the time is over.
+    /// Asks the keyring, and remembers that it failed.
     fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
         work: impl FnOnce(&dyn Ring) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let end = Instant::now() + limit;
-        let asked = || {
-            let turn = Busy::turn(&self.busy, limit)?;
-            let (tell, told) = mpsc::sync_channel(1);
-            let ring = self.ring.clone();
-            let thread = std::thread::Builder::new().name("keyring".to_owned());
-            let started = thread.spawn(move || {
-                let _turn = turn;
-                // Nobody may wait for it any more.
-                let _ = tell.send(work(&*ring));
-            });
-            started.map_err(|error| StoreError::Failed(format!("no thread for the keyring: {error}")))?;
-            told.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap_or_else(|error| match error {
-                RecvTimeoutError::Timeout => Err(StoreError::Slow(limit)),
-                RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring broke down".to_owned())),
-            })
-        };
-        let answer = asked();
+        let answer = self.asking.ask(limit, work);
         let until = Instant::now() + self.patience.rest;
         *lock(&self.failed) = answer.as_ref().err().map(|error| (until, error.clone()));
         answer
+    }
+}
+
+/// Asks a keyring, one question at a time.
+pub(super) struct Asking {
+    ring: Arc<dyn Ring>,
+    busy: Arc<Busy>,
+}
+
+impl Asking {
+    pub(super) fn new(ring: Arc<dyn Ring>) -> Self {
+        Self { ring, busy: Arc::default() }
+    }
+
+    /// Asks on a thread of its own, which is left behind when the time is over.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(&dyn Ring) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let end = Instant::now() + limit;
+        let turn = Busy::turn(&self.busy, limit)?;
+        let (tell, told) = mpsc::sync_channel(1);
+        let ring = self.ring.clone();
+        let thread = std::thread::Builder::new().name("keyring".to_owned());
+        let started = thread.spawn(move || {
+            let _turn = turn;
+            // Nobody may wait for it any more.
+            let _ = tell.send(work(&*ring));
+        });
+        started.map_err(|error| StoreError::Failed(format!("no thread for the keyring: {error}")))?;
+        told.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap_or_else(|error| match error {
+            RecvTimeoutError::Timeout => Err(StoreError::Slow(limit)),
+            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring broke down".to_owned())),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where secrets are kept: a trait for embedders, and the stores that there are.
 //!
 //! `choice.rs` decides which of them has a token. `keyring.rs` and `system.rs` keep a key in the keyring of the system,
-//! `sealed.rs` writes files that are encrypted with such a key or with one of the user's; `vault.rs` is what the rest of the
+//! `named.rs` reads what configs name of it, `sealed.rs` writes files that are encrypted with such a key or with one of the user's; `vault.rs` is what the rest of the
 //! program sees.
 //!
 //! **Invariant:** a secret is written whole before anybody uses it, removed only when it is known to be of no use, and never
@@ -9,6 +9,7 @@
 
 mod choice;
 mod keyring;
+mod named;
 mod sealed;
 #[cfg(feature = "keyring")]
 mod system;
@@ -22,6 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::choice::chosen;
+pub use self::named::keyring;
 pub(crate) use self::vault::Vault;
 use crate::config::Secret;
 

@@ -12,16 +12,32 @@ use zeroize::Zeroizing;
 
 use super::StoreError;
 use super::keyring::Ring;
+use crate::config::KEYRING_SERVICE;
 
-/// Whose secrets they are, for whoever looks into the keyring.
-const SERVICE: &str = "mcp-host";
+/// The keyring of this system, as far as it has what is under one name of a service.
+pub(super) struct System {
+    /// Whose secrets they are, for whoever looks into the keyring.
+    service: &'static str,
+}
 
-/// The keyring of this system.
-pub(super) struct System;
+impl System {
+    /// Our own.
+    pub(super) const OF_TOKENS: Self = Self { service: "mcp-host" };
+    /// What the user has put there.
+    pub(super) const OF_CONFIGS: Self = Self { service: KEYRING_SERVICE };
+
+    fn entry(&self, name: &str) -> Result<Entry, StoreError> {
+        let store = store().map_err(|error| match told(&error) {
+            StoreError::Failed(reason) => StoreError::Absent(reason),
+            error => error,
+        })?;
+        store.build(self.service, name, None).map_err(|error| told(&error))
+    }
+}
 
 impl Ring for System {
     fn get(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError> {
-        match entry(name)?.get_password() {
+        match self.entry(name)?.get_password() {
             Ok(text) => Ok(Some(Zeroizing::new(text))),
             Err(Error::NoEntry) => Ok(None),
             Err(error) => Err(told(&error)),
@@ -29,16 +45,8 @@ impl Ring for System {
     }
 
     fn set(&self, name: &str, text: &str) -> Result<(), StoreError> {
-        entry(name)?.set_password(text).map_err(|error| told(&error))
+        self.entry(name)?.set_password(text).map_err(|error| told(&error))
     }
-}
-
-fn entry(name: &str) -> Result<Entry, StoreError> {
-    let store = store().map_err(|error| match told(&error) {
-        StoreError::Failed(reason) => StoreError::Absent(reason),
-        error => error,
-    })?;
-    store.build(SERVICE, name, None).map_err(|error| told(&error))
 }
 
 #[cfg(all(unix, not(target_vendor = "apple")))]
@@ -63,6 +71,8 @@ compile_error!("the feature `keyring` knows no keyring of this system");
 fn told(error: &Error) -> StoreError {
     let text = match error {
         Error::NoStorageAccess(inner) | Error::PlatformFailure(inner) => inner.to_string(),
+        Error::BadEncoding(_) | Error::BadDataFormat(..) => "it is no text in UTF-8".to_owned(),
+        Error::Ambiguous(_) => "several entries have this name; leave one".to_owned(),
         other => other.to_string(),
     };
     by_text(&text, matches!(error, Error::NoStorageAccess(_)))
@@ -75,7 +85,13 @@ fn by_text(text: &str, denied: bool) -> StoreError {
         // There is a service, and it has no place to keep things in.
         return StoreError::Absent("it has no default collection".to_owned());
     }
-    if says(&["no dbus session", "was not provided by any", "unable to autolaunch", "failed to connect to socket"]) {
+    if says(&[
+        "no dbus session",
+        "was not provided by any",
+        "unable to autolaunch",
+        "dbus-daemon autolaunch",
+        "failed to connect to socket",
+    ]) {
         return StoreError::Absent("no D-Bus session with a Secret Service".to_owned());
     }
     if says(&["did not receive a reply", "noreply", "timed out"]) {

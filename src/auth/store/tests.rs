@@ -10,8 +10,9 @@ use zeroize::Zeroizing;
 
 use super::choice::Chosen;
 use super::keyring::{Patience, Ring};
+use super::named::read_by;
 use super::{Kept, SecretStore, StoreError, lock};
-use crate::config::{Secret, SecretKey, Secrets, StoreKind};
+use crate::config::{Approved, Config, LoadRequest, Secret, SecretKey, Secrets, StoreKind, Transport, Unread, load};
 
 /// What Windows takes.
 const BYTES: usize = 2560;
@@ -334,4 +335,138 @@ fn h77_programs_that_start_at_once_make_one_key() {
     for number in 0..6 {
         assert!(store.read(&format!("token-{number}")).unwrap().is_some(), "{number}");
     }
+}
+
+/// A file with servers that name entries of a keyring, and what reads it.
+struct Named {
+    ring: Arc<Fake>,
+    request: LoadRequest,
+    folder: tempfile::TempDir,
+}
+
+impl Named {
+    fn new(mood: Mood, servers: &serde_json::Value) -> Self {
+        let (ring, folder) = (Fake::new(mood), tempfile::tempdir().unwrap());
+        let file = folder.path().join("mcp.json");
+        std::fs::write(&file, serde_json::json!({ "mcpServers": servers }).to_string()).unwrap();
+        let request = LoadRequest { keyring: read_by(ring.clone()), ..LoadRequest::default() }.file(file);
+        Self { ring, request, folder }
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        lock(&self.ring.kept).insert(name.to_owned(), text.to_owned());
+    }
+
+    fn load(&self) -> Config {
+        load(&self.request).unwrap()
+    }
+}
+
+/// The value of a server's header, or why the server cannot be started.
+fn header(config: &Config, name: &str) -> Result<String, String> {
+    let server = config.servers.iter().find(|server| server.name == name).unwrap();
+    match (&server.transport, &server.unusable, &server.disabled) {
+        (_, Some(why), _) | (_, _, Some(why)) => Err(why.clone()),
+        (Transport::Http(remote), None, None) => Ok(remote.headers[0].1.expose().to_owned()),
+        _ => panic!("it is no server over HTTP"),
+    }
+}
+
+fn entry(value: &str) -> serde_json::Value {
+    serde_json::json!({ "type": "http", "url": "https://example.com/mcp", "headers": { "X-Word": value } })
+}
+
+#[test]
+fn h92_a_config_names_what_the_keyring_has() {
+    let servers = serde_json::json!({
+        "a": entry("Word ${keyring:api}"), "b": entry("${keyring:api}/${keyring:lined}"), "c": entry("${keyring:none}"),
+        "d": entry("${keyring:empty}"), "e": entry("plain"), "f": entry("${keyring:api:-x}"),
+    });
+    let named = Named::new(Mood::Well, &servers);
+    for (name, text) in [("api", "an-odd-canary"), ("lined", "another-canary\r\n"), ("empty", "\n")] {
+        named.put(name, text);
+    }
+    let config = named.load();
+    assert_eq!(header(&config, "a").as_deref(), Ok("Word an-odd-canary"));
+    assert_eq!(header(&config, "b").as_deref(), Ok("an-odd-canary/another-canary"));
+    let missing = header(&config, "c").unwrap_err();
+    assert!(
+        missing.starts_with("headers.X-Word: the keyring has no entry \"none\" for us; put it there: "),
+        "{missing}"
+    );
+    assert!(header(&config, "d").unwrap_err().contains("\"empty\" of the keyring cannot be read: it is empty"));
+    assert_eq!(header(&config, "e").as_deref(), Ok("plain"));
+    assert!(header(&config, "f").unwrap_err().contains("no entry \"api:-x\""));
+    // Each is asked for once, and nobody sees what came.
+    assert_eq!(named.ring.asked(), 5);
+    let said = "it said an-odd-canary, another-canary";
+    assert_eq!(config.scrubber().without_known(said), "it said ***, ***");
+    assert!(!format!("{config:?}").contains("canary"), "{config:?}");
+}
+
+#[test]
+fn h77_a_keyring_that_is_locked_fails_those_that_name_it() {
+    let servers = serde_json::json!({ "a": entry("${keyring:x}"), "b": entry("${keyring:y}"), "c": entry("plain") });
+    for (mood, why) in
+        [(Mood::Locked, "the keyring is locked"), (Mood::Absent, "there is no keyring: it was taken away")]
+    {
+        let named = Named::new(mood, &servers);
+        let config = named.load();
+        for (server, name) in [("a", "x"), ("b", "y")] {
+            let told = header(&config, server).unwrap_err();
+            assert!(told.contains(&format!("headers.X-Word: {name:?} of the keyring cannot be read: {why}")), "{told}");
+        }
+        assert_eq!((header(&config, "c").as_deref(), named.ring.asked()), (Ok("plain"), 1));
+        named.ring.set_mood(Mood::Well);
+        named.put("x", "back");
+        assert_eq!(header(&named.load(), "a").as_deref(), Ok("back"));
+        // What a server has is not taken from it when the config is read again.
+        named.ring.set_mood(mood);
+        let config = named.load();
+        assert_eq!((header(&config, "a").as_deref(), header(&config, "b").is_err()), (Ok("back"), true));
+    }
+}
+
+#[test]
+fn h77_a_keyring_that_hangs_is_left_behind() {
+    let ring = Fake::new(Mood::Hangs);
+    let keyring = read_by(ring.clone());
+    let answer = keyring.ask("x", Duration::from_millis(50)).unwrap();
+    assert!(matches!(&answer, Err(Unread::All(reason)) if reason.contains("did not answer within 50ms")), "{answer:?}");
+    ring.set_mood(Mood::Well);
+    assert_eq!(keyring.ask("x", Duration::from_secs(60)).unwrap(), Ok(None));
+}
+
+#[test]
+fn h93_a_project_takes_nothing_out_of_the_keyring_before_it_is_approved() {
+    let servers = serde_json::json!({ "a": entry("${keyring:api}"), "b": entry("${keyring:api}") });
+    let mut named = Named::new(Mood::Well, &servers);
+    named.put("api", "canary");
+    named.request.project = true;
+    let config = named.load();
+    assert_eq!((header(&config, "a"), named.ring.asked()), (Err("not approved".to_owned()), 0));
+    let project = config.servers[0].project.clone().unwrap();
+    assert!(
+        project.shown.contains(&"! headers.X-Word: takes \"api\" out of your keyring".to_owned()),
+        "{:?}",
+        project.shown
+    );
+    let file = named.folder.path().join("mcp.json");
+    named.request.approved = Approved::new(file.clone(), [((file, "a".to_owned()), project.hash)]);
+    let config = named.load();
+    assert_eq!((header(&config, "a").as_deref(), header(&config, "b").is_err()), (Ok("canary"), true));
+    assert_eq!(named.ring.asked(), 1);
+}
+
+#[test]
+fn nothing_is_asked_for_what_is_not_started() {
+    let mut off = entry("${keyring:api}");
+    off["disabled"] = true.into();
+    let named = Named::new(Mood::Well, &serde_json::json!({ "a": off }));
+    assert_eq!((named.load().servers[0].disabled.is_some(), named.ring.asked()), (true, 0));
+    let text = r#"{ "mcpServers": {}, "host": { "listen": "${keyring:api}" } }"#;
+    std::fs::write(named.folder.path().join("mcp.json"), text).unwrap();
+    let told = load(&named.request).unwrap_err().to_string();
+    assert!(told.contains("\"api\" of a keyring is only for the entries of servers"), "{told}");
+    assert_eq!(named.ring.asked(), 0);
 }

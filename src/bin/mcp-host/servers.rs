@@ -146,6 +146,7 @@ fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     let mut request = LoadRequest::from_process();
     request.files.clone_from(&common.config);
     request.approved = approved();
+    request.keyring = mcp_host::auth::keyring();
     request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
     request
 }

@@ -1,0 +1,54 @@
+//! Secrets that the user has put into the keyring of the system, for configs that name them: `${keyring:NAME}`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::keyring::{Asking, Ring};
+use super::{StoreError, lock};
+use crate::config::{Keyring, Secret, Unread};
+
+/// The keyring of this system, for what configs name. Asked from a thread of its own, which is left behind when it hangs; in
+/// a build without the feature `keyring` there is none.
+///
+/// What was read once is used again while the keyring is locked, silent or gone, so that a config that is read again does not
+/// take a secret away from a server that has it.
+#[must_use]
+pub fn keyring() -> Keyring {
+    #[cfg(feature = "keyring")]
+    return read_by(Arc::new(super::system::System::OF_CONFIGS));
+    #[cfg(not(feature = "keyring"))]
+    Keyring::default()
+}
+
+#[cfg_attr(not(feature = "keyring"), cfg_attr(not(test), expect(dead_code, reason = "there is no ring to read by")))]
+pub(super) fn read_by(ring: Arc<dyn Ring>) -> Keyring {
+    let (asking, known) = (Asking::new(ring), Mutex::<HashMap<String, Secret>>::default());
+    Keyring::new(move |name, limit| {
+        let wanted = name.to_owned();
+        match asking.ask(limit, move |ring| ring.get(&wanted)) {
+            Ok(Some(text)) => {
+                // Tools that read a line from a terminal or a pipe may keep its end.
+                let line =
+                    text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+                if line.is_empty() {
+                    return Err(Unread::This("it is empty".to_owned()));
+                }
+                let secret = Secret::new(line);
+                lock(&known).insert(name.to_owned(), secret.clone());
+                Ok(Some(secret))
+            }
+            Ok(None) => {
+                lock(&known).remove(name);
+                Ok(None)
+            }
+            Err(StoreError::Failed(reason)) => Err(Unread::This(reason)),
+            Err(error) => match lock(&known).get(name) {
+                Some(secret) => {
+                    tracing::warn!("{name:?} is used as the keyring had it before: {error}");
+                    Ok(Some(secret.clone()))
+                }
+                None => Err(Unread::All(error.to_string())),
+            },
+        }
+    })
+}
