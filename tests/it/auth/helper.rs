@@ -232,6 +232,23 @@ async fn h97_what_is_no_headers_is_told_without_a_value() {
     assert_eq!(site.asked().len(), 0, "nothing was asked without headers");
 }
 
+#[tokio::test]
+async fn headers_that_are_set_here_anyhow_are_left_out_of_a_config() {
+    let site = server(Box::new(|_| true), Arc::default()).await;
+    let mut entry = entry(&site.url, &json!(["sh", "-c", "echo '{}'"]));
+    entry["headers"] =
+        json!({ "Accept": "text/html", "host": "evil.example", "MCP-Session-Id": "x", "X-Team": "core" });
+    let config = config(&json!({ "a": entry }), &[]);
+    let notes: Vec<String> = config.notes.iter().map(|note| note.message.clone()).collect();
+    assert_eq!(notes, ["this header is set here for each request, left out"; 3]);
+    let host = host(config).await;
+    call(&host).await.unwrap();
+    let asked = site.asked();
+    let first = &asked[0].headers;
+    assert!(first["accept"].contains("application/json") && first["host"].starts_with("127.0.0.1"), "{first:?}");
+    assert_eq!((first["x-team"].as_str(), first.contains_key("mcp-session-id")), ("core", false));
+}
+
 #[test]
 fn h17_what_needs_a_shell_is_refused_with_its_place() {
     let read = |helper: &str| {
