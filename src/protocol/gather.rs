@@ -1,9 +1,10 @@
 //! Bytes that come in pieces, until a whole is cut off: what frames are found in, and bodies are read into.
 //!
-//! A small frame is a slice of what was read. A large one lies in steps until its end is here, and is put together then: a
-//! buffer that doubles moves everything at once, holds the old and the new meanwhile, and up to twice as much in the end.
-//! **Invariant:** what is cut off and large has memory of its own and none to spare, so that whoever counts its bytes
-//! counts what it holds.
+//! A small frame is a slice of what was read, a larger one the buffer that it was read into, which doubles. One that is
+//! larger yet goes on in steps until its end is here, and is put together then: a buffer that doubles moves everything at
+//! once, holds the old and the new meanwhile, and up to twice as much in the end.
+//! **Invariant:** what is cut off and large has memory of its own and next to none to spare, so that whoever counts its
+//! bytes counts what it holds.
 
 use std::collections::VecDeque;
 
@@ -16,19 +17,28 @@ pub(crate) struct Gather {
     pieces: VecDeque<BytesMut>,
     /// Up to here nothing was found.
     searched: usize,
+    /// How much room the last large one took: the next is often as large.
+    hint: usize,
 }
 
-/// How much lies in one place.
+/// How much the first bytes may have in one place, which grows: what most answers fit in is never put together. What
+/// follows one that was larger may have twice as much, all at once.
+const FIRST: usize = 4 * STEP;
+/// How much lies in each place after that.
 const STEP: usize = 1024 * 1024;
 /// From this size on memory of its own is worth it.
 const LARGE: usize = 64 * 1024;
+/// So much room is made for the first bytes already, where the last one took it.
+const SOON: usize = 4 * LARGE;
+/// Less room than that is not read into.
+const SPARE: usize = 4 * 1024;
 /// More room than that is for large ones alone.
 const ROOM: usize = 2 * LARGE;
 
 impl Gather {
     /// Empty, with room in one place for what will be so much.
     pub(crate) fn with_room(size: usize) -> Self {
-        Self { pieces: [BytesMut::with_capacity(size)].into(), searched: 0 }
+        Self { pieces: [BytesMut::with_capacity(size)].into(), ..Self::default() }
     }
 
     /// How much there is.
@@ -45,25 +55,47 @@ impl Gather {
         self.pieces.back()?.last().copied()
     }
 
-    /// Where the next bytes go, with room for that many.
+    /// Where the next bytes go, with room for that many, or for what is left of one as large as the last.
     pub(crate) fn space(&mut self, room: usize) -> &mut BytesMut {
+        let free = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
+        let ends_here = self.pieces.len() == 1 && self.hint > 0 && free >= SPARE.min(room);
+        self.place(if ends_here { free } else { room })
+    }
+
+    /// Where the next bytes go, with room for that many.
+    fn place(&mut self, room: usize) -> &mut BytesMut {
+        let most = self.most();
         match self.pieces.back() {
             None => self.pieces.push_back(BytesMut::new()),
-            Some(last) if last.is_empty() || last.len() + room <= last.capacity().max(STEP) => {}
+            Some(last) if last.is_empty() || last.len() + room <= last.capacity().max(most) => {}
             Some(_) => self.pieces.push_back(BytesMut::with_capacity(STEP)),
         }
         let at = self.pieces.len() - 1;
         let last = &mut self.pieces[at];
-        last.reserve(room);
+        let (length, hint) = (last.len(), self.hint);
+        // What proves to be large is moved once or twice, not at each doubling from here on.
+        let wanted = match length + room {
+            needed if at > 0 || needed <= last.capacity() => 0,
+            needed if needed <= hint && (length >= LARGE || room >= LARGE && hint <= SOON) => hint,
+            _ if length >= LARGE => STEP,
+            _ => 0,
+        };
+        last.reserve(room.max(wanted.saturating_sub(length)));
         last
+    }
+
+    /// How much the last place may come to have.
+    fn most(&self) -> usize {
+        if self.pieces.len() > 1 { STEP } else { FIRST }
     }
 
     /// Adds bytes as they came.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let left = self.pieces.back().map_or(STEP, |last| last.capacity().max(STEP).saturating_sub(last.len()));
+            let most = self.most();
+            let left = self.pieces.back().map_or(most, |last| last.capacity().max(most).saturating_sub(last.len()));
             let (now, later) = bytes.split_at(bytes.len().min(if left == 0 { STEP } else { left }));
-            self.space(now.len()).extend_from_slice(now);
+            self.place(now.len()).extend_from_slice(now);
             bytes = later;
         }
     }
@@ -86,6 +118,9 @@ impl Gather {
     pub(crate) fn take(&mut self, count: usize) -> Bytes {
         self.searched = 0;
         let Some(first) = self.pieces.front_mut() else { return Bytes::new() };
+        if count >= LARGE {
+            self.hint = (count + spare(count)).min(2 * FIRST);
+        }
         let whole = if count > first.len() { self.join(count) } else { cut(first, count) };
         self.tidy();
         whole
@@ -148,8 +183,16 @@ fn cut(piece: &mut BytesMut, count: usize) -> Bytes {
     let rest = piece[count..].into();
     piece.truncate(count);
     let mut whole = Vec::from(std::mem::replace(piece, rest));
-    whole.shrink_to_fit();
+    // Memory that is given back as it was got is soon used again.
+    if whole.capacity() - count > spare(count) {
+        whole.shrink_to_fit();
+    }
     whole.into()
+}
+
+/// What a large one may hold beside its bytes.
+fn spare(count: usize) -> usize {
+    count / 8
 }
 
 #[cfg(test)]
@@ -165,10 +208,15 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out_wherever_it_is_cut() {
-        let all = bytes(3 * STEP + 5);
-        for (pushed, taken) in
-            [(1000, 700), (65_536, 1 << 16), (300_000, 90_001), (5 << 20, STEP + 1), (77_777, 2 << 20)]
-        {
+        let all = bytes(FIRST + 3 * STEP + 5);
+        for (pushed, taken) in [
+            (1000, 700),
+            (65_536, 1 << 16),
+            (300_000, 90_001),
+            (5 << 20, STEP + 1),
+            (77_777, 2 << 20),
+            (99_999, FIRST + 5),
+        ] {
             let (mut gather, mut out) = (Gather::default(), Vec::new());
             for part in all.chunks(pushed) {
                 gather.push(part);
@@ -184,14 +232,15 @@ mod tests {
 
     #[test]
     fn h3_a_large_frame_holds_its_bytes_and_no_more() {
-        for size in [LARGE, 3 * LARGE, STEP - 1, STEP, STEP + 1, 3 * STEP + 7] {
+        for size in [LARGE, 3 * LARGE, STEP - 1, STEP, STEP + 1, 3 * STEP + 7, FIRST, FIRST + STEP + 1] {
             for behind in [0, 10, 2 * LARGE] {
                 let mut gather = Gather::default();
                 for part in bytes(size + behind).chunks(LARGE) {
                     gather.space(LARGE).extend_from_slice(part);
                 }
                 let frame = gather.take(size).try_into_mut().expect("memory of its own");
-                assert_eq!((frame.len(), frame.capacity(), gather.len()), (size, size, behind));
+                assert_eq!((frame.len(), gather.len()), (size, behind));
+                assert!(frame.capacity() <= size + size / 8, "{} for {size}", frame.capacity());
                 // Nor does a small one behind it hold what was for the large one.
                 let small = gather.take(behind.min(100)).try_into_mut();
                 assert!(small.is_err() || small.is_ok_and(|small| small.capacity() <= ROOM), "{size} and {behind}");
@@ -212,7 +261,8 @@ mod tests {
                 None
             });
             let room: usize = gather.pieces.iter().map(BytesMut::capacity).sum();
-            assert!(found.is_none() && room <= count * LARGE + STEP, "{room} for {count}");
+            let most = if count * LARGE < FIRST { (2 * count * LARGE).max(STEP) } else { count * LARGE + STEP };
+            assert!(found.is_none() && room <= most + LARGE, "{room} for {count}");
         }
         assert_eq!(searched.get(), gather.len());
         gather.push(b"\n");
