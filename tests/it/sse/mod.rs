@@ -416,3 +416,23 @@ async fn a_type_is_taken_at_its_word() {
     assert_eq!(server.story(), ["POST /sse server/discover", "POST /sse initialize"]);
     host.shutdown().await;
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_program_gives_headers_for_the_stream_and_for_messages() {
+    let helper = json!(["sh", "-c", "printf '{\"X-Key\": \"given-%s\"}' $$"]);
+    for more in [json!({ "type": "sse", "headersHelper": helper }), json!({ "headersHelper": helper })] {
+        let server = Server::start(Script::default()).await;
+        let host = host(&server, &more).await;
+        assert_eq!(status(&host).state, StateName::Connected, "{more}");
+        let keys: Vec<(String, String)> = server
+            .seen()
+            .into_iter()
+            .map(|seen| (seen.what, seen.headers.get("x-key").cloned().unwrap_or_default()))
+            .collect();
+        assert!(keys.iter().all(|(_, key)| key.starts_with("given-")), "{keys:?}");
+        // What is found to be this transport is another connection, whose stream and messages have one set of headers.
+        let stream = keys.iter().position(|(what, _)| what.starts_with("GET")).unwrap();
+        assert!(keys[stream..].len() > 2 && keys[stream..].iter().all(|(_, key)| *key == keys[stream].1), "{keys:?}");
+    }
+}
