@@ -49,6 +49,8 @@ pub(crate) struct Authorizer {
     pub(super) loaded: OnceCell<()>,
     /// Why what is kept cannot be read. Nobody is asked to sign in over a login that is there.
     pub(super) unread: Mutex<Option<StoreError>>,
+    /// How what is kept looked from outside when it was read last.
+    pub(super) stamp: Mutex<Option<u64>>,
     /// Somebody looks whether it can be read by now.
     pub(super) looking: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
@@ -56,8 +58,7 @@ pub(crate) struct Authorizer {
     /// The login that whoever asks for something is invited to, or was last.
     #[cfg(feature = "server")]
     pub(super) invited: Mutex<Option<Arc<Invitation>>>,
-    /// Counts up when there is a token that was not there before.
-    pub(super) news: watch::Sender<u64>,
+    pub(super) news: watch::Sender<Told>,
 }
 
 /// What was tried so far.
@@ -118,26 +119,57 @@ impl Hint {
     }
 }
 
-/// News of tokens, for whoever waits for one.
+/// How often something was told of the tokens of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    came: u64,
+    gone: u64,
+}
+
+/// What is told of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// There is a token that was not there before.
+    Came,
+    /// The user has signed out. What was connected by that login is not, from then on.
+    SignedOut,
+}
+
+/// News of tokens, for the connections to their server.
 #[derive(Debug)]
-pub(crate) struct News(Option<watch::Receiver<u64>>);
+pub(crate) struct News {
+    told: Option<watch::Receiver<Told>>,
+    heard: Told,
+}
 
 impl News {
     pub(crate) fn of(tokens: Option<&Arc<Authorizer>>) -> Self {
-        Self(tokens.map(|tokens| tokens.news.subscribe()))
+        let told = tokens.map(|tokens| tokens.news.subscribe());
+        let heard = told.as_ref().map(|told| *told.borrow()).unwrap_or_default();
+        Self { told, heard }
     }
 
-    /// Waits until there is a token that was not there before; for ever, where none can come.
+    /// Waits for news; for ever, where none can come. Of several at once, the end of a login comes first.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
-    pub(crate) async fn next(&mut self) {
-        if let Some(news) = &mut self.0
-            && news.changed().await.is_ok()
-        {
-            return;
+    pub(crate) async fn next(&mut self) -> Notice {
+        let Self { told: Some(told), heard } = self else { return std::future::pending().await };
+        let Ok(told) = told.wait_for(|told| told.gone > heard.gone || told.came > heard.came).await else {
+            return std::future::pending().await;
+        };
+        if told.gone > heard.gone {
+            heard.gone = told.gone;
+            return Notice::SignedOut;
         }
-        std::future::pending().await
+        heard.came = told.came;
+        Notice::Came
+    }
+
+    /// Waits for a token that was not there before; what is told beside is not heard.
+    #[cfg(feature = "server")]
+    pub(super) async fn came(&mut self) {
+        while self.next().await != Notice::Came {}
     }
 }
 
@@ -155,18 +187,24 @@ impl Authorizer {
             current: ArcSwapOption::empty(),
             loaded: OnceCell::new(),
             unread: Mutex::default(),
+            stamp: Mutex::default(),
             looking: AtomicBool::new(false),
             progress: tokio::sync::Mutex::default(),
             login: Mutex::default(),
             #[cfg(feature = "server")]
             invited: Mutex::default(),
-            news: watch::Sender::new(0),
+            news: watch::Sender::default(),
         })
     }
 
     /// The server's name in the config.
     pub(crate) fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Where it is: scheme, host and port.
+    pub(crate) fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
     }
 
     /// The token for a request, renewed if its time has come; none if none is there, or none is wanted.
@@ -298,6 +336,14 @@ impl Authorizer {
             (None, Some(_)) => true,
             (Some(_), None) => false,
         }
+    }
+
+    /// Tells it to all who are connected, or want to be.
+    pub(super) fn tell(&self, notice: Notice) {
+        self.news.send_modify(|told| match notice {
+            Notice::Came => told.came += 1,
+            Notice::SignedOut => told.gone += 1,
+        });
     }
 
     /// Uses a token from now on.

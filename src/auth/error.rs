@@ -7,6 +7,9 @@ pub enum Error {
     /// Somebody has to sign in first.
     #[error("somebody has to sign in")]
     LoginNeeded,
+    /// Its user has ended the login.
+    #[error("its user has signed out")]
+    SignedOut,
     /// Somebody is signing in just now.
     #[error("a login is under way")]
     LoginUnderWay,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use url::{Position, Url};
 
 use super::attempt::Attempt;
-use super::authorizer::{AGAIN, Authorizer};
+use super::authorizer::{AGAIN, Authorizer, News};
 use super::obtain::Under;
 use super::{Error, Redirect};
 use crate::config::Grant;
@@ -177,12 +177,17 @@ impl Authorizer {
     }
 
     /// Waits until somebody has signed in, here or elsewhere; the port is open no longer.
-    async fn accept(&self, attempt: Attempt, redirect: Redirect, declined: &CancellationToken) -> Result<(), Error> {
+    async fn accept(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        redirect: Redirect,
+        declined: &CancellationToken,
+    ) -> Result<(), Error> {
         let limit = self.keys.limits.login;
-        let mut news = self.news.subscribe();
+        let mut news = News::of(Some(self));
         let back = tokio::select! {
             back = timeout(limit, redirect.hit()) => back,
-            _changed = news.changed() => return Ok(()),
+            () = news.came() => return Ok(()),
             () = declined.cancelled() => return Err(Error::Declined("it was declined".to_owned())),
         };
         drop(redirect);

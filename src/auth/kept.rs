@@ -1,16 +1,19 @@
 //! What is kept of a login, read when the first request wants it; while it is out of reach, read again later and later
-//! (`hazards.md` H77).
+//! (`hazards.md` H77). While its server waits to be signed in to, whether somebody did in another program.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::StoreError;
-use super::authorizer::Authorizer;
+use super::authorizer::{Authorizer, Notice, Progress};
+use super::token::Entry;
 
 /// The first look again, and the longest pause. A look may have the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
 const LONGEST: Duration = Duration::from_secs(10 * 60);
+/// So often is looked, from outside, whether a login has come by another program.
+const ELSEWHERE: Duration = Duration::from_secs(2);
 
 impl Authorizer {
     /// Reads what is kept, unless that was done. What is out of reach now is looked for again.
@@ -26,7 +29,7 @@ impl Authorizer {
     }
 
     async fn load(&self) -> Result<(), ()> {
-        let kept = self.keys.load(&self.slot).await;
+        let kept = self.read_slot().await;
         // Somebody has signed in meanwhile.
         if self.current.load().is_some() {
             return Ok(());
@@ -43,7 +46,7 @@ impl Authorizer {
             None => {
                 if before.is_some() {
                     // The server was told that there is none.
-                    self.news.send_modify(|news| *news += 1);
+                    self.tell(Notice::Came);
                 }
                 Ok(())
             }
@@ -52,6 +55,48 @@ impl Authorizer {
                     tracing::warn!(server = &*self.server, "what is kept of its login is out of reach: {error}");
                 }
                 Err(())
+            }
+        }
+    }
+
+    /// What is kept for this server, by whichever program. How it looks from outside is noted first: what is written
+    /// meanwhile is seen by the next look.
+    async fn read_slot(&self) -> Result<Option<Entry>, StoreError> {
+        let stamp = self.keys.stamp(&self.slot).await?;
+        let kept = self.keys.load(&self.slot).await;
+        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        kept
+    }
+
+    /// Takes another login than `held` that another program has kept meanwhile; whether there was one. The caller holds
+    /// `progress`.
+    pub(super) async fn take_kept(&self, held: Option<&Entry>) -> bool {
+        let Ok(Some(kept)) = self.read_slot().await else { return false };
+        let is_other = held.is_none_or(|held| held.access != kept.access);
+        if is_other {
+            tracing::info!(server = &*self.server, "another program has signed in");
+            self.take(kept);
+        }
+        is_other
+    }
+
+    /// Waits until a login that another program has kept can be used, and tells of it; for ever, where that cannot be seen.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing but the time it has waited.
+    pub(crate) async fn signed_in_elsewhere(&self) {
+        loop {
+            tokio::time::sleep(ELSEWHERE).await;
+            let Ok(now) = self.keys.stamp(&self.slot).await else { continue };
+            if now == *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) {
+                continue;
+            }
+            let mut progress = self.progress.lock().await;
+            let before = self.current.load_full();
+            if self.take_kept(before.as_ref().map(|held| &held.entry)).await {
+                *progress = Progress::default();
+                self.tell(Notice::Came);
+                return;
             }
         }
     }
@@ -73,5 +118,92 @@ impl Authorizer {
                 pause = (pause * 2).min(LONGEST);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tokio::time::timeout;
+
+    use super::super::keychain::Keychain;
+    use super::super::store::{MemoryStore, SecretStore, chosen};
+    use super::*;
+    use crate::config::{Limits, OAuth, Remote, SecretKey, Secrets, StoreKind};
+
+    const A_WHILE: Duration = Duration::from_secs(10 * 60);
+
+    fn server(store: Arc<dyn SecretStore>) -> Arc<Authorizer> {
+        let keys = Keychain::new(Some(store), None, None, Limits::default());
+        Authorizer::new("a", &Remote::new("https://a.example/mcp".parse().unwrap()), &OAuth::default(), &keys)
+    }
+
+    /// Files in that folder, as each program has them.
+    fn files(folder: &Path) -> Arc<dyn SecretStore> {
+        let secrets = Secrets { store: StoreKind::File, key: SecretKey::parse(&"07".repeat(32)) };
+        chosen(&secrets, Some(folder)).unwrap()
+    }
+
+    fn entry(access: &str) -> Entry {
+        let text = serde_json::json!({
+            "version": 1, "issuer": "https://issuer.example", "resource": "https://a.example/mcp",
+            "client": { "id": "c", "secret": null, "method": "none", "redirect": null },
+            "endpoint": "https://issuer.example/token", "revocation": null, "access": access, "scheme": "Bearer",
+            "refresh": "r", "requested": [], "granted": null, "received": super::super::jwt::now(), "life": 3600,
+            "key": null,
+        });
+        Entry::parse(&text.to_string()).unwrap()
+    }
+
+    fn access(server: &Authorizer) -> Option<String> {
+        server.current.load().as_ref().map(|held| held.entry.access.clone())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h72_a_login_by_another_program_is_seen_and_each_of_them_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (server(files(folder.path())), server(files(folder.path())));
+        assert!(here.credentials().await.is_none());
+        let waits = async || timeout(A_WHILE, here.signed_in_elsewhere()).await.is_err();
+        assert!(waits().await, "nobody has");
+        let mut news = here.news.subscribe();
+        for token in ["one", "two"] {
+            there.keep(&entry(token)).await;
+            assert!(!waits().await);
+            assert_eq!((access(&here).as_deref(), news.has_changed().unwrap()), (Some(token), true));
+            news.mark_unchanged();
+            assert!(waits().await, "it was told already");
+        }
+        // What we have kept ourselves is no news, and neither is the end of it.
+        here.keep(&entry("two")).await;
+        assert!(waits().await);
+        there.keys.forget(&there.slot, &entry("two")).await.unwrap();
+        assert!(waits().await);
+        assert_eq!((access(&here).as_deref(), news.has_changed().unwrap()), (Some("two"), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_cannot_tell_is_not_read_again_and_again() {
+        struct Mute(MemoryStore, std::sync::atomic::AtomicUsize);
+        impl SecretStore for Arc<Mute> {
+            fn read(&self, key: &str) -> Result<Option<crate::config::Secret>, StoreError> {
+                self.1.fetch_add(1, Ordering::Relaxed);
+                self.0.read(key)
+            }
+            fn write(&self, key: &str, secret: &crate::config::Secret) -> Result<(), StoreError> {
+                self.0.write(key, secret)
+            }
+            fn remove(&self, key: &str) -> Result<(), StoreError> {
+                self.0.remove(key)
+            }
+        }
+        let store = Arc::new(Mute(MemoryStore::default(), std::sync::atomic::AtomicUsize::new(0)));
+        let (here, there) = (server(Arc::new(store.clone())), server(Arc::new(store.clone())));
+        assert!(here.credentials().await.is_none());
+        there.keep(&entry("one")).await;
+        let before = store.1.load(Ordering::Relaxed);
+        assert!(timeout(A_WHILE, here.signed_in_elsewhere()).await.is_err());
+        assert_eq!(store.1.load(Ordering::Relaxed), before);
     }
 }

@@ -99,6 +99,12 @@ impl Keychain {
         Ok(kept.and_then(|text| Entry::parse(text.expose())))
     }
 
+    /// Another number after a login for that server was kept or forgotten; none where the store cannot tell. It says so after
+    /// the token itself was written.
+    pub(super) async fn stamp(&self, slot: &str) -> Result<Option<u64>, StoreError> {
+        self.vault.stamp(slot).await
+    }
+
     /// Keeps a token, and where it is for this server.
     pub(super) async fn save(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
         let name = name(entry);

@@ -6,10 +6,10 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use url::Url;
 
 use super::attempt::Attempt;
-use super::authorizer::{Authorizer, Hint};
+use super::authorizer::{Authorizer, Hint, Notice};
 use super::desk::Desk;
 use super::{Error, Kept};
-use crate::config::Remote;
+use crate::config::{Grant, Remote};
 
 /// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
 #[derive(Debug)]
@@ -123,7 +123,8 @@ impl Authorizer {
         self.keys.vault.place(&self.slot)
     }
 
-    /// Ends the login: tells who gave the token, and forgets it. Whether there was one.
+    /// Ends the login: tells who gave the token, and forgets it. Whether there was one. The server is not connected any more
+    /// then, unless it is given tokens without a user: it gets the next one.
     ///
     /// # Errors
     /// When it may still be kept. That it could not be revoked is told to the log.
@@ -134,6 +135,9 @@ impl Authorizer {
             return self.unread().clone().map_or(Ok(false), |error| Err(error.into()));
         };
         *progress = super::authorizer::Progress::default();
+        if self.config.grant == Grant::Code {
+            self.tell(Notice::SignedOut);
+        }
         let entry = &held.entry;
         if let Some(endpoint) = entry.revocation.as_deref().and_then(|text| Url::parse(text).ok()) {
             let desk = Desk {

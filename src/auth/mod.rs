@@ -31,7 +31,7 @@ mod store;
 mod token;
 mod web;
 
-pub(crate) use authorizer::{Authorizer, News, Tries};
+pub(crate) use authorizer::{Authorizer, News, Notice, Tries};
 pub use challenge::{Challenge, MalformedChallenge, challenges};
 pub use device::DeviceLogin;
 pub use error::Error;

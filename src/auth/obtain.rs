@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::attempt::Attempt;
-use super::authorizer::{Authorizer, Hint, Progress};
+use super::authorizer::{Authorizer, Hint, Notice, Progress};
 use super::desk::{Desk, Signer};
 use super::discovery::{self, Issuer, Resource};
 use super::dpop::Proof;
@@ -47,8 +47,7 @@ impl Authorizer {
             Err(_) if !held.is_over() => return,
             Err(_) => self.progress.lock().await,
         };
-        let same = self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, held));
-        if !same || progress.rest.is_some_and(|rest| Instant::now() < rest) {
+        if !self.has(held) || progress.rest.is_some_and(|rest| Instant::now() < rest) {
             return;
         }
         let renewed = match self.config.grant {
@@ -64,6 +63,11 @@ impl Authorizer {
         }
     }
 
+    /// Whether that is the token that is used now.
+    fn has(&self, held: &Arc<Held>) -> bool {
+        self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, held))
+    }
+
     /// Gets another token than `held`, which was refused: by the refresh token, by a grant, by a login.
     pub(super) async fn obtain_now(
         self: &Arc<Self>,
@@ -71,19 +75,26 @@ impl Authorizer {
         hint: Hint,
         progress: &mut Progress,
     ) -> Result<Option<Under>, Error> {
-        // One that was never good is not made good by being renewed, and neither is one of an issuer that was given up.
-        let worked = held.filter(|held| held.entry.refresh.is_some() && held.has_worked());
+        // One that was never good is not made good by being renewed, and neither is one of an issuer that was given up. One
+        // that was taken away stays away: its user has signed out, or its refresh token is spent.
+        let renewable = |held: &&Arc<Held>| held.entry.refresh.is_some() && held.has_worked() && self.has(held);
+        let worked = held.filter(renewable);
         if let Some(held) = worked
             && self.is_named(&held.entry.issuer, &hint).await
         {
             match self.renew(held).await {
                 Ok(()) => return Ok(None),
-                Err(error) if error.is_transient() => return Err(error),
+                Err(error) if error.is_transient() || error == Error::SignedOut => return Err(error),
                 Err(error) => tracing::info!(server = &*self.server, "its token cannot be renewed: {error}"),
             }
         }
         if self.config.grant != Grant::Code {
             return self.granted(&hint).await.map(|()| None);
+        }
+        // Nobody is asked for what another program has got already. A keyring that is locked is not bothered for that.
+        let can_be_read = self.unread().is_none();
+        if can_be_read && self.take_kept(held.map(|held| &held.entry)).await {
+            return Ok(None);
         }
         if held.is_some_and(|held| held.has_worked()) {
             progress.prompted = false;
@@ -200,7 +211,7 @@ impl Authorizer {
         }
         self.keep(&entry).await;
         self.take(entry);
-        self.news.send_modify(|news| *news += 1);
+        self.tell(Notice::Came);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::authorizer::Authorizer;
+use super::authorizer::{Authorizer, Notice};
 use super::desk::Desk;
 use super::token::{Entry, Held};
 use super::{Error, keychain, lock};
@@ -22,7 +22,14 @@ impl Authorizer {
                 self.take(kept);
                 return Ok(());
             }
-            Ok(_) => {}
+            Ok(Some(_)) => {}
+            // Renewed, it would be back, though its user has signed out by another program.
+            Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
+            Ok(None) => {
+                self.current.store(None);
+                self.tell(Notice::SignedOut);
+                return Err(Error::SignedOut);
+            }
             Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
         }
         let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };

@@ -198,6 +198,14 @@ fn alone(retry: &Option<Duration>) -> String {
 }
 
 impl Error {
+    /// A server of that name has no token that it takes.
+    pub(crate) fn sign_in(origin: String, name: &str, reason: auth::Error) -> Self {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+        let server =
+            if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
+        Self::SignIn { origin, server, reason }
+    }
+
     /// How long the server wants to be left alone, where it said so.
     #[must_use]
     pub(crate) fn retry_after(&self) -> Option<Duration> {

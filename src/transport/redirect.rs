@@ -85,10 +85,7 @@ impl Http {
 
     fn sign_in(&self, reason: auth::Error) -> Error {
         let name = self.tokens.as_ref().map_or("", |tokens| tokens.server());
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
-        let server =
-            if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
-        Error::SignIn { origin: self.origin.clone(), server, reason }
+        Error::sign_in(self.origin.clone(), name, reason)
     }
 
     /// Where a response sends us, if it does.

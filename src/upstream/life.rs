@@ -19,6 +19,7 @@ use super::watching::uri_params;
 use super::{
     Change, Mark, Relay, Settings, StateName, Status, Target, Upstream, World, drive, listen, listing, probe, resume,
 };
+use crate::auth::Notice;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse, excerpt};
@@ -162,7 +163,12 @@ impl Life {
             }
             () = self.upstream.wake.notified() => Some(Input::Start),
             () = self.upstream.again.notified() => Some(Input::Try),
-            () = self.news.next() => Some(Input::Start),
+            // What it tells comes by the news.
+            () = self.upstream.settings.target.signed_in_elsewhere(), if self.state == State::Unauthorized => None,
+            notice = self.news.next() => match notice {
+                Notice::Came => Some(Input::Start),
+                Notice::SignedOut => self.signed_out(),
+            },
         }
     }
 
@@ -178,6 +184,14 @@ impl Life {
             self.cause = Some(format!("no answer within {:?} (startTimeout)", self.policy.start_timeout));
         }
         Some(Input::TimedOut)
+    }
+
+    /// The user has signed out: nothing more is sent by that login. What is under way was let in by it, and is left to end in
+    /// its own way; cut off, nobody would know what became of it.
+    fn signed_out(&mut self) -> Option<Input> {
+        let error = self.upstream.settings.target.signed_out()?;
+        self.connection.as_ref()?.failed(&error);
+        Some(self.lost(Some(error)))
     }
 
     /// What the connection that is lost has shown of itself.

@@ -83,6 +83,23 @@ impl Target {
         }
     }
 
+    /// Waits until a user has signed in by another program; for ever, where nobody can.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing but the time it has waited.
+    async fn signed_in_elsewhere(&self) {
+        match self.tokens() {
+            Some(tokens) => tokens.signed_in_elsewhere().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Why it is not connected to any more when its user has signed out.
+    fn signed_out(&self) -> Option<transport::Error> {
+        let tokens = self.tokens()?;
+        Some(transport::Error::sign_in(tokens.origin(), tokens.server(), auth::Error::SignedOut))
+    }
+
     pub(crate) fn transport(&self) -> &'static str {
         match self {
             Self::Stdio(_) => "stdio",

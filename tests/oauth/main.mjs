@@ -164,6 +164,7 @@ async function signingIn(issuer, browser) {
       const before = issuer.events.revoked;
       const { code, out } = await program.run("logout", "guarded");
       same(code, 0, out);
+      await until("unauthorized", async () => (await state()) === "unauthorized");
       holds(issuer.events.revoked > before, "the issuer was not told");
       const held = JSON.parse((await program.run("auth", "--json")).out);
       same(held[0].holding ?? null, null, "held");

@@ -137,6 +137,13 @@ impl SecretStore for Chosen {
         keyring.and(self.files.remove(name))
     }
 
+    fn stamp(&self, name: &str) -> Option<u64> {
+        let keyring = self.keyring().map(|keyring| keyring.stamp(name));
+        let file = self.wants_file().then(|| self.files.stamp(name));
+        // What is in memory no other program has written.
+        keyring.or(file).map(|_| keyring.unwrap_or_default().rotate_left(1) ^ file.unwrap_or_default())
+    }
+
     fn place(&self, name: &str) -> Kept {
         if matches!(self.memory.read(name), Ok(Some(_))) {
             return Kept::Memory;

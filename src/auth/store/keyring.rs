@@ -66,6 +66,11 @@ impl Keyring {
         self.files.has(name)
     }
 
+    /// Another number after a secret of that name was written or removed.
+    pub(super) fn stamp(&self, name: &str) -> u64 {
+        self.files.stamp(name)
+    }
+
     pub(super) fn read(&self, name: &str) -> Result<Option<Secret>, StoreError> {
         let Some(closed) = self.files.read(name)? else { return Ok(None) };
         self.key_of(&closed).and_then(|key| closed.open(name, &key)).map(Some)

@@ -47,6 +47,13 @@ pub trait SecretStore: Send + Sync {
     /// When it may still be there.
     fn remove(&self, key: &str) -> Result<(), StoreError>;
 
+    /// A number that is another one after the secret of that name was written or removed, by whichever program; none where
+    /// that cannot be told without reading it. It is asked every few seconds while a server waits to be signed in to.
+    fn stamp(&self, key: &str) -> Option<u64> {
+        let _ = key;
+        None
+    }
+
     /// Where the secret of that name is, or would be. This must not block.
     fn place(&self, key: &str) -> Kept {
         let _ = key;

@@ -5,6 +5,7 @@
 //! moved to another name, or whose head was changed, is refused. Files are for their user alone and replaced whole.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,16 @@ impl Sealed {
     /// Whether there is a secret of that name.
     pub(super) fn has(&self, name: &str) -> bool {
         is_name(name) && self.0.join(name).exists()
+    }
+
+    /// Tells one file from the next of that name, and from none. One that takes the place of another is another file, written
+    /// later.
+    pub(super) fn stamp(&self, name: &str) -> u64 {
+        let mut hash = DefaultHasher::new();
+        if let Some(file) = Some(self.0.join(name)).filter(|_| is_name(name)).and_then(|path| fs::metadata(path).ok()) {
+            (file.len(), file.modified().ok(), inode(&file)).hash(&mut hash);
+        }
+        hash.finish()
     }
 
     /// The secret of that name, as it lies there.
@@ -146,6 +157,16 @@ fn mark(key: &SecretKey) -> [u8; MARK] {
 fn is_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+#[cfg(unix)]
+fn inode(file: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(file)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &fs::Metadata) -> u64 {
+    0
 }
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> StoreError {

@@ -57,6 +57,12 @@ impl Vault {
         self.blocking(move |store| store.remove(&key)).await
     }
 
+    /// Another number after that secret was written or removed; none where the store cannot tell.
+    pub(crate) async fn stamp(&self, key: &str) -> Result<Option<u64>, StoreError> {
+        let key = key.to_owned();
+        self.blocking(move |store| Ok(store.stamp(&key))).await
+    }
+
     /// Where the secret of that name is.
     pub(crate) fn place(&self, key: &str) -> Kept {
         if lock(&self.held).contains_key(key) { Kept::Memory } else { self.store.place(key) }

@@ -40,10 +40,15 @@ impl SecretStore for Lockable {
 }
 
 /// Waits until the server is there.
-async fn connected(host: &Host) {
+pub(super) async fn connected(host: &Host) {
+    becomes(host, StateName::Connected).await;
+}
+
+/// Waits until it is in that state.
+pub(super) async fn becomes(host: &Host, wanted: StateName) {
     let waiting = async {
         let mut events = host.events();
-        while state(host) != StateName::Connected {
+        while state(host) != wanted {
             events.next().await;
         }
     };

@@ -9,6 +9,7 @@ mod helper;
 mod invite;
 mod kept;
 mod limits;
+mod out;
 mod program;
 mod site;
 mod world;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// One request.
@@ -41,6 +42,8 @@ pub(super) enum Told {
     Broken,
     /// Nothing, as long as the other end waits.
     Silence,
+    /// That, once it is let go.
+    Held(Arc<Notify>, Box<Self>),
 }
 
 impl Told {
@@ -91,7 +94,13 @@ impl Site {
 async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Asked>>>) {
     let Some(asked) = read(&mut stream).await else { return };
     seen.lock().unwrap().push(asked.clone());
-    let (status, headers, body) = match answer(&asked) {
+    let mut told = answer(&asked);
+    while let Told::Held(gate, then) = told {
+        gate.notified().await;
+        told = *then;
+    }
+    let (status, headers, body) = match told {
+        Told::Held(..) => return,
         Told::Answer(status, headers, body) => (status, headers, body),
         Told::Broken => {
             // A reset, not an end: what was written on the way is lost.
