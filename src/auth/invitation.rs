@@ -131,8 +131,13 @@ impl Authorizer {
         if progress.prompted || progress.failed.as_ref().is_some_and(lately) {
             return None;
         }
+        // A token that is there, and that nobody wants another one for, is refused for something that no login mends.
+        let wanted = progress.wanted.take();
+        if wanted.is_none() && self.current.load().is_some() {
+            return None;
+        }
         let made = async {
-            let hint = match progress.wanted.take() {
+            let hint = match wanted {
                 Some(hint) => hint,
                 None => self.asked().await?,
             };

@@ -103,6 +103,7 @@ impl Router {
         match self.wait(client, forward, &invitation).await {
             Some(Invited::SignedIn) => None,
             Some(_) => refused(),
+            None if !self.is_at_hand(client) => refused(),
             None => Some(self.ask_to_sign_in(client, forward, &invitation, &why)),
         }
     }

@@ -153,6 +153,11 @@ pub(super) type Named = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Starts a server that wants tokens.
 pub(super) async fn server(issuer: Named, takes: Judge) -> Site {
+    serving(issuer, takes, mcp).await
+}
+
+/// The same with answers of its own for who has one.
+pub(super) async fn serving(issuer: Named, takes: Judge, mcp: fn(&Asked) -> Told) -> Site {
     Site::start(|url| {
         move |asked: &Asked| match asked.line().as_str() {
             "GET /.well-known/oauth-protected-resource/mcp" => {

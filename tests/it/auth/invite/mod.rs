@@ -1,7 +1,8 @@
 //! Invitations to sign in: a call at a server that wants a login, from clients of both eras that can be asked to open a page,
 //! and from those that cannot (`hazards.md` H74).
 
-use std::collections::BTreeMap;
+mod clients;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,227 +10,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use mcp_host::config::{BearerClient, HostAuth};
 use mcp_host::protocol::{Method, Outcome, Profile, Raw};
-use mcp_host::{ClientHandler, Host, HostBuilder, StateName};
+use mcp_host::{ClientHandler, HostBuilder};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-use super::site::Site;
-use super::world::{Issuing, agreed, config, issuer, server};
-use super::{call, guarded, state};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A host whose server `a` has forgotten its login, and the endpoint of it.
-struct World {
-    issuing: Arc<Issuing>,
-    issuer: Site,
-    site: Site,
-    host: Host,
-    address: String,
-}
-
-impl World {
-    async fn new() -> Self {
-        Self::with(|_| {}, "127.0.0.1:0").await
-    }
-
-    async fn with(change: impl FnOnce(&mut mcp_host::Config), listen: &str) -> Self {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
-        let site = guarded(&issuer, &issuing).await;
-        Self::of(issuing, issuer, site, change, listen).await
-    }
-
-    async fn of(
-        issuing: Arc<Issuing>,
-        issuer: Site,
-        site: Site,
-        change: impl FnOnce(&mut mcp_host::Config),
-        listen: &str,
-    ) -> Self {
-        let mut config = config(&[&site]);
-        change(&mut config);
-        let host = Host::builder().config(config).start().await.unwrap();
-        signed_in(&host).await;
-        let listener = TcpListener::bind(listen).await.unwrap();
-        let address = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let endpoint = host.open_http(listener).unwrap();
-        tokio::spawn(endpoint.serve());
-        issuing.forget();
-        Self { issuing, issuer, site, host, address }
-    }
-
-    /// A request without a session.
-    async fn modern(&self, capabilities: &Value, more: &Value) -> Post {
-        let mut params = json!({ "name": "a__t", "arguments": {}, "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        } });
-        for (name, value) in more.as_object().into_iter().flatten() {
-            params[name] = value.clone();
-        }
-        let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: a__t\r\n";
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        Post::send(&self.address, headers, &body).await
-    }
-
-    /// The answer to a request without a session, of a client that can be asked to open a page.
-    async fn ask(&self, more: &Value) -> Value {
-        self.modern(&url(), more).await.next().await["result"].clone()
-    }
-
-    /// A session; its id.
-    async fn session(&self, revision: &str, capabilities: &Value) -> Session<'_> {
-        let params = json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": { "name": "c", "version": "1" } });
-        let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        let mut post = Post::send(&self.address, "", &body).await;
-        post.next().await;
-        let head = post.head.to_ascii_lowercase();
-        let id = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
-        Session { world: self, headers: format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: {revision}\r\n") }
-    }
-}
-
-/// Signs in at server `a`, and shows that it works.
-async fn signed_in(host: &Host) {
-    let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
-    let back = agreed(login.authorize_url());
-    login.finish(&back).await.unwrap();
-    let connected = async {
-        let mut events = host.events();
-        while state(host) != StateName::Connected {
-            events.next().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, connected).await.unwrap();
-    call(host).await.unwrap();
-}
-
-struct Session<'a> {
-    world: &'a World,
-    headers: String,
-}
-
-impl Session<'_> {
-    async fn call(&self, id: u64) -> Post {
-        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "a__t", "arguments": {} } });
-        Post::send(&self.world.address, &self.headers, &body).await
-    }
-
-    async fn answer(&self, question: &Value, action: &str) {
-        let body = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action } });
-        Post::send(&self.world.address, &self.headers, &body).await;
-    }
-}
-
-/// A request over HTTP, and what comes for it.
-struct Post {
-    head: String,
-    lines: BufReader<TcpStream>,
-}
-
-impl Post {
-    async fn send(address: &str, headers: &str, body: &Value) -> Self {
-        let body = body.to_string();
-        let text = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nConnection: close\r\n\
-             Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(text.as_bytes()).await.unwrap();
-        let mut lines = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(lines.read_line(&mut head).await.unwrap() > 0, "{head}");
-        }
-        Self { head, lines }
-    }
-
-    /// The next message: the body, or of a stream in pieces.
-    async fn next(&mut self) -> Value {
-        next(&mut self.lines).await
-    }
-}
-
-async fn next(lines: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Value {
-    let found = async {
-        loop {
-            let mut line = String::new();
-            assert!(lines.read_line(&mut line).await.unwrap() > 0, "no more comes");
-            let text = line.strip_prefix("data: ").unwrap_or(&line);
-            if text.starts_with('{') {
-                return serde_json::from_str(text).unwrap();
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, found).await.unwrap()
-}
-
-/// What a browser is told at an address: status and headers.
-async fn opened(address: &str, cookie: Option<&str>) -> (u16, BTreeMap<String, String>) {
-    let url: url::Url = address.parse().unwrap();
-    let at = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
-    let cookie = cookie.map(|cookie| format!("cookie: {cookie}\r\n")).unwrap_or_default();
-    let mut stream = TcpStream::connect(&at).await.unwrap();
-    let path = &url[url::Position::BeforePath..];
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: {at}\r\n{cookie}\r\n").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    let headers = answer.lines().skip(1).map_while(|line| line.split_once(": "));
-    (status, headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-}
-
-/// A browser whose user agrees to everything.
-async fn browse(address: &str, issuer: &Site) {
-    let (status, headers) = opened(address, None).await;
-    let page = &headers["location"];
-    assert!(status == 303 && page.starts_with(&format!("{}/authorize?", issuer.url)), "{status} {page}");
-    let back = agreed(&page.parse().unwrap());
-    // Somebody who was only given the page is not believed.
-    assert_eq!(opened(&back, None).await.0, 403);
-    assert_eq!(opened(&back, headers["set-cookie"].split(';').next()).await.0, 200);
-}
-
-fn url() -> Value {
-    json!({ "elicitation": { "url": {} } })
-}
-
-fn text(result: &Value) -> &str {
-    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
-}
-
-/// The page that a client is asked to open.
-fn page<'a>(params: &'a Value, issuer: &Site) -> &'a str {
-    let host = issuer.url.strip_prefix("http://").unwrap();
-    let message = params["message"].as_str().unwrap();
-    assert!(params["mode"] == "url" && message.contains("\"a\"") && message.contains(host), "{params}");
-    let page = params["url"].as_str().unwrap();
-    assert!(page.starts_with("http://127.0.0.1:") && page.contains("/login/"), "{page}");
-    page
-}
-
-/// A result that asks: the page, and what to come back with.
-fn asked<'a>(result: &'a Value, issuer: &Site) -> (&'a str, impl Fn(&str) -> Value + use<'a>) {
-    assert_eq!(result["resultType"], "input_required", "{result}");
-    let question = &result["inputRequests"]["signIn"];
-    assert_eq!(question["method"], "elicitation/create");
-    let state = &result["requestState"];
-    let back =
-        move |action: &str| json!({ "requestState": state, "inputResponses": { "signIn": { "action": action } } });
-    (page(&question["params"], issuer), back)
-}
-
-fn is_refusal(result: &Value) {
-    let error = &result["_meta"]["mcp-host/error"];
-    assert_eq!(
-        (&result["isError"], &error["kind"], &error["sent"]),
-        (&json!(true), &json!("auth_required"), &json!(false))
-    );
-    assert!(text(result).contains("mcp-host login a"), "{result}");
-}
+use super::site::{Asked, Told};
+use super::world::{Issuing, issuer, mcp, server, serving};
+use super::{call, guarded};
+use clients::{PATIENCE, Post, World, asked, browse, is_refusal, merged, meta, opened, page, signed_in, text, url};
 
 #[tokio::test]
 async fn a_client_without_a_session_signs_in_by_a_page_and_has_its_answer() {
@@ -238,11 +26,7 @@ async fn a_client_without_a_session_signs_in_by_a_page_and_has_its_answer() {
     let first = world.ask(&json!({})).await;
     let (address, back) = asked(&first, &world.issuer);
     // Another client is shown the same, and so are the calls that come meanwhile.
-    let other = json!({ "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": url(),
-        "mcp-host/affinity": "other",
-    } });
+    let other = json!({ "_meta": merged(meta(&url()), &json!({ "mcp-host/affinity": "other" })) });
     let second = world.ask(&other).await;
     let (same, other_back) = asked(&second, &world.issuer);
     assert_eq!(same, address);
@@ -403,11 +187,7 @@ async fn a_client_that_may_be_on_another_machine_is_told_how_to_sign_in() {
         .await;
         let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: a__t\r\n\
              Authorization: Bearer token-of-the-laptop\r\n";
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": url(),
-        });
-        let params = json!({ "name": "a__t", "arguments": {}, "_meta": meta });
+        let params = json!({ "name": "a__t", "arguments": {}, "_meta": meta(&url()) });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let mut post = Post::send(&world.address, headers, &body).await;
         is_refusal(&post.next().await["result"]);
@@ -467,11 +247,79 @@ async fn h74_an_invitation_whose_token_never_works_costs_six_requests_and_one_pr
     world.host.shutdown().await;
 }
 
+/// A server that has one of each, and for some arguments wants more than a login brings.
+fn family(asked: &Asked) -> Told {
+    let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    let content = json!({ "type": "text", "text": "done" });
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {}, "prompts": {}, "resources": {} },
+            "serverInfo": { "name": "s", "version": "1" },
+        }),
+        Some("prompts/list") => json!({ "prompts": [{ "name": "p" }] }),
+        Some("resources/list") => json!({ "resources": [{ "uri": "file:///r", "name": "r" }] }),
+        Some("resources/templates/list") => json!({ "resourceTemplates": [] }),
+        Some("prompts/get") => json!({ "messages": [{ "role": "user", "content": content }] }),
+        Some("resources/read") => json!({ "contents": [{ "uri": "file:///r", "text": "done" }] }),
+        Some("tools/call") => match message["params"]["arguments"]["scope"].as_str() {
+            Some(scope) => {
+                let challenge = format!("Bearer error=\"insufficient_scope\"{scope}");
+                return Told::Answer(403, vec![("www-authenticate", challenge)], String::new());
+            }
+            None => return mcp(asked),
+        },
+        _ => return mcp(asked),
+    };
+    Told::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+}
+
+async fn of_a_family() -> World {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let (named, judge) = (issuer.url.clone(), issuing.clone());
+    let site = serving(Arc::new(move || named.clone()), Arc::new(move |token| judge.takes(token)), family).await;
+    World::of(issuing, issuer, site, |_| {}, "127.0.0.1:0").await
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_served_after_a_login_too() {
+    let world = of_a_family().await;
+    let uri = world.host.catalog().resources()[0].name().to_owned();
+    for (method, key, name) in [("prompts/get", "name", "a__p"), ("resources/read", "uri", &uri)] {
+        world.issuing.forget();
+        let params = json!({ key: name, "_meta": meta(&url()) });
+        let first = world.request(method, name, params.clone()).await.next().await["result"].clone();
+        let (address, back) = asked(&first, &world.issuer);
+        browse(address, &world.issuer).await;
+        let done = world.request(method, name, merged(params, &back("accept"))).await.next().await;
+        assert!(done["result"].to_string().contains("done"), "{done}");
+    }
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_login_is_asked_for_with_the_scopes_that_are_wanted_and_not_where_none_would_help() {
+    let world = of_a_family().await;
+    signed_in(&world.host).await;
+    let before = world.issuer.lines().len();
+    is_refusal(&world.ask(&json!({ "arguments": { "scope": "" } })).await);
+    assert_eq!(world.issuer.lines().len(), before);
+    let first = world.ask(&json!({ "arguments": { "scope": ", scope=\"write\"" } })).await;
+    let (address, _) = asked(&first, &world.issuer);
+    let page = opened(address, None).await.1.remove("location").unwrap();
+    assert!(page.contains("scope=write"), "{page}");
+    world.host.shutdown().await;
+}
+
 #[cfg(unix)]
 mod program {
     use std::process::Stdio;
 
+    use tokio::io::{AsyncWriteExt as _, BufReader};
+
     use super::super::program::{Said, come_back, daemon_with, mcp_host, spawn};
+    use super::clients::next;
     use super::*;
 
     const KEY: (&str, &str) = ("MCP_HOST_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
@@ -500,15 +348,8 @@ mod program {
         errors.read(child.stderr.take().unwrap());
         let mut answers = Vec::new();
         let mut say = async |message: Value| input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": url(),
-        });
         let call = |id: u64, more: Value| {
-            let mut params = json!({ "name": "a__t", "arguments": {}, "_meta": meta });
-            for (name, value) in more.as_object().unwrap() {
-                params[name] = value.clone();
-            }
+            let params = merged(json!({ "name": "a__t", "arguments": {}, "_meta": meta(&url()) }), &more);
             json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
         };
         say(call(1, json!({}))).await;
