@@ -34,7 +34,7 @@ fn family() -> (Program, Vec<u32>) {
 #[test]
 fn h13_nothing_outlives_a_host_that_is_killed() {
     let (mut program, pids) = family();
-    let guard = guard_of(program.child.id()).unwrap();
+    let guard = wait(|| guard_of(program.child.id()));
     program.child.kill().unwrap();
     assert_gone(pids, Duration::from_secs(2));
     // It does not stay either.
@@ -61,7 +61,7 @@ fn h13_a_program_for_headers_does_not_outlive_its_host() {
 fn h13_a_guard_that_is_killed_is_replaced() {
     let (mut program, pids) = family();
     let host = program.child.id();
-    let first = guard_of(host).unwrap();
+    let first = wait(|| guard_of(host));
     kill_process(Pid::from_raw(first as i32).unwrap(), Signal::KILL).unwrap();
     let second = wait(|| guard_of(host).filter(|guard| *guard != first));
     assert!(pids.iter().all(|pid| is_alive(*pid)), "the servers do not notice");
@@ -73,7 +73,7 @@ fn h13_a_guard_that_is_killed_is_replaced() {
 #[test]
 fn h13_the_guard_has_nothing_of_the_host() {
     let (mut program, pids) = family();
-    let guard = guard_of(program.child.id()).unwrap();
+    let guard = wait(|| guard_of(program.child.id()));
     let (_, _, session) = stat(guard).unwrap();
     assert_eq!(session, guard, "a Ctrl-C at the terminal of the host is not for it");
     let open: Vec<String> = std::fs::read_dir(format!("/proc/{guard}/fd"))
