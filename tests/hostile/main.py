@@ -295,8 +295,26 @@ def main(binary):
         verdict.say("the marker never appeared", [str(marker)] if marker.exists() else [])
         os.kill(pid, signal.SIGTERM)
         host.child.wait(PATIENCE)
-    print(f"{verdict.passed} passed, {verdict.failed} failed")
-    return 1 if verdict.failed else 0
+    lacks = flipped(binary, verdict)
+    print(f"{verdict.passed} passed, {verdict.failed} failed" + (f", could not run: {lacks}" if lacks else ""))
+    return 1 if verdict.failed else 2 if lacks else 0
+
+
+def flipped(binary, verdict):
+    """The names that lead elsewhere when they are looked up again; why that could not be looked at, if it could not."""
+    what = "names that lead outside first and inside then"
+    alone = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net", "--mount"]
+    look = [sys.executable, "-B", str(Path(__file__).with_name("flip.py")), binary]
+    try:
+        done = subprocess.run([*alone, *look], capture_output=True, text=True, timeout=PATIENCE * 5)
+        for each, wrong in json.loads(done.stdout):
+            verdict.say(f"{what}: {each}", wrong)
+    except FileNotFoundError:
+        return f"{what}: not found: unshare"
+    except subprocess.TimeoutExpired:
+        verdict.say(what, "no end within five minutes")
+    except ValueError:
+        return f"{what}: {done.stderr.strip() or 'nothing was said'}"
 
 
 def clean(program, arguments, opener):
