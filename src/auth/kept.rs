@@ -127,6 +127,7 @@ mod tests {
 
     use tokio::time::timeout;
 
+    use super::super::authorizer::Hint;
     use super::super::keychain::Keychain;
     use super::super::store::{MemoryStore, SecretStore, chosen};
     use super::*;
@@ -181,6 +182,42 @@ mod tests {
         there.keys.forget(&there.slot, &entry("two")).await.unwrap();
         assert!(waits().await);
         assert_eq!((access(&here).as_deref(), news.has_changed().unwrap()), (Some("two"), false));
+    }
+
+    #[tokio::test]
+    async fn h74_nobody_is_asked_again_after_it_was_in_vain() {
+        struct Nobody;
+        impl super::super::Interaction for Nobody {
+            fn redirect_uri(&self) -> url::Url {
+                "http://127.0.0.1:1/x".parse().unwrap()
+            }
+            fn authorize(
+                &self,
+                _: &str,
+                _: url::Url,
+            ) -> futures_util::future::BoxFuture<'static, Result<String, String>> {
+                Box::pin(async { Err("not now".to_owned()) })
+            }
+        }
+        let keys = Keychain::new(None, Some(Arc::new(Nobody)), None, Limits::default());
+        // Nobody listens there.
+        let remote = Remote::new("http://127.0.0.1:1/mcp".parse().unwrap());
+        let server = Authorizer::new("a", &remote, &OAuth::default(), &keys);
+        let mut progress = Progress::default();
+        let under = server.ask(Hint::default(), &mut progress).await.unwrap().unwrap();
+        under.wait().await.unwrap_err();
+        let again = server.ask(Hint::default(), &mut progress).await.map(|_| ());
+        assert_eq!(again, Err(super::super::Error::LoginNeeded));
+    }
+
+    #[tokio::test]
+    async fn h74_nobody_is_asked_for_what_another_program_has_got() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (server(files(folder.path())), server(files(folder.path())));
+        let obtain = async || here.obtain_now(None, Hint::default(), &mut Progress::default()).await.map(|_| ());
+        assert_eq!(obtain().await, Err(super::super::Error::LoginNeeded));
+        there.keep(&entry("one")).await;
+        assert_eq!((obtain().await, access(&here).as_deref()), (Ok(()), Some("one")));
     }
 
     #[tokio::test(start_paused = true)]

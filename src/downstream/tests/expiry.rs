@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::minting::{Key, claims, in_seconds};
 use super::oauth::{behind, leaked, site};
@@ -21,9 +21,13 @@ async fn stage_set() -> (House, &'static str, &'static str) {
 /// What a stream says to its end, without the comments, and whether that came when the token was over.
 async fn rest(peer: &mut Peer, since: Instant) -> (Vec<String>, bool) {
     let mut all = Vec::new();
-    while let Some(chunk) = peer.chunk().await {
-        all.extend(Some(chunk.trim_end().to_owned()).filter(|chunk| chunk != ":"));
-    }
+    // One that goes on ends in a failure and not never.
+    let end = async {
+        while let Some(chunk) = peer.chunk().await {
+            all.extend(Some(chunk.trim_end().to_owned()).filter(|chunk| chunk != ":"));
+        }
+    };
+    let _ = timeout(Duration::from_secs(50), end).await;
     let passed = since.elapsed();
     (all, (Duration::from_secs(15)..Duration::from_secs(26)).contains(&passed))
 }
@@ -84,7 +88,7 @@ async fn h80_a_stream_of_changes_ends_with_its_token_and_says_so() {
     assert_eq!(calls.message().await.unwrap()["params"]["progress"], 1.0);
     tokio::time::pause();
     let start = Instant::now();
-    let end = listens.message().await.unwrap();
+    let end = timeout(Duration::from_secs(50), listens.message()).await.unwrap().unwrap();
     assert_eq!(
         (&end["id"], &end["result"]["resultType"], subscription(&end)),
         (&json!(7), &json!("complete"), &json!(7))

@@ -253,6 +253,10 @@ async fn h80_nobody_is_let_in_while_the_issuer_is_away() {
     assert_eq!(judged(&door, &token).await, away);
     // What cannot be good is refused all the same, and a lack of it told.
     assert_eq!(judged(&door, "abc").await, Err(INVALID.clone()));
+    for alg in ["HS256", "HS512"] {
+        let by_secret = sign_by_secret(&json!({"alg": alg, "kid": "one"}), &claims(&json!({})), b"secret");
+        assert_eq!(judged(&door, &by_secret).await, Err(INVALID.clone()), "{alg}: whichever keys there are");
+    }
     issuer.has(&[&key]);
     assert_eq!(judged(&door, &token).await, away, "a moment after");
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -1,7 +1,7 @@
 //! Where logins are between two runs, and what a store that is locked means for its servers (`hazards.md` H77).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_host::auth::{SecretStore, StoreError};
@@ -108,6 +108,51 @@ async fn h77_a_login_over_a_locked_store_is_used_from_memory_and_replaces_nothin
     call(&locked).await.unwrap();
     assert_eq!((refreshes(), issuing.reused.load(Ordering::SeqCst)), (4, 0));
     locked.shutdown().await;
+}
+
+/// A store that is shared, and says once what was kept of a token first.
+#[derive(Clone, Default)]
+struct Late(Shared, Arc<Mutex<(Option<Secret>, bool)>>);
+
+impl SecretStore for Late {
+    fn read(&self, key: &str) -> Result<Option<Secret>, StoreError> {
+        let mut late = self.1.lock().unwrap();
+        if key.starts_with("token-") && std::mem::take(&mut late.1) {
+            return Ok(late.0.clone());
+        }
+        self.0.read(key)
+    }
+
+    fn write(&self, key: &str, secret: &Secret) -> Result<(), StoreError> {
+        if key.starts_with("token-") {
+            self.1.lock().unwrap().0.get_or_insert_with(|| secret.clone());
+        }
+        self.0.write(key, secret)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), StoreError> {
+        self.0.remove(key)
+    }
+}
+
+#[tokio::test]
+async fn h72_whose_refresh_token_is_spent_takes_the_one_that_is_kept_and_removes_nothing() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let (server, user, store) = (guarded(&issuer, &issuing).await, User::default(), Late::default());
+    // Without a directory there is no lock between them.
+    let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
+    let (slow, quick) = (host(&[&server], with).await, host(&[&server], with).await);
+    issuing.expire();
+    call(&quick).await.unwrap();
+    store.1.lock().unwrap().1 = true;
+    call(&slow).await.unwrap();
+    assert_eq!((issuing.reused.load(Ordering::SeqCst), user.prompts()), (1, 1));
+    issuing.expire();
+    call(&quick).await.unwrap();
+    assert_eq!(user.prompts(), 1);
+    slow.shutdown().await;
+    quick.shutdown().await;
 }
 
 #[cfg(unix)]

@@ -8,6 +8,7 @@ mod endpoint;
 mod helper;
 mod invite;
 mod kept;
+mod lies;
 mod limits;
 mod out;
 mod program;
@@ -372,6 +373,29 @@ async fn h73_a_refresh_whose_answer_is_lost_is_not_sent_again() {
     call(&host).await.unwrap_err();
     issuing.loses_answers.store(false, Ordering::SeqCst);
     assert_eq!((issuer.count("POST /token"), issuing.reused.load(Ordering::SeqCst)), (2, 0));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h73_a_refresh_token_that_may_be_spent_is_not_sent_by_whoever_comes_next() {
+    let issuing = Arc::new(Issuing::default());
+    issuing.life.store(1, Ordering::SeqCst);
+    let issuer = issuer(&issuing).await;
+    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
+    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    issuing.loses_answers.store(true, Ordering::SeqCst);
+    // Its time has come soon, and it is renewed in vain; the server takes the old one still.
+    let renewed = async {
+        while issuer.count("POST /token") < 2 {
+            call(&host).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), renewed).await.unwrap();
+    issuing.loses_answers.store(false, Ordering::SeqCst);
+    issuing.life.store(0, Ordering::SeqCst);
+    issuing.expire();
+    call(&host).await.unwrap();
+    assert_eq!((issuing.reused.load(Ordering::SeqCst), user.prompts()), (0, 2));
     host.shutdown().await;
 }
 
