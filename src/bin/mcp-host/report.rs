@@ -151,7 +151,7 @@ impl From<Error> for Failure {
             }
             source = cause.source();
         }
-        let help = help_for(error.kind(), error.server());
+        let help = help_for(error.kind(), &text, error.server());
         Self::new(exit, text).maybe_help(help)
     }
 }
@@ -170,20 +170,35 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     }
 }
 
-fn help_for(kind: ErrorKind, server: Option<&str>) -> Option<String> {
+fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> Option<String> {
     let server = server.unwrap_or("SERVER");
     match kind {
-        ErrorKind::Unauthorized => {
-            Some(format!("mcp-host login {server}, or put a token for it into its `headers` or `auth`"))
-        }
+        ErrorKind::Unauthorized => Some(credentials(text, server)),
         ErrorKind::Timeout => Some(format!("raise `callTimeout` of `{server}` in the config")),
         _ => None,
+    }
+}
+
+/// What helps with a server that wants other credentials: a login, where its refusal speaks of one, or what the config gives it.
+pub(crate) fn credentials(refusal: &str, server: &str) -> String {
+    if refusal.contains("mcp-host login") {
+        format!("mcp-host login {server}, or put a token for it into its `headers` or `auth`")
+    } else {
+        format!("look at what its `headers`, `headersHelper` or `auth` give it, then: mcp-host check --connect -v {server}")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_offered_where_there_is_one() {
+        let refusals = ["http://a wants a token: …; sign in with: mcp-host login a", "http://a answered 401: …"];
+        let help = refusals.map(|refusal| credentials(refusal, "a"));
+        assert!(help[0].starts_with("mcp-host login a,"), "{help:?}");
+        assert!(!help[1].contains("login") && help[1].ends_with("mcp-host check --connect -v a"), "{help:?}");
+    }
 
     #[test]
     fn exit_codes_are_those_of_the_contract() {

@@ -11,7 +11,7 @@ use crate::elicit::Terminal;
 use crate::live::{self, Bar};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
-use crate::report::{Exit, Failure};
+use crate::report::{Exit, Failure, credentials};
 use crate::servers::{Plan, Wanted, quoted};
 
 /// The servers of one command, each ready or failed.
@@ -137,8 +137,8 @@ pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
             Failure::new(Exit::Denied, format!("server `{name}` is disabled{because}")).wanted()
         }
         StateName::Unauthorized => {
-            Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{because}"))
-                .help(format!("mcp-host login {}{again}, or put a token into its `headers` or `auth`", quoted(name)))
+            let help = credentials(cause.unwrap_or_default(), &format!("{}{again}", quoted(name)));
+            Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{because}")).help(help)
         }
         _ => Failure::new(Exit::Unreachable, format!("server `{name}` did not start{because}"))
             .help(look_closer(name, again)),
