@@ -216,7 +216,8 @@ impl Authorizer {
         if !held.is_due() {
             return Some(held);
         }
-        self.renew_ahead(&held).await;
+        let task = self.clone();
+        self.through(async move { task.renew_ahead(&held).await }).await;
         self.current.load_full()
     }
 
@@ -277,26 +278,35 @@ impl Authorizer {
         Ok(true)
     }
 
+    /// Does what may spend a refresh token to its end, even if whoever wanted it goes: a token that has come and is not kept
+    /// is a login that is lost (`hazards.md` H72).
+    async fn through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        self.keys.tasks.spawn(work).await.ok()
+    }
+
     /// Gets another token than `held`, whoever of those who want one is first.
     async fn obtain(self: &Arc<Self>, held: Option<&Arc<Held>>, hint: Hint) -> Result<(), Error> {
-        let under = {
-            let mut progress = self.progress.lock().await;
-            if !self.is_current(held) {
-                return Ok(());
-            }
-            if let Some((at, error)) = &progress.failed
-                && at.elapsed() < AGAIN
-            {
-                return Err(error.clone());
-            }
-            let obtained = self.obtain_now(held, hint, &mut progress).await;
-            progress.failed = obtained.as_ref().err().map(|error| (Instant::now(), error.clone()));
-            obtained?
-        };
-        match under {
+        let (task, held) = (self.clone(), held.cloned());
+        let obtained = self.through(async move { task.obtain_first(held.as_ref(), hint).await }).await;
+        match obtained.unwrap_or(Err(Error::LoginNeeded))? {
             Some(under) => under.wait().await,
             None => Ok(()),
         }
+    }
+
+    async fn obtain_first(self: &Arc<Self>, held: Option<&Arc<Held>>, hint: Hint) -> Result<Option<Under>, Error> {
+        let mut progress = self.progress.lock().await;
+        if !self.is_current(held) {
+            return Ok(None);
+        }
+        if let Some((at, error)) = &progress.failed
+            && at.elapsed() < AGAIN
+        {
+            return Err(error.clone());
+        }
+        let obtained = self.obtain_now(held, hint, &mut progress).await;
+        progress.failed = obtained.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        obtained
     }
 
     /// Gets a token with more scopes: those that were asked for before, and those that are wanted now.

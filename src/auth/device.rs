@@ -94,7 +94,7 @@ impl DeviceLogin {
         };
         let reply: Reply = reply?;
         let (requested, proof) = (&self.scopes[..], self.proof.as_deref());
-        self.authorizer.got(&reply, &Origin { issuer, resource, client, requested, proof }).await?;
+        self.authorizer.signed_in(&reply, &Origin { issuer, resource, client, requested, proof }).await?;
         Ok(self.authorizer.kept())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
@@ -53,6 +54,8 @@ impl Default for Keychain {
     }
 }
 
+/// How long the end of the program waits for an issuer.
+const LAST: Duration = Duration::from_secs(3);
 /// Who uses the servers. As long as nobody proves to be somebody else, it is the user whose program this is.
 const PRINCIPAL: &str = "local";
 
@@ -85,11 +88,13 @@ impl Keychain {
         self.stop.cancel();
     }
 
-    /// Ends logins that are under way.
+    /// Ends logins that are under way; a token that is being renewed is kept first, if its issuer answers soon.
     pub(crate) async fn shutdown(&self) {
         self.stop();
         self.tasks.close();
-        self.tasks.wait().await;
+        if tokio::time::timeout(LAST, self.tasks.wait()).await.is_err() {
+            tracing::warn!("a token was being renewed at the end: its login may be over");
+        }
     }
 
     /// What is kept for a server.
@@ -113,10 +118,13 @@ impl Keychain {
         token.and(self.vault.write(slot, Secret::new(name)).await)
     }
 
-    /// Forgets a token.
+    /// Forgets a token, and that it is for this server, unless another one is by now.
     pub(super) async fn forget(&self, slot: &str, entry: &Entry) -> Result<(), StoreError> {
-        self.vault.remove(&name(entry)).await?;
-        self.vault.remove(slot).await?;
+        let name = name(entry);
+        self.vault.remove(&name).await?;
+        if self.vault.read(slot).await?.is_none_or(|kept| kept.expose() == name) {
+            self.vault.remove(slot).await?;
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use url::Url;
 use super::attempt::Attempt;
 use super::authorizer::{Authorizer, Hint, Notice};
 use super::desk::Desk;
-use super::{Error, Kept};
+use super::{Error, Kept, keychain, lock};
 use crate::config::{Grant, Remote};
 
 /// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
@@ -131,14 +131,23 @@ impl Authorizer {
     pub(crate) async fn sign_out(self: &Arc<Self>) -> Result<bool, Error> {
         self.credentials().await;
         let mut progress = self.progress.lock().await;
-        let Some(held) = self.current.swap(None) else {
+        let known = self.current.load_full();
+        if self.unread().is_none() {
+            // Another program may have signed in anew.
+            self.take_kept(known.as_ref().map(|held| &held.entry)).await;
+        }
+        let Some(held) = self.current.load_full() else {
             return self.unread().clone().map_or(Ok(false), |error| Err(error.into()));
         };
+        // What is being renewed by another program would be back otherwise.
+        let _lock = lock::take(self.keys.directory.as_deref(), &keychain::name(&held.entry)).await?;
+        let kept = self.keys.again(&held.entry).await.ok().flatten();
+        let entry = kept.as_ref().unwrap_or(&held.entry);
+        self.current.store(None);
         *progress = super::authorizer::Progress::default();
         if self.config.grant == Grant::Code {
             self.tell(Notice::SignedOut);
         }
-        let entry = &held.entry;
         if let Some(endpoint) = entry.revocation.as_deref().and_then(|text| Url::parse(text).ok()) {
             let desk = Desk {
                 web: self.web()?.clone(),

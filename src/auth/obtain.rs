@@ -15,7 +15,7 @@ use super::discovery::{self, Issuer, Resource};
 use super::dpop::Proof;
 use super::registration::{self, Client, Method, Way};
 use super::token::{Entry, Held, Origin, Reply};
-use super::{Error, jwt, keychain};
+use super::{Error, jwt, keychain, lock};
 use crate::config::{Enterprise, Grant, SecretSource as Source};
 
 /// A request waits that long for somebody to sign in.
@@ -49,6 +49,10 @@ impl Authorizer {
         };
         if !self.has(held) || progress.rest.is_some_and(|rest| Instant::now() < rest) {
             return;
+        }
+        if held.has_worked() {
+            // Should it end here, somebody may be asked once more.
+            progress.prompted = false;
         }
         let renewed = match self.config.grant {
             _ if held.entry.refresh.is_some() => self.renew(held).await,
@@ -200,12 +204,26 @@ impl Authorizer {
         let reply = desk.code(code, attempt.verifier.clone(), &attempt.redirect).await?;
         let (requested, proof) = (&attempt.scopes[..], attempt.proof.as_deref());
         let (issuer, client, resource) = (&attempt.issuer, &attempt.client, attempt.resource.as_str());
-        self.got(&reply, &Origin { issuer, resource, client, requested, proof }).await
+        self.signed_in(&reply, &Origin { issuer, resource, client, requested, proof }).await
+    }
+
+    /// Keeps and uses the token of a login, once whoever renews the one before is done: it would come back otherwise.
+    pub(super) async fn signed_in(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
+        let _progress = self.progress.lock().await;
+        self.got(reply, origin).await
     }
 
     /// Keeps a token, then uses it. One that cannot be kept is used all the same, and gone with the program.
-    pub(super) async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
+    async fn got(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
         let entry = Entry::new(reply, origin)?;
+        // Another program may be renewing the one before.
+        let _lock = match lock::take(self.keys.directory.as_deref(), &keychain::name(&entry)).await {
+            Ok(lock) => Some(lock),
+            Err(error) => {
+                tracing::warn!(server = &*self.server, "{error}; its new token is kept all the same");
+                None
+            }
+        };
         if let Some(old) = self.current.load_full().filter(|old| keychain::name(&old.entry) != keychain::name(&entry)) {
             let _ = self.keys.forget(&self.slot, &old.entry).await;
         }
@@ -222,7 +240,7 @@ impl Authorizer {
     }
 
     /// Gets a token that no user is needed for.
-    async fn granted(&self, hint: &Hint) -> Result<(), Error> {
+    pub(super) async fn granted(&self, hint: &Hint) -> Result<(), Error> {
         let (resource, issuer) = self.discover(hint).await?;
         let requested = self.scopes(hint, &resource);
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::authorizer::{Authorizer, Notice};
+use super::authorizer::{Authorizer, Hint, Notice};
 use super::desk::Desk;
 use super::token::{Entry, Held};
 use super::{Error, keychain, lock};
+use crate::config::Grant;
 
 impl Authorizer {
     /// Renews a token, or takes the one that another process has come by meanwhile. The caller holds `progress`.
@@ -16,7 +17,8 @@ impl Authorizer {
     /// When there is no other token. `held` may be used until the server refuses it, unless it was taken away.
     pub(super) async fn renew(&self, held: &Arc<Held>) -> Result<(), Error> {
         let name = keychain::name(&held.entry);
-        let _lock = lock::take(self.keys.directory.as_deref(), &name).await?;
+        let lock = self.keys.stop.run_until_cancelled(lock::take(self.keys.directory.as_deref(), &name)).await;
+        let lock = lock.unwrap_or(Err(Error::LoginNeeded))?;
         match self.keys.again(&held.entry).await {
             Ok(Some(kept)) if kept.access != held.entry.access => {
                 self.take(kept);
@@ -25,6 +27,11 @@ impl Authorizer {
             Ok(Some(_)) => {}
             // Renewed, it would be back, though its user has signed out by another program.
             Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
+            // Nobody has signed in, so nobody has signed out.
+            Ok(None) if self.config.grant != Grant::Code => {
+                drop(lock);
+                return self.granted(&Hint::scopes(&held.entry.requested)).await;
+            }
             Ok(None) => {
                 self.current.store(None);
                 self.tell(Notice::SignedOut);

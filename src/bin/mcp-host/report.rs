@@ -184,7 +184,9 @@ pub(crate) fn credentials(refusal: &str, server: &str) -> String {
     if refusal.contains("mcp-host login") {
         format!("mcp-host login {server}, or put a token for it into its `headers` or `auth`")
     } else {
-        format!("look at what its `headers`, `headersHelper` or `auth` give it, then: mcp-host check --connect -v {server}")
+        format!(
+            "look at what its `headers`, `headersHelper` or `auth` give it, then: mcp-host check --connect -v {server}"
+        )
     }
 }
 

@@ -12,6 +12,7 @@ mod lies;
 mod limits;
 mod out;
 mod program;
+mod races;
 mod site;
 mod world;
 

@@ -16,7 +16,7 @@ use super::site::{Asked, Site, Told};
 use super::world::{self, Issuing, agreed, issuer};
 use super::{call, guarded};
 
-async fn sign_in(host: &Host) {
+pub(super) async fn sign_in(host: &Host) {
     let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
     let back = agreed(login.authorize_url());
     login.finish(&back).await.unwrap();

@@ -9,6 +9,7 @@ use mcp_host::auth::{Interaction, SecretStore, StoreError};
 use mcp_host::config::{Config, Era, Prefix, Remote, Secret, Server, Transport};
 use mcp_host::{Host, HostBuilder};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use url::Url;
 
 use super::site::{Asked, Site, Told};
@@ -20,6 +21,8 @@ pub(super) struct Issuing {
     pub(super) life: AtomicUsize,
     /// Breaks off after it has spent a refresh token.
     pub(super) loses_answers: AtomicBool,
+    /// What its answers to who renews a token wait for.
+    pub(super) gate: Mutex<Option<Arc<Notify>>>,
     /// Members of its metadata in place of the right ones.
     pub(super) metadata: Mutex<Value>,
     /// The answer of its token endpoint in place of a right one.
@@ -38,6 +41,11 @@ impl Issuing {
     /// Takes all access tokens back.
     pub(super) fn expire(&self) {
         self.live.lock().unwrap().retain(|token| token.starts_with("refresh-"));
+    }
+
+    /// Takes all refresh tokens back.
+    pub(super) fn end_renewals(&self) {
+        self.live.lock().unwrap().retain(|token| !token.starts_with("refresh-"));
     }
 
     /// Takes all tokens back, so that somebody has to sign in again.
@@ -97,7 +105,11 @@ impl Issuing {
             return Told::json(400, &json!({ "error": "invalid_grant" }));
         }
         let answer = self.token();
-        if self.loses_answers.load(Ordering::SeqCst) { Told::Broken } else { answer }
+        let answer = if self.loses_answers.load(Ordering::SeqCst) { Told::Broken } else { answer };
+        match self.gate.lock().unwrap().clone() {
+            Some(gate) => Told::Held(gate, Box::new(answer)),
+            None => answer,
+        }
     }
 }
 
