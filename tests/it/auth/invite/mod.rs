@@ -118,6 +118,31 @@ async fn h74_whoever_declines_has_the_error_and_is_not_asked_again() {
     }
 }
 
+#[tokio::test]
+async fn h74_whoever_declines_has_the_error_while_another_signs_in() {
+    let world = World::new().await;
+    let (one, two) = (world.session("2025-11-25", &url()).await, world.session("2025-11-25", &url()).await);
+    let mut call = one.call(1).await;
+    let question = call.next().await;
+    one.answer(&question, "accept").await;
+    let mut other = two.call(1).await;
+    let same = other.next().await;
+    let mut along = two.call(2).await;
+    two.answer(&same, "decline").await;
+    is_refusal(&other.next().await["result"]);
+    is_refusal(&along.next().await["result"]);
+    is_refusal(&two.call(3).await.next().await["result"]);
+    // So has one without a session.
+    let first = world.ask(&json!({})).await;
+    is_refusal(&world.ask(&asked(&first, &world.issuer).1("decline")).await);
+    is_refusal(&world.ask(&json!({})).await);
+    browse(page(&question["params"], &world.issuer), &world.issuer).await;
+    assert_eq!(call.next().await["method"], "notifications/elicitation/complete");
+    assert_eq!(text(&call.next().await["result"]), "done");
+    assert_eq!(text(&two.call(4).await.next().await["result"]), "done");
+    world.host.shutdown().await;
+}
+
 /// Waits until nobody listens at that address any more.
 async fn closed(address: &str) {
     let gone = async {
