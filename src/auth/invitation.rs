@@ -48,6 +48,7 @@ struct Guests {
     clients: HashMap<u64, Option<bool>>,
     /// How many have not answered.
     open: usize,
+    shown: bool,
     accepted: bool,
 }
 
@@ -73,7 +74,10 @@ impl Invitation {
 
     /// Somebody is shown it now.
     pub(crate) fn shown(&self) {
-        self.guests.send_modify(|guests| guests.open += 1);
+        self.guests.send_modify(|guests| {
+            guests.open += 1;
+            guests.shown = true;
+        });
     }
 
     /// Whoever was shown it wants to sign in, or does not. When nobody does, it is over.
@@ -139,7 +143,9 @@ impl Authorizer {
             return Some(open.clone());
         }
         let lately = |(at, error): &(Instant, Error)| at.elapsed() < AGAIN && *error != Error::LoginNeeded;
-        if progress.prompted || progress.failed.as_ref().is_some_and(lately) {
+        // Whoever it was for may have gone away before it was there: that was nobody.
+        let was_seen = before.as_ref().is_none_or(|invitation| invitation.guests.borrow().shown);
+        if progress.prompted && was_seen || progress.failed.as_ref().is_some_and(lately) {
             return None;
         }
         // A token that is there, and that nobody wants another one for, is refused for something that no login mends.

@@ -13,6 +13,7 @@ use mcp_host::protocol::{Method, Outcome, Profile, Raw};
 use mcp_host::{ClientHandler, HostBuilder};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::site::{Asked, Told};
 use super::world::{Issuing, issuer, mcp, server, serving};
@@ -230,6 +231,28 @@ async fn a_login_that_takes_long_is_asked_about_again() {
     assert_eq!(same, address);
     browse(address, &world.issuer).await;
     assert_eq!(text(&world.ask(&back("accept")).await), "done");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h74_an_invitation_that_nobody_was_shown_was_none() {
+    let world = World::with(|config| config.host.limits.login = Duration::from_millis(300), "127.0.0.1:0").await;
+    let (session, gate) = (world.session("2025-11-25", &url()).await, Arc::new(Notify::new()));
+    let before = world.issuer.count("POST /register");
+    *world.issuing.holds.lock().unwrap() = Some(gate.clone());
+    let gone = async {
+        while world.issuer.count("POST /register") == before {
+            tokio::task::yield_now().await;
+        }
+        session.cancel(1).await;
+    };
+    let (call, ()) = tokio::join!(session.call(1), gone);
+    call.end().await;
+    gate.notify_one();
+    let registered = world.issuer.asked().into_iter().rfind(|asked| asked.line() == "POST /register").unwrap();
+    let registered: Value = serde_json::from_str(&registered.body).unwrap();
+    closed(registered["redirect_uris"][0].as_str().unwrap()).await;
+    let _ = asked(&world.ask(&json!({})).await, &world.issuer);
     world.host.shutdown().await;
 }
 
