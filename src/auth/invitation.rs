@@ -5,8 +5,9 @@
 //! elicitation by URL, whoever passes the page on has nothing, since only the browser that came in by our address is believed when
 //! it comes back; and the page, with the state in its query, stays out of what clients keep. Whose page it is goes beside it.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -29,7 +30,7 @@ pub(crate) struct Invitation {
     /// The host of the page that it leads to.
     pub(crate) host: String,
     under: Under,
-    guests: Mutex<Guests>,
+    guests: watch::Sender<Guests>,
     /// Nobody wants it.
     declined: CancellationToken,
 }
@@ -43,9 +44,11 @@ impl std::fmt::Debug for Invitation {
 /// Who was shown it.
 #[derive(Debug, Default)]
 struct Guests {
-    clients: HashSet<u64>,
+    /// What each has said.
+    clients: HashMap<u64, Option<bool>>,
     /// How many have not answered.
     open: usize,
+    shown: bool,
     accepted: bool,
 }
 
@@ -63,40 +66,52 @@ pub(crate) enum Stands {
 impl Invitation {
     /// Whether that client is to be shown it: once, however many of its calls wait.
     pub(crate) fn is_new_to(&self, client: u64) -> bool {
-        self.guests().clients.insert(client)
+        self.guests.send_if_modified(|guests| match guests.clients.entry(client) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(new) => new.insert(None).is_none(),
+        })
     }
 
     /// Somebody is shown it now.
     pub(crate) fn shown(&self) {
-        self.guests().open += 1;
+        self.guests.send_modify(|guests| {
+            guests.open += 1;
+            guests.shown = true;
+        });
     }
 
     /// Whoever was shown it wants to sign in, or does not. When nobody does, it is over.
-    pub(crate) fn answered(&self, accepted: bool) {
-        let mut guests = self.guests();
-        guests.open = guests.open.saturating_sub(1);
-        guests.accepted |= accepted;
-        if guests.open == 0 && !guests.accepted {
-            self.declined.cancel();
-        }
+    pub(crate) fn answered(&self, client: u64, accepted: bool) {
+        self.guests.send_modify(|guests| {
+            guests.open = guests.open.saturating_sub(1);
+            guests.accepted |= accepted;
+            // Who signs in by one window may close another.
+            let said = guests.clients.entry(client).or_default();
+            *said = Some(accepted || *said == Some(true));
+            if guests.open == 0 && !guests.accepted {
+                self.declined.cancel();
+            }
+        });
     }
 
-    /// Waits for the end of the login, for so long at most.
-    pub(crate) async fn wait(&self, patience: Duration) -> Stands {
-        let mut under = self.under.0.clone();
-        match timeout(patience, under.wait_for(Option::is_some)).await {
-            Ok(Ok(done)) if matches!(*done, Some(Ok(()))) => Stands::SignedIn,
-            Ok(_) => Stands::Over,
-            Err(_) => Stands::Open,
-        }
+    /// Waits for the end of the login, for so long at most. For a client that does not want it, it is over.
+    pub(crate) async fn wait(&self, client: u64, patience: Duration) -> Stands {
+        let (mut under, mut guests) = (self.under.0.clone(), self.guests.subscribe());
+        let end = async {
+            tokio::select! {
+                biased;
+                done = under.wait_for(Option::is_some) => match done {
+                    Ok(done) if matches!(*done, Some(Ok(()))) => Stands::SignedIn,
+                    _ => Stands::Over,
+                },
+                _ = guests.wait_for(|guests| guests.clients.get(&client) == Some(&Some(false))) => Stands::Over,
+            }
+        };
+        timeout(patience, end).await.unwrap_or(Stands::Open)
     }
 
     fn is_open(&self) -> bool {
         self.under.0.borrow().is_none() && self.under.0.has_changed().is_ok()
-    }
-
-    fn guests(&self) -> MutexGuard<'_, Guests> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,7 +143,9 @@ impl Authorizer {
             return Some(open.clone());
         }
         let lately = |(at, error): &(Instant, Error)| at.elapsed() < AGAIN && *error != Error::LoginNeeded;
-        if progress.prompted || progress.failed.as_ref().is_some_and(lately) {
+        // Whoever it was for may have gone away before it was there: that was nobody.
+        let was_seen = before.as_ref().is_none_or(|invitation| invitation.guests.borrow().shown);
+        if progress.prompted && was_seen || progress.failed.as_ref().is_some_and(lately) {
             return None;
         }
         // A token that is there, and that nobody wants another one for, is refused for something that no login mends.
@@ -175,7 +192,7 @@ impl Authorizer {
             }
             done.send_replace(Some(result));
         });
-        let guests = Mutex::default();
+        let guests = watch::Sender::default();
         let invitation = Arc::new(Invitation { number, url, host, under: Under(under), guests, declined });
         *self.invited() = Some(invitation.clone());
         invitation

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::expand::{self, Dialect};
 use super::secret::Secret;
 use super::syntax::{Node, Value};
 
@@ -124,18 +125,21 @@ fn put(name: &str) -> String {
     }
 }
 
-/// The references to a keyring in a tree: where each stands, and the name in it.
-pub(super) fn named(node: &Node, path: &str, found: &mut Vec<(String, String)>) {
+/// The references to a keyring in a tree, as they are found when it is read: where each stands, and the name in it.
+pub(super) fn named(node: &Node, (path, dialect): (&str, Dialect), found: &mut Vec<(String, String)>) {
     match &node.value {
         Value::Text(text) => {
-            let names = text.split("${keyring:").skip(1).filter_map(|rest| rest.split_once('}'));
-            found.extend(names.map(|(name, _)| (path.to_owned(), name.trim().to_owned())));
+            let mut rest = text.as_str();
+            while let Some((_, _, body, after)) = expand::next(rest, dialect) {
+                found.extend(body.strip_prefix("keyring:").map(|name| (path.to_owned(), name.to_owned())));
+                rest = after;
+            }
         }
-        Value::List(items) => items.iter().for_each(|item| named(item, path, found)),
+        Value::List(items) => items.iter().for_each(|item| named(item, (path, dialect), found)),
         Value::Object(members) => {
             for member in members {
                 let path = if path.is_empty() { member.key.clone() } else { format!("{path}.{}", member.key) };
-                named(&member.node, &path, found);
+                named(&member.node, (&path, dialect), found);
             }
         }
         Value::Null | Value::Flag(_) | Value::Number(_) => {}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::contents::{Contents, Reads};
 use super::expand::{Outcome, Scope};
-use super::keyring::{self, Asked, Keyring};
+use super::keyring::{Asked, Keyring};
 use super::project::{self, Approved, NOT_APPROVED};
 use super::report::{Error, Place, Report};
 use super::syntax::{self, Node, Syntax};
@@ -203,9 +203,7 @@ impl<'a> Loader<'a> {
     /// Whether the keyring may be asked for an entry: its server is one to be started. So the entry is read without a keyring
     /// before, and judged. What a project names of the user's keyring is for the user to grant.
     fn may_ask(&self, entry: &shape::Entry<'_>, file: &Path, scope: Scope<'_>) -> bool {
-        let mut names = Vec::new();
-        keyring::named(entry.node, "", &mut names);
-        if names.is_empty() {
+        if server::keyring_names(entry).is_empty() {
             return false;
         }
         // A pipe can be read once, and what is wrong is told when the entry is read for good.

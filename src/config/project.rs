@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::Contents;
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value};
-use super::{helper, keyring};
+use super::{helper, server};
 
 /// Why a server of a project is not started before it is approved.
 pub const NOT_APPROVED: &str = "not approved";
@@ -108,8 +108,7 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
         lines.push(format!("! reads {}, which is not part of the project", path.display()));
     }
     risky(entry.node, "", &mut lines);
-    let mut names = Vec::new();
-    keyring::named(entry.node, "", &mut names);
+    let names = server::keyring_names(entry);
     lines.extend(names.into_iter().map(|(path, name)| format!("! {path}: takes {name:?} out of your keyring")));
     lines
 }

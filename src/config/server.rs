@@ -9,7 +9,7 @@ use super::shape::{Entry, Flavor};
 use super::syntax::{Member, Node, Value};
 use super::transport::Reader;
 use super::vars::Vars;
-use super::{Server, Stdio, Transport, helper, settings};
+use super::{Server, Stdio, Transport, helper, keyring, settings};
 
 /// What is noted of a secret that is not kept elsewhere.
 pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
@@ -48,6 +48,24 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
         server.unusable = Some(outcome.missing.join("; "));
     }
     (report.problems() == before).then_some(server)
+}
+
+/// What an entry takes out of a keyring, as it is when its variables are put in: where each reference stands, and the name in it.
+pub(super) fn keyring_names(entry: &Entry<'_>) -> Vec<(String, String)> {
+    let node = helper::split(flatten(entry.node), entry.flavor.dialect(), &mut Report::default());
+    let mut names = Vec::new();
+    match node.members() {
+        Some(members) => members.iter().for_each(|Member { key, node, .. }| {
+            keyring::named(node, (key, dialect(entry.flavor, key)), &mut names);
+        }),
+        None => keyring::named(&node, ("", entry.flavor.dialect()), &mut names),
+    }
+    names
+}
+
+/// How variables are written in a member of an entry.
+fn dialect(flavor: Flavor, key: &str) -> Dialect {
+    if flavor == Flavor::Goose && key == "headers" { Dialect::Shell } else { flavor.dialect() }
 }
 
 /// Whether an entry only turns a server on or off that another file has (opencode writes such).
@@ -114,7 +132,7 @@ fn expand(node: &Node, flavor: Flavor, scope: Scope<'_>, outcome: &mut Outcome, 
     let vars = Vars::from_iter(vars);
     let expanded = members.iter().map(|member| {
         let scope = match member.key.as_str() {
-            "headers" => Scope { vars: &vars, dialect: Dialect::Shell, ..scope },
+            key @ "headers" => Scope { vars: &vars, dialect: dialect(flavor, key), ..scope },
             _ => scope,
         };
         Member { node: scope.expand(&member.node, &member.key, outcome, report), ..member.clone() }

@@ -55,7 +55,7 @@ impl Router {
         let Some(invitation) = tokens.invite().await else { return Invited::Nobody };
         let is_new = invitation.is_new_to(client.owner().0);
         if client.revision().is_modern() {
-            // Others of the same kind look like the same client, so that each is asked in the end.
+            // Others of the same kind look like the same client, so that each is asked in the end, until one says no.
             if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
                 return end;
             }
@@ -67,8 +67,9 @@ impl Router {
         let stands = if is_new {
             self.signed_in(client, forward, (&leg, toward), &invitation).await
         } else {
+            // As long as the one that asked: until its client says no, or the login ends.
             toward.tick();
-            invitation.wait(self.limits().login).await
+            invitation.wait(client.owner().0, self.limits().login).await
         };
         // The clock stops while a person is asked.
         course.end += asked.elapsed();
@@ -94,7 +95,7 @@ impl Router {
         // Where it is not known any more, the call itself shows how it stands.
         let invitation = forward.server.tokens().and_then(|tokens| tokens.invitation(invitation));
         if let Some(invitation) = &invitation {
-            invitation.answered(accepted);
+            invitation.answered(client.owner().0, accepted);
         }
         if !accepted {
             return refused();
@@ -119,7 +120,7 @@ impl Router {
 
     /// Waits as long as one request may; `None` if the login goes on.
     async fn wait(&self, client: &Arc<Client>, forward: &Forward, invitation: &Invitation) -> Option<Invited> {
-        match invitation.wait(PATIENCE.min(self.limits().answer)).await {
+        match invitation.wait(client.owner().0, PATIENCE.min(self.limits().answer)).await {
             Stands::SignedIn => {
                 self.token_is_known(client, forward).await;
                 Some(Invited::SignedIn)
@@ -158,12 +159,12 @@ impl Router {
         let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
         let limits = self.limits();
         {
-            let shown = Shown::of(invitation);
+            let shown = Shown::to(client.owner().0, invitation);
             let _asks = AskGuard::new(client, call);
             client.ask(ask, Some((call, leg)), None);
             let accepted = tokio::select! {
                 // Somebody signs in by another window: this one is closed.
-                stands = invitation.wait(limits.login) => return stands,
+                stands = invitation.wait(client.owner().0, limits.login) => return stands,
                 answer = timeout(limits.answer, answer) => {
                     matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
                 }
@@ -174,7 +175,7 @@ impl Router {
             }
         }
         toward.tick();
-        let stands = invitation.wait(limits.login).await;
+        let stands = invitation.wait(client.owner().0, limits.login).await;
         let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
         leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
         stands
@@ -189,25 +190,25 @@ impl Router {
 }
 
 /// A client with a session is shown an invitation; whoever goes without an answer does not want it.
-struct Shown<'a>(Option<&'a Invitation>);
+struct Shown<'a>(u64, Option<&'a Invitation>);
 
 impl<'a> Shown<'a> {
-    fn of(invitation: &'a Invitation) -> Self {
+    fn to(client: u64, invitation: &'a Invitation) -> Self {
         invitation.shown();
-        Self(Some(invitation))
+        Self(client, Some(invitation))
     }
 
     fn answered(mut self, accepted: bool) {
-        if let Some(invitation) = self.0.take() {
-            invitation.answered(accepted);
+        if let Some(invitation) = self.1.take() {
+            invitation.answered(self.0, accepted);
         }
     }
 }
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        if let Some(invitation) = self.0 {
-            invitation.answered(false);
+        if let Some(invitation) = self.1 {
+            invitation.answered(self.0, false);
         }
     }
 }

@@ -466,6 +466,34 @@ fn h93_a_project_takes_nothing_out_of_the_keyring_before_it_is_approved() {
 }
 
 #[test]
+fn h93_what_a_project_takes_out_of_the_keyring_is_told_however_it_is_written() {
+    let mut listed = entry("${{ keyring:api }}");
+    listed["name"] = "a".into();
+    for config in [
+        serde_json::json!({ "mcpServers": { "a": entry("${ keyring:api }") } }),
+        serde_json::json!({ "mcpServers": [listed] }),
+        serde_json::json!({ "extensions": { "a": entry("${keyring:api}") } }),
+    ] {
+        let mut named = Named::new(Mood::Well, &serde_json::json!({}));
+        named.put("api", "canary");
+        named.request.project = true;
+        let file = named.folder.path().join("mcp.json");
+        std::fs::write(&file, config.to_string()).unwrap();
+        let project = named.load().servers[0].project.clone().unwrap();
+        let told = "! headers.X-Word: takes \"api\" out of your keyring".to_owned();
+        assert!(project.shown.contains(&told), "{:?}", project.shown);
+        named.request.approved = Approved::new(file.clone(), [((file, "a".to_owned()), project.hash)]);
+        assert_eq!(header(&named.load(), "a").as_deref(), Ok("canary"));
+    }
+    let mut helped = entry("plain");
+    helped["headersHelper"] = "show '$''{keyring:api}'".into();
+    let mut named = Named::new(Mood::Well, &serde_json::json!({ "a": helped }));
+    named.request.project = true;
+    let shown = named.load().servers[0].project.clone().unwrap().shown;
+    assert!(shown.contains(&"! headersHelper: takes \"api\" out of your keyring".to_owned()), "{shown:?}");
+}
+
+#[test]
 fn nothing_is_asked_for_what_is_not_started() {
     let mut off = entry("${keyring:api}");
     off["disabled"] = true.into();

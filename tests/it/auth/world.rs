@@ -31,6 +31,8 @@ pub(super) struct Issuing {
     pub(super) device: Mutex<Value>,
     /// What it says to a device code, one after the other, before it gives a token: an error, or `lost` with the token.
     pub(super) not_yet: Mutex<VecDeque<&'static str>>,
+    /// What lets the next client go that wants to be known, if it is held.
+    pub(super) holds: Mutex<Option<Arc<Notify>>>,
     given: AtomicUsize,
     live: Mutex<HashSet<String>>,
     /// Refresh tokens that were sent twice.
@@ -144,7 +146,11 @@ pub(super) async fn issuer(issuing: &Arc<Issuing>) -> Site {
             "POST /register" => {
                 let number = registered.fetch_add(1, Ordering::SeqCst);
                 let port = url.rsplit(':').next().unwrap_or_default();
-                Told::json(201, &json!({ "client_id": format!("client-{number}-of-{port}") }))
+                let told = Told::json(201, &json!({ "client_id": format!("client-{number}-of-{port}") }));
+                match issuing.holds.lock().unwrap().take() {
+                    Some(gate) => Told::Held(gate, Box::new(told)),
+                    None => told,
+                }
             }
             "POST /token" => match asked.field("grant_type").as_deref() {
                 Some(DEVICE_CODE) => issuing.of_code(&asked.field("device_code").unwrap_or_default()),

@@ -125,6 +125,12 @@ impl Session<'_> {
         Post::send(&self.world.address, &self.headers, &body).await
     }
 
+    pub(super) async fn cancel(&self, id: u64) {
+        let params = json!({ "requestId": id });
+        let body = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+        Post::send(&self.world.address, &self.headers, &body).await;
+    }
+
     pub(super) async fn answer(&self, question: &Value, action: &str) {
         let body = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action } });
         Post::send(&self.world.address, &self.headers, &body).await;
@@ -153,6 +159,13 @@ impl Post {
             assert!(lines.read_line(&mut head).await.unwrap() > 0, "{head}");
         }
         Self { head, lines }
+    }
+
+    /// Waits until nothing more comes.
+    pub(super) async fn end(mut self) {
+        let mut rest = String::new();
+        tokio::time::timeout(PATIENCE, self.lines.read_to_string(&mut rest)).await.unwrap().unwrap();
+        assert!(!rest.contains("jsonrpc"), "{rest}");
     }
 
     /// The next message: the body, or of a stream in pieces.

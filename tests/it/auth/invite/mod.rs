@@ -13,6 +13,7 @@ use mcp_host::protocol::{Method, Outcome, Profile, Raw};
 use mcp_host::{ClientHandler, HostBuilder};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::site::{Asked, Told};
 use super::world::{Issuing, issuer, mcp, server, serving};
@@ -118,6 +119,31 @@ async fn h74_whoever_declines_has_the_error_and_is_not_asked_again() {
     }
 }
 
+#[tokio::test]
+async fn h74_whoever_declines_has_the_error_while_another_signs_in() {
+    let world = World::new().await;
+    let (one, two) = (world.session("2025-11-25", &url()).await, world.session("2025-11-25", &url()).await);
+    let mut call = one.call(1).await;
+    let question = call.next().await;
+    one.answer(&question, "accept").await;
+    let mut other = two.call(1).await;
+    let same = other.next().await;
+    let mut along = two.call(2).await;
+    two.answer(&same, "decline").await;
+    is_refusal(&other.next().await["result"]);
+    is_refusal(&along.next().await["result"]);
+    is_refusal(&two.call(3).await.next().await["result"]);
+    // So has one without a session.
+    let first = world.ask(&json!({})).await;
+    is_refusal(&world.ask(&asked(&first, &world.issuer).1("decline")).await);
+    is_refusal(&world.ask(&json!({})).await);
+    browse(page(&question["params"], &world.issuer), &world.issuer).await;
+    assert_eq!(call.next().await["method"], "notifications/elicitation/complete");
+    assert_eq!(text(&call.next().await["result"]), "done");
+    assert_eq!(text(&two.call(4).await.next().await["result"]), "done");
+    world.host.shutdown().await;
+}
+
 /// Waits until nobody listens at that address any more.
 async fn closed(address: &str) {
     let gone = async {
@@ -205,6 +231,28 @@ async fn a_login_that_takes_long_is_asked_about_again() {
     assert_eq!(same, address);
     browse(address, &world.issuer).await;
     assert_eq!(text(&world.ask(&back("accept")).await), "done");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
+async fn h74_an_invitation_that_nobody_was_shown_was_none() {
+    let world = World::with(|config| config.host.limits.login = Duration::from_millis(300), "127.0.0.1:0").await;
+    let (session, gate) = (world.session("2025-11-25", &url()).await, Arc::new(Notify::new()));
+    let before = world.issuer.count("POST /register");
+    *world.issuing.holds.lock().unwrap() = Some(gate.clone());
+    let gone = async {
+        while world.issuer.count("POST /register") == before {
+            tokio::task::yield_now().await;
+        }
+        session.cancel(1).await;
+    };
+    let (call, ()) = tokio::join!(session.call(1), gone);
+    call.end().await;
+    gate.notify_one();
+    let registered = world.issuer.asked().into_iter().rfind(|asked| asked.line() == "POST /register").unwrap();
+    let registered: Value = serde_json::from_str(&registered.body).unwrap();
+    closed(registered["redirect_uris"][0].as_str().unwrap()).await;
+    let _ = asked(&world.ask(&json!({})).await, &world.issuer);
     world.host.shutdown().await;
 }
 
