@@ -17,6 +17,7 @@ mod gauges;
 mod invite;
 mod list;
 mod mailbox;
+mod missed;
 mod modern;
 mod news;
 mod park;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Failure;
 use super::call::{Course, Forward};
 use super::client::{Client, Guard};
+use super::missed::{Missed, Said};
 use super::question::{self, log};
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
@@ -60,6 +61,8 @@ struct Inner {
     share: Share,
     /// The request that it serves now.
     live: Option<Live>,
+    /// What was said while it served none.
+    missed: Missed,
     attending: usize,
     /// How often the client was sent away with questions.
     round: u32,
@@ -135,7 +138,7 @@ impl Router {
         table.lock().insert(number, parked.clone());
         // A server with a session does not know them: they may be answers to what it has not asked yet.
         parked.lock().early = forward.params.member("inputResponses");
-        let attending = parked.enter(client, &leg, progress.under(forward.token()));
+        let attending = parked.enter(0, client, &leg, progress.under(forward.token()));
         self.0.tasks.spawn(serve(self.clone(), client.clone(), (forward, course), parked.clone(), guard));
         self.attend(&parked, 0, attending).await
     }
@@ -151,7 +154,7 @@ impl Router {
         let parked = self.0.parked.lock().get(&number).cloned();
         let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
         let answers = parked.take(round, forward.params.member("inputResponses"))?;
-        let attending = parked.enter(client, leg, Rising::new(forward.token()));
+        let attending = parked.enter(round, client, leg, Rising::new(forward.token()));
         let upstream = parked.lock().upstream.clone().filter(|_| leg.level().is_some());
         if let Some(upstream) = upstream {
             self.apply_level(&parked.server, &upstream);
@@ -336,11 +339,16 @@ impl Table {
 }
 
 impl Parked {
-    /// A request comes to attend the call.
-    fn enter(self: &Arc<Self>, client: &Arc<Client>, leg: &Arc<Mailbox>, progress: Rising) -> Attending {
+    /// A request comes to attend the call. It hears of it from now on, and what the client has missed, unless it only asks for
+    /// the result of an earlier round again.
+    fn enter(self: &Arc<Self>, round: u32, client: &Arc<Client>, leg: &Arc<Mailbox>, progress: Rising) -> Attending {
         let mut inner = self.lock();
         inner.attending += 1;
-        inner.live = Some(Live { client: client.clone(), leg: leg.clone(), progress });
+        if inner.round == round {
+            let mut live = Live { client: client.clone(), leg: leg.clone(), progress };
+            inner.missed.take().iter().for_each(|said| live.tell(&self.server, said));
+            inner.live = Some(live);
+        }
         Attending { parked: self.clone(), leg: leg.clone(), over: false }
     }
 
@@ -426,17 +434,12 @@ impl Parked {
         }
     }
 
-    pub(super) fn progress(&self, params: &Raw) {
-        if let Some(live) = &mut self.lock().live
-            && let Some(message) = live.progress.step(params)
-        {
-            live.leg.put(message);
-        }
-    }
-
-    pub(super) fn log(&self, params: &Raw) {
-        if let Some(live) = &self.lock().live {
-            log(&live.client, &live.leg, &self.server, params);
+    /// The server says something of the call: to whoever attends, or to whoever comes next.
+    pub(super) fn tell(&self, said: Said) {
+        let mut inner = self.lock();
+        match &mut inner.live {
+            Some(live) => live.tell(&self.server, &said),
+            None => inner.missed.keep(said),
         }
     }
 
@@ -494,11 +497,25 @@ fn wished_key(ask: &mut Ask) -> Option<String> {
     ((1..=64).contains(&wish.len()) && wish.bytes().all(legal)).then_some(wish)
 }
 
+impl Live {
+    fn tell(&mut self, server: &Server, said: &Said) {
+        match said {
+            Said::Progress(params) => {
+                if let Some(message) = self.progress.step(params) {
+                    self.leg.put(message);
+                }
+            }
+            Said::Log(params) => log(&self.client, &self.leg, server, params),
+        }
+    }
+}
+
 impl Inner {
     fn of(account: &Account) -> Self {
         Self {
             share: account.share(),
             live: None,
+            missed: Missed::of(account),
             attending: 0,
             round: 0,
             resumed: 0,

@@ -9,6 +9,7 @@ use tokio::time::{Instant, Sleep};
 use super::Mailbox;
 use super::answer::Failure;
 use super::client::Client;
+use super::missed::Said;
 use super::park::Parked;
 use super::question::{self, log};
 use super::tasks;
@@ -140,7 +141,7 @@ impl<'a> Toward<'a> {
                     leg.put(message);
                 }
             }
-            Self::Parked(parked) => parked.progress(params),
+            Self::Parked(parked) => parked.tell(Said::Progress(params.clone())),
         }
     }
 
@@ -156,7 +157,7 @@ impl<'a> Toward<'a> {
     fn log(&self, server: &Server, params: &Raw) {
         match self {
             Self::Leg(Leg { client, leg, .. }) => log(client, leg, server, params),
-            Self::Parked(parked) => parked.log(params),
+            Self::Parked(parked) => parked.tell(Said::Log(params.clone())),
         }
     }
 

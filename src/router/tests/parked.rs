@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::support::*;
 use crate::manager::Principal;
+use crate::protocol::{Message, Method, Notification};
+use crate::router::Mailbox;
 
 fn accept(name: &str) -> Value {
     json!({ "action": "accept", "content": { "name": name } })
@@ -36,6 +38,54 @@ async fn rounds_follow_each_other() {
     assert_eq!(second["inputRequests"]["i2"]["params"]["message"], "second", "keys are not used twice");
     let last = stage.answer(&client, &retry(&call("twice"), &second, &json!({ "i2": { "action": "decline" } }))).await;
     assert_eq!(text(&last), format!("{} {}", accept("a"), json!({ "action": "decline" })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_while_the_client_is_away_is_told_when_it_is_back() {
+    let stage = stage().await;
+    let client = stage.modern(FORM);
+    let begin = |params: &Value| request_with(&stage.router, &client, Method::ToolsCall, params, Some("info"));
+    // On a paused clock: until everybody else rests.
+    let rest = || tokio::time::sleep(Duration::from_millis(1));
+    let params = |token: &str| json!({ "name": "busy", "arguments": {}, "_meta": { "progressToken": token } });
+
+    let call = begin(&params("a"));
+    let leg = call.leg.clone();
+    let first = call.answer().await;
+    assert_eq!(said(&leg), [r#"1 of "a""#]);
+    stage.script.release.notify_one();
+    rest().await;
+
+    let answered = retry(&params("b"), &first, &json!({ "i1": accept("ann") }));
+    let call = begin(&answered);
+    let leg = call.leg.clone();
+    let second = call.answer().await;
+    assert_eq!(second["inputRequests"]["i2"]["params"]["message"], "second");
+    assert_eq!(said(&leg), [r#"2 of "b""#, r#""script" "a line""#, r#"3 of "b""#]);
+    stage.script.release.notify_one();
+    rest().await;
+
+    // It asks again for what it was answered: what came since is not part of that.
+    let again = begin(&answered);
+    let leg = again.leg.clone();
+    assert_eq!((again.answer().await, said(&leg)), (second.clone(), Vec::new()));
+    let call = begin(&retry(&params("c"), &second, &json!({ "i2": accept("bob") })));
+    let leg = call.leg.clone();
+    assert_eq!(text(&call.answer().await), format!("{} {}", accept("ann"), accept("bob")));
+    assert_eq!(said(&leg), [r#"4 of "c""#, r#""script" "a line""#]);
+}
+
+/// The progress and the log lines that wait on a stream.
+fn said(leg: &Mailbox) -> Vec<String> {
+    let told = std::iter::from_fn(|| leg.try_next()).map(|message| {
+        let Message::Notification(Notification { method, params }) = message else { panic!("{message:?}") };
+        let params: Value = params.unwrap().read().unwrap();
+        match method {
+            Method::Progress => format!("{} of {}", params["progress"], params["progressToken"]),
+            _ => format!("{} {}", params["logger"], params["data"]),
+        }
+    });
+    told.collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,8 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
 
 pub(super) async fn stage_of(change: impl FnOnce(&mut Config)) -> Stage {
     let script = Arc::<Script>::default();
-    let tools = ["echo", "ask", "twice", "three", "held", "late", "keyed", "page", "visit", "straggler", "drop"];
+    let tools =
+        ["echo", "ask", "twice", "three", "held", "late", "busy", "keyed", "page", "visit", "straggler", "drop"];
     let server = tools.into_iter().fold(InProcess::new("script", "1"), |server, name| {
         let definition = Raw::from_value(&json!({ "name": name, "inputSchema": { "type": "object" } }));
         let script = script.clone();
@@ -121,6 +122,18 @@ impl Script {
                 self.release.notified().await;
                 "held".to_owned()
             }
+            // Asks, goes on working meanwhile, and asks once more.
+            "busy" => {
+                let work = async |step: f64| {
+                    invocation.progress(step, None, "asked").await;
+                    self.release.notified().await;
+                    invocation.progress(step + 1.0, None, "on it").await;
+                    invocation.log("info", Raw::trusted("\"a line\"".into())).await;
+                };
+                let (first, ()) = tokio::join!(ask("first"), work(1.0));
+                let (second, ()) = tokio::join!(ask("second"), work(3.0));
+                format!("{first} {second}")
+            }
             // Asks and answers without waiting for the answer.
             "late" => {
                 let asked = ask("nobody waits for this");
@@ -185,9 +198,20 @@ pub(super) fn run(router: &Router, client: &Arc<Client>, params: &Value) -> Runn
 
 /// Begins a request in a task.
 pub(super) fn request(router: &Router, client: &Arc<Client>, method: Method, params: &Value) -> Running {
+    request_with(router, client, method, params, None)
+}
+
+/// The same for one that wants log lines from a level on.
+pub(super) fn request_with(
+    router: &Router,
+    client: &Arc<Client>,
+    method: Method,
+    params: &Value,
+    level: Option<&str>,
+) -> Running {
     static IDS: AtomicUsize = AtomicUsize::new(0);
     let id = RequestId::Text(format!("t{}", IDS.fetch_add(1, Ordering::SeqCst)).into());
-    let leg = router.modern_leg(None);
+    let leg = router.modern_leg(level);
     let request = Request { id: id.clone(), method, params: Some(Raw::from_value(params)) };
     let answer = tokio::spawn(router.request(client, request, &leg));
     Running { answer, leg, id }

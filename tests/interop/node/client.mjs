@@ -21,6 +21,7 @@ const { values: options, positionals: command } = parseArgs({
     number: { type: 'string', default: '2002' },
     steps: { type: 'string', default: '4' },
     rounds: { type: 'string', default: '1' },
+    think: { type: 'string', default: '0' },
     era: { type: 'string', default: 'any' },
     features: { type: 'string', default: FEATURES },
   },
@@ -36,7 +37,10 @@ const updates = [];
 const answers = {
   sample: () => ({ role: 'assistant', content: { type: 'text', text: `sampled by ${mark}` }, model: mark, stopReason: 'endTurn' }),
   elicit: () => ({ action: 'accept', content: { name: mark, integer: number } }),
-  roots: () => ({ roots: [{ uri: `file:///${mark}`, name: mark }] }),
+  roots: async () => {
+    await sleep(1000 * Number(options.think));
+    return { roots: [{ uri: `file:///${mark}`, name: mark }] };
+  },
   log: params => logs.push(JSON.stringify(params.data)),
   update: params => updates.push(params.uri),
 };

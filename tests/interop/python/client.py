@@ -62,6 +62,7 @@ class Peer:
         return types.ElicitResult(action="accept", content={"name": self.options.mark, "integer": self.options.number})
 
     async def roots(self, _context: object) -> types.ListRootsResult:
+        await asyncio.sleep(self.options.think)
         root = types.Root(uri=f"file:///{self.options.mark}", name=self.options.mark)
         return types.ListRootsResult(roots=[root])
 
@@ -255,6 +256,7 @@ if __name__ == "__main__":
     parser.add_argument("--mark", default="mark-p")
     parser.add_argument("--number", type=int, default=1001)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--think", type=float, default=0)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--era", choices=["any", "legacy", "modern"], default="any")
     parser.add_argument("--features", type=lambda text: text.split(","), default=FEATURES)

@@ -95,6 +95,11 @@ def features(world: World, report: Report, host: Host) -> None:
             alone(world, report, label, kind, given, ["--url", host.url], f"{kind}-{era}-{alias}")
         given = options("everything", era, who, FEATURES)
         alone(world, report, f"{kind} over stdio, {era}, everything", kind, given, stdio, f"{kind}-{era}-stdio")
+    # This server asks for roots a third of a second after it was started, whatever it is doing; who is asked by a result is
+    # away meanwhile, and misses nothing.
+    for who, kind in enumerate(("python", "typescript2")):
+        given = [*options("everything", "any", who, ["progress"]), "--think", "0.5", "--steps", "12"]
+        alone(world, report, f"{kind} over stdio, while it thinks", kind, given, stdio, f"{kind}-thinks")
     for who, kind in enumerate(OLD, len(CLIENTS)):
         for over, url, alias in (("http", host.url, "old"), ("sse", host.sse, "everything"), ("sse", host.sse, "old")):
             given = options(alias, "legacy", who, FEATURES)
