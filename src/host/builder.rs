@@ -115,15 +115,9 @@ impl HostBuilder {
     /// # Errors
     /// When the config is wrong: every problem in one error, and nothing was started.
     pub async fn start(self) -> Result<Host, Error> {
-        let mut config = match (self.config, self.files.is_empty()) {
-            (Some(config), _) => config,
-            (None, true) => Config::default(),
-            (None, false) => {
-                let mut request = LoadRequest::from_process();
-                request.files = self.files;
-                request.keyring = auth::keyring();
-                config::load(&request)?
-            }
+        let mut config = match self.config {
+            Some(config) => config,
+            None => loaded(self.files)?,
         };
         let mut memory: HashMap<String, Starter> = HashMap::new();
         for (name, server) in self.servers {
@@ -173,13 +167,22 @@ impl HostBuilder {
             configured,
             eras: self.eras,
             #[cfg(feature = "server")]
-            logins: super::login::Logins::default(),
-            #[cfg(feature = "server")]
-            codes: super::device::Codes::default(),
+            logins: super::sign_in::Logins::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
         })))
     }
+}
+
+/// The config in these files; without any it is empty.
+fn loaded(files: Vec<PathBuf>) -> Result<Config, Error> {
+    if files.is_empty() {
+        return Ok(Config::default());
+    }
+    let mut request = LoadRequest::from_process();
+    request.files = files;
+    request.keyring = auth::keyring();
+    Ok(config::load(&request)?)
 }
 
 impl InProcess {

@@ -6,11 +6,12 @@
 mod builder;
 mod call;
 mod defaults;
-mod device;
 #[cfg(feature = "server")]
 mod endpoint;
 mod login;
 mod reload;
+#[cfg(feature = "server")]
+mod sign_in;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -57,9 +58,7 @@ struct Inner {
     configured: Arc<Configured>,
     eras: downstream::Eras,
     #[cfg(feature = "server")]
-    logins: login::Logins,
-    #[cfg(feature = "server")]
-    codes: device::Codes,
+    logins: sign_in::Logins,
     stop: CancellationToken,
     doors: TaskTracker,
 }

@@ -35,6 +35,9 @@ struct Done {
 #[derive(Deserialize)]
 struct Refused {
     error: String,
+    /// It was asked for what there is not.
+    #[serde(default)]
+    usage: bool,
 }
 
 /// What a person pastes is no longer.
@@ -107,7 +110,8 @@ pub(super) async fn ask<T: DeserializeOwned>(
     let answer = admin::sign_in(listen.map(|listen| listen.port()), request).await;
     let line = answer.map_err(|error| status::failed(listen, &error))?;
     if let Ok(refused) = serde_json::from_str::<Refused>(&line) {
-        return Err(Failure::new(Exit::Unauthorized, text::line(&refused.error).into_owned()));
+        let exit = if refused.usage { Exit::Usage } else { Exit::Unauthorized };
+        return Err(Failure::new(exit, text::line(&refused.error).into_owned()));
     }
     serde_json::from_str(&line).map_err(|_| Failure::new(Exit::Failed, "the daemon answered something else"))
 }
