@@ -49,10 +49,7 @@ impl Attempt {
             let what = "lets nobody sign in by a browser: it has no authorization endpoint".to_owned();
             return Err(Error::Client { issuer: issuer.issuer, what });
         };
-        if !issuer.pkce {
-            let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
-            return Err(Error::Metadata { at: issuer.issuer, what });
-        }
+        issuer.checks_codes()?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let state = jwt::unguessable()?;
         {

@@ -22,7 +22,7 @@ use super::obtain::Under;
 use super::token::{Entry, Held};
 use super::web::Web;
 use super::{Error, StoreError, discovery};
-use crate::config;
+use crate::config::{self, Grant};
 
 /// What was tried in vain is not tried again for that long.
 pub(super) const AGAIN: Duration = Duration::from_secs(30);
@@ -68,7 +68,6 @@ pub(super) struct Progress {
     pub(super) prompted: bool,
     pub(super) failed: Option<(Instant, Error)>,
     /// What a refusal said last, where nobody was at hand to be asked.
-    #[cfg(feature = "server")]
     pub(super) wanted: Option<Hint>,
     /// Not before then is a token renewed ahead of its end.
     pub(super) rest: Option<Instant>,
@@ -202,6 +201,11 @@ impl Authorizer {
         &self.server
     }
 
+    /// Whether its tokens come from a user who signs in.
+    pub(crate) fn wants_user(&self) -> bool {
+        self.config.grant == Grant::Code
+    }
+
     /// Where it is: scheme, host and port.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
@@ -267,10 +271,15 @@ impl Authorizer {
             (403, Some("insufficient_scope")) => {
                 let held = held.ok_or(Error::LoginNeeded)?;
                 held.note_worked();
+                let scope = hint.scopes.join(" ");
                 if std::mem::replace(&mut tries.stepped, true) {
-                    return Err(Error::Scope { scope: hint.scopes.join(" ") });
+                    return Err(Error::Scope { scope });
                 }
-                self.step_up(held, hint).await?;
+                // The token is good for other requests, whatever comes of asking for another.
+                self.step_up(held, hint).await.map_err(|error| match error {
+                    Error::Unreachable { .. } => error,
+                    _ => Error::Scope { scope },
+                })?;
             }
             // Not a matter of tokens.
             _ => return Ok(false),
@@ -373,5 +382,58 @@ impl Authorizer {
             Ok(Web::new(foreign, limits.oauth_document, limits.oauth_token))
         });
         made.as_ref().map_err(|reason| Error::Unreachable { reason: reason.clone(), unsent: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::MemoryStore;
+    use super::super::tests::{entry, server};
+    use super::*;
+
+    /// A server whose user has signed in for `read`.
+    fn signed_in() -> Arc<Authorizer> {
+        let server = server(Arc::new(MemoryStore::default()));
+        let mut entry = entry("one");
+        entry.requested = vec!["read".to_owned()];
+        server.take(entry);
+        server
+    }
+
+    /// What is asked of a user when a request is refused for want of these scopes, if anything is.
+    async fn asked(server: &Arc<Authorizer>, scopes: &str) -> Option<String> {
+        let held = server.current.load_full();
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scopes}\"");
+        let headers = HeaderMap::from_iter([(WWW_AUTHENTICATE, challenge.parse().unwrap())]);
+        let refused = server.judge(403, &headers, held.as_ref(), &mut Tries::default()).await;
+        assert_eq!(refused, Err(Error::Scope { scope: scopes.to_owned() }), "it is this request that is refused");
+        let wanted = server.progress.lock().await.wanted.take();
+        wanted.map(|hint| hint.scopes.join(" "))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h74_more_scopes_are_asked_for_three_times_an_hour_and_together_with_those_before() {
+        let server = signed_in();
+        for _ in 0..3 {
+            assert_eq!(asked(&server, "write").await.as_deref(), Some("read write"));
+        }
+        assert_eq!(asked(&server, "write").await, None);
+        // Others have a count of their own; what was asked for already is not asked for again.
+        assert_eq!(asked(&server, "admin read").await.as_deref(), Some("admin read"));
+        assert_eq!((asked(&server, "read").await, asked(&server, "").await), (None, None));
+        tokio::time::advance(STEPS_FOR - Duration::from_secs(1)).await;
+        assert_eq!(asked(&server, "write").await, None);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(asked(&server, "write").await.as_deref(), Some("read write"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h74_a_server_that_wants_ever_other_scopes_has_twelve_an_hour() {
+        let server = signed_in();
+        for number in 0..20 {
+            assert_eq!(asked(&server, &format!("s{number}")).await.is_some(), number < 12, "{number}");
+        }
+        tokio::time::advance(STEPS_FOR).await;
+        assert!(asked(&server, "s20").await.is_some());
     }
 }

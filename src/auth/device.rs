@@ -102,8 +102,7 @@ impl DeviceLogin {
 impl Authorizer {
     /// Begins a login by a code.
     pub(crate) async fn begin_by_code(self: &Arc<Self>) -> Result<DeviceLogin, Error> {
-        self.credentials().await;
-        let hint = self.asked().await?;
+        let hint = self.wanted_of_a_login().await?;
         let (resource, issuer) = self.chosen(&hint).await?;
         let Some(endpoint) = issuer.device.clone() else {
             let what = format!(

@@ -56,6 +56,17 @@ pub(super) struct Issuer {
     pub(super) pkce: bool,
 }
 
+impl Issuer {
+    /// Whether a code is good for nobody but who asked for it.
+    pub(super) fn checks_codes(&self) -> Result<(), Error> {
+        if self.pkce {
+            return Ok(());
+        }
+        let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
+        Err(Error::Metadata { at: self.issuer.clone(), what })
+    }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct IssuerDocument {

@@ -39,7 +39,7 @@ const NONCE_BYTES: usize = 1024;
 impl Proof {
     pub(super) fn generate() -> Result<Self, Error> {
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
-        made.ok().and_then(|der| Self::of(der.as_ref())).ok_or_else(unusable)
+        made.ok().and_then(|der| Self::of(der.as_ref())).ok_or(Error::Random)
     }
 
     /// The key that was kept with a token.
@@ -96,8 +96,4 @@ impl Proof {
             }
         }
     }
-}
-
-fn unusable() -> Error {
-    Error::Store(super::StoreError::Failed("no key could be made".to_owned()))
 }

@@ -53,9 +53,9 @@ pub enum Error {
     #[error("what the browser brought back is not the end of this login: {0}")]
     Redirect(&'static str),
     /// A server wants more than was granted.
-    #[error("it wants the scope {scope:?}, which the login did not bring")]
+    #[error("it wants {}, which the login did not bring", named(.scope))]
     Scope {
-        /// What it wants.
+        /// What it wants, as far as it said.
         scope: String,
     },
     /// The token is not taken, though it is new.
@@ -69,6 +69,9 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// There is nothing that others could not guess.
+    #[error("the system has no random numbers, without which nobody can sign in safely")]
+    Random,
     /// Tokens cannot be kept, or read.
     #[error("what is kept of its login is out of reach: {0}")]
     Store(#[from] super::store::StoreError),
@@ -86,6 +89,10 @@ impl Error {
         at.set_query(None);
         Self::Metadata { at: at.to_string(), what: what.into() }
     }
+}
+
+fn named(scope: &str) -> String {
+    if scope.is_empty() { "a scope that it does not name".to_owned() } else { format!("the scope {scope:?}") }
 }
 
 /// An error code as OAuth has them; anything else of a server's text is not repeated.

@@ -19,7 +19,6 @@ use super::attempt::Attempt;
 use super::authorizer::{AGAIN, Authorizer, News};
 use super::obtain::Under;
 use super::{Error, Redirect};
-use crate::config::Grant;
 
 /// An invitation.
 pub(crate) struct Invitation {
@@ -133,7 +132,7 @@ impl Authorizer {
     }
 
     async fn invite_now(self: &Arc<Self>) -> Option<Arc<Invitation>> {
-        let has_page = self.config.grant == Grant::Code && self.keys.interaction.is_none();
+        let has_page = self.wants_user() && self.keys.interaction.is_none();
         if !has_page || self.unread().is_some() {
             return None;
         }
@@ -232,4 +231,35 @@ impl Authorizer {
 fn no_port(error: &std::io::Error) -> Error {
     let reason = format!("no port on this machine for the browser to come back to: {error}");
     Error::Unreachable { reason, unsent: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keychain::Keychain;
+    use super::*;
+    use crate::config::{Enterprise, Grant, Limits, OAuth, Remote, Secret, SecretSource};
+
+    /// Whether the way to a page is looked for at a server where nobody listens.
+    async fn is_looked_for(grant: Grant) -> bool {
+        let remote = Remote::new("http://127.0.0.1:1/mcp".parse().unwrap());
+        let keys = Keychain::new(None, None, None, Limits::default());
+        let server = Authorizer::new("a", &remote, &OAuth { grant, ..OAuth::default() }, &keys);
+        assert!(server.invite().await.is_none());
+        server.progress.lock().await.failed.is_some()
+    }
+
+    #[tokio::test]
+    async fn nobody_is_invited_where_tokens_come_without_a_user() {
+        let given = || SecretSource::Given(Secret::new("statement"));
+        let enterprise = Enterprise {
+            token_endpoint: "https://idp.example/token".parse().unwrap(),
+            client_id: "c".to_owned(),
+            client_secret: None,
+            id_token: given(),
+        };
+        for grant in [Grant::ClientCredentials, Grant::Workload(given()), Grant::Enterprise(Box::new(enterprise))] {
+            assert!(!is_looked_for(grant.clone()).await, "{grant:?}");
+        }
+        assert!(is_looked_for(Grant::Code).await);
+    }
 }

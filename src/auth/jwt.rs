@@ -85,7 +85,7 @@ pub(super) fn now() -> u64 {
 /// Text that nobody can guess, of 256 bits.
 pub(super) fn unguessable() -> Result<String, Error> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|_| Error::Store(super::StoreError::Failed("no randomness".to_owned())))?;
+    getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

@@ -130,31 +130,16 @@ mod tests {
     use super::super::authorizer::Hint;
     use super::super::keychain::Keychain;
     use super::super::store::{MemoryStore, SecretStore, chosen};
+    use super::super::tests::{entry, server};
     use super::*;
     use crate::config::{Limits, OAuth, Remote, SecretKey, Secrets, StoreKind};
 
     const A_WHILE: Duration = Duration::from_secs(10 * 60);
 
-    fn server(store: Arc<dyn SecretStore>) -> Arc<Authorizer> {
-        let keys = Keychain::new(Some(store), None, None, Limits::default());
-        Authorizer::new("a", &Remote::new("https://a.example/mcp".parse().unwrap()), &OAuth::default(), &keys)
-    }
-
     /// Files in that folder, as each program has them.
     fn files(folder: &Path) -> Arc<dyn SecretStore> {
         let secrets = Secrets { store: StoreKind::File, key: SecretKey::parse(&"07".repeat(32)) };
         chosen(&secrets, Some(folder)).unwrap()
-    }
-
-    fn entry(access: &str) -> Entry {
-        let text = serde_json::json!({
-            "version": 1, "issuer": "https://issuer.example", "resource": "https://a.example/mcp",
-            "client": { "id": "c", "secret": null, "method": "none", "redirect": null },
-            "endpoint": "https://issuer.example/token", "revocation": null, "access": access, "scheme": "Bearer",
-            "refresh": "r", "requested": [], "granted": null, "received": super::super::jwt::now(), "life": 3600,
-            "key": null,
-        });
-        Entry::parse(&text.to_string()).unwrap()
     }
 
     fn access(server: &Authorizer) -> Option<String> {

@@ -23,7 +23,7 @@ pub trait Interaction: Send + Sync {
     /// Shows the page to the user of that server, and gives the whole URL that the browser was sent back to.
     ///
     /// The page is https, or on this machine, and one clean URL; it may be of anybody, so its host is to be shown to the user
-    /// before it is opened. The future is dropped when the login takes longer than ten minutes.
+    /// before it is opened. The future is dropped when the login takes longer than `host.limits.login`.
     ///
     /// The error is why there is no login, for the user to read.
     fn authorize(&self, server: &str, page: Url) -> BoxFuture<'static, Result<String, String>>;
@@ -153,4 +153,19 @@ fn digest(parts: &[&str]) -> String {
         hash.update(part);
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn h72_the_end_waits_for_a_renewal_and_not_for_an_issuer_that_is_silent() {
+        for (takes, waits) in [(Duration::from_secs(2), Duration::from_secs(2)), (Duration::from_secs(600), LAST)] {
+            let (keys, begun) = (Keychain::default(), tokio::time::Instant::now());
+            keys.tasks.spawn(tokio::time::sleep(takes));
+            keys.shutdown().await;
+            assert_eq!(begun.elapsed(), waits);
+        }
+    }
 }

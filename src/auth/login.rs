@@ -9,7 +9,7 @@ use super::attempt::Attempt;
 use super::authorizer::{Authorizer, Hint, Notice};
 use super::desk::Desk;
 use super::{Error, Kept, keychain, lock};
-use crate::config::{Grant, Remote};
+use crate::config::Remote;
 
 /// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
 #[derive(Debug)]
@@ -75,11 +75,24 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
 impl Authorizer {
     /// Begins a login; `redirect` is where the browser is to be sent back to.
     pub(crate) async fn begin(self: &Arc<Self>, redirect: &Url) -> Result<Login, Error> {
-        self.credentials().await;
-        let hint = self.asked().await?;
+        let hint = self.wanted_of_a_login().await?;
         let attempt = self.prepare(redirect, &hint).await?;
         self.try_anew().await;
         Ok(Login { authorizer: self.clone(), attempt })
+    }
+
+    /// What a login is to bring: what the server says to somebody without a token, and the scopes that it wanted of us last.
+    pub(super) async fn wanted_of_a_login(self: &Arc<Self>) -> Result<Hint, Error> {
+        if !self.wants_user() {
+            let what = "it gets its tokens without a user, so nobody has to sign in".to_owned();
+            return Err(Error::Config { key: "auth.grant", what });
+        }
+        self.credentials().await;
+        let mut hint = self.asked().await?;
+        let progress = self.progress.lock().await;
+        let more = progress.wanted.iter().flat_map(|wanted| &wanted.scopes);
+        hint.scopes = hint.scopes.iter().chain(more.filter(|scope| !hint.scopes.contains(scope))).cloned().collect();
+        Ok(hint)
     }
 
     /// A user is acting: what was tried in vain may be tried again.
@@ -145,7 +158,7 @@ impl Authorizer {
         let entry = kept.as_ref().unwrap_or(&held.entry);
         self.current.store(None);
         *progress = super::authorizer::Progress::default();
-        if self.config.grant == Grant::Code {
+        if self.wants_user() {
             self.tell(Notice::SignedOut);
         }
         if let Some(endpoint) = entry.revocation.as_deref().and_then(|text| Url::parse(text).ok()) {

@@ -28,6 +28,8 @@ mod redirect;
 mod registration;
 mod renew;
 mod store;
+#[cfg(test)]
+mod tests;
 mod token;
 mod web;
 

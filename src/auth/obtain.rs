@@ -92,7 +92,7 @@ impl Authorizer {
                 Err(error) => tracing::info!(server = &*self.server, "its token cannot be renewed: {error}"),
             }
         }
-        if self.config.grant != Grant::Code {
+        if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);
         }
         // Nobody is asked for what another program has got already. A keyring that is locked is not bothered for that.
@@ -108,7 +108,7 @@ impl Authorizer {
 
     /// Asks somebody to sign in, unless somebody was asked in vain.
     pub(super) async fn ask(self: &Arc<Self>, hint: Hint, progress: &mut Progress) -> Result<Option<Under>, Error> {
-        if self.config.grant != Grant::Code {
+        if !self.wants_user() {
             return self.granted(&hint).await.map(|()| None);
         }
         if let Some(error) = &*self.unread() {
@@ -120,8 +120,7 @@ impl Authorizer {
             return Ok(Some(under.clone()));
         }
         if self.keys.interaction.is_none() {
-            #[cfg(feature = "server")]
-            progress.wanted.replace(hint);
+            progress.wanted = Some(hint);
             return Err(Error::LoginNeeded);
         }
         if std::mem::replace(&mut progress.prompted, true) {
@@ -173,11 +172,8 @@ impl Authorizer {
             let what = "is not the issuer that auth.clientId was used with so far: say in auth.issuer which it is for";
             return Err(Error::Client { issuer: issuer.issuer, what: what.to_owned() });
         }
-        // Without S256 nobody is asked anything, so nobody needs to know us.
-        if !issuer.pkce {
-            let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
-            return Err(Error::Metadata { at: issuer.issuer, what });
-        }
+        // Nobody needs to know us where nobody is asked anything.
+        issuer.checks_codes()?;
         Ok((resource, issuer))
     }
 
@@ -245,7 +241,8 @@ impl Authorizer {
         let requested = self.scopes(hint, &resource);
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
         let Some(client) = registration::given(&self.config, &issuer)? else {
-            return Err(Error::Config { key: "auth.clientId", what: "is missing".to_owned() });
+            let what = "is missing: without a user, tokens are given to a client that is known".to_owned();
+            return Err(Error::Config { key: "auth.clientId", what });
         };
         let desk = self.desk(&issuer, &client, &resource.id, proof.clone()).await?;
         let reply = match &self.config.grant {

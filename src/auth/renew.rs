@@ -6,9 +6,8 @@ use url::Url;
 
 use super::authorizer::{Authorizer, Hint, Notice};
 use super::desk::Desk;
-use super::token::{Entry, Held};
+use super::token::{Entry, Held, Reply};
 use super::{Error, keychain, lock};
-use crate::config::Grant;
 
 impl Authorizer {
     /// Renews a token, or takes the one that another process has come by meanwhile. The caller holds `progress`.
@@ -28,7 +27,7 @@ impl Authorizer {
             // Renewed, it would be back, though its user has signed out by another program.
             Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
             // Nobody has signed in, so nobody has signed out.
-            Ok(None) if self.config.grant != Grant::Code => {
+            Ok(None) if !self.wants_user() => {
                 drop(lock);
                 return self.granted(&Hint::scopes(&held.entry.requested)).await;
             }
@@ -39,22 +38,7 @@ impl Authorizer {
             }
             Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
         }
-        let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
-        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("at no URL"))?;
-        let desk = Desk {
-            web: self.web()?.clone(),
-            endpoint,
-            issuer: held.entry.issuer.clone(),
-            client: held.entry.client.clone(),
-            resource: Some(held.entry.resource.clone()),
-            key: self.signer().await?,
-            proof: held.proof.clone(),
-        };
-        let mut answer = desk.refresh(refresh).await;
-        if matches!(answer, Err(Error::Unreachable { unsent: true, .. })) {
-            answer = desk.refresh(refresh).await;
-        }
-        match answer {
+        match self.refreshed(held).await {
             Ok(reply) => {
                 let entry = held.entry.renewed(&reply)?;
                 // Kept before it is used: the one that it was got with is worth nothing from here on.
@@ -75,6 +59,25 @@ impl Authorizer {
                 Err(Error::LoginNeeded)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Sends its refresh token; once more only where not a byte of that has left.
+    async fn refreshed(&self, held: &Held) -> Result<Reply, Error> {
+        let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
+        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("at no URL"))?;
+        let desk = Desk {
+            web: self.web()?.clone(),
+            endpoint,
+            issuer: held.entry.issuer.clone(),
+            client: held.entry.client.clone(),
+            resource: Some(held.entry.resource.clone()),
+            key: self.signer().await?,
+            proof: held.proof.clone(),
+        };
+        match desk.refresh(refresh).await {
+            Err(Error::Unreachable { unsent: true, .. }) => desk.refresh(refresh).await,
+            answer => answer,
         }
     }
 

@@ -454,7 +454,7 @@ impl Repeats {
             Fate::NeverLeft => Instant::now() < self.until,
             Fate::Refused => std::mem::take(&mut self.refused),
             Fate::Lost => self.lost && is_safe_twice() && std::mem::take(&mut self.lost),
-            Fate::Final => false,
+            Fate::TurnedAway | Fate::Final => false,
         }
     }
 }

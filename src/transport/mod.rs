@@ -100,14 +100,14 @@ pub(crate) enum Error {
         helper: Option<String>,
     },
     /// The server wants a token, and there is none that it takes.
-    #[error("{origin} wants a token: {reason}; sign in with: mcp-host login {server}")]
+    #[error("{origin} wants a token: {reason}; {help}")]
     SignIn {
         /// Scheme, host and port.
         origin: String,
-        /// Its name in the config, as a shell takes it.
-        server: String,
         /// Why there is none.
         reason: auth::Error,
+        /// What to do.
+        help: String,
     },
     /// The server ended the session (404 to a request that named it).
     #[error("the server ended the session")]
@@ -198,12 +198,18 @@ fn alone(retry: &Option<Duration>) -> String {
 }
 
 impl Error {
-    /// A server of that name has no token that it takes.
-    pub(crate) fn sign_in(origin: String, name: &str, reason: auth::Error) -> Self {
+    /// There is no token that this server takes.
+    pub(crate) fn sign_in(tokens: &auth::Authorizer, reason: auth::Error) -> Self {
+        let name = tokens.server();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
-        let server =
-            if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
-        Self::SignIn { origin, server, reason }
+        let help = if !tokens.wants_user() {
+            "nobody can sign in to it: its tokens come by auth.grant of the config, check what stands there".to_owned()
+        } else if name.chars().all(plain) {
+            format!("sign in with: mcp-host login {name}")
+        } else {
+            format!("sign in with: mcp-host login '{}'", name.replace('\'', "'\\''"))
+        };
+        Self::SignIn { origin: tokens.origin(), reason, help }
     }
 
     /// How long the server wants to be left alone, where it said so.
@@ -258,26 +264,15 @@ impl Error {
             | Self::Overloaded(_)
             | Self::Busy(_)
             | Self::Share(_)
-            | Self::Paused { .. }
-            | Self::Status { .. }
-            | Self::Malformed(_)
-            | Self::TooLarge(_) => Fate::Final,
+            | Self::Paused { .. } => Fate::TurnedAway,
+            Self::Status { .. } | Self::Malformed(_) | Self::TooLarge(_) => Fate::Final,
         }
     }
 
     /// Whether zero bytes of the request reached the server, or it refused it before any work.
     #[must_use]
     pub(crate) fn not_sent(&self) -> bool {
-        matches!(self.fate(), Fate::NeverLeft | Fate::Refused)
-            || matches!(
-                self,
-                Self::Unauthorized { .. }
-                    | Self::SignIn { .. }
-                    | Self::Overloaded(_)
-                    | Self::Busy(_)
-                    | Self::Share(_)
-                    | Self::Paused { .. }
-            )
+        matches!(self.fate(), Fate::NeverLeft | Fate::Refused | Fate::TurnedAway)
     }
 }
 
@@ -288,6 +283,8 @@ pub(crate) enum Fate {
     NeverLeft,
     /// The server refused it before any work, and would not do so again.
     Refused,
+    /// The server or we refused it before any work, and would do so again.
+    TurnedAway,
     /// It left, and then the connection was lost: whether the work was done is unknown.
     Lost,
     /// Something else: sending it again would end in the same way.

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::helper::Given;
 use super::{Error, Http, excerpt};
-use crate::auth::{self, Authorizer, Held, Tries};
+use crate::auth::{Authorizer, Held, Tries};
 
 impl Http {
     /// Sends a request that `fill` completes, with the headers of the helper and the token that the server takes, if it takes
@@ -43,7 +43,7 @@ impl Http {
             match again {
                 Ok(false) => return Ok(response),
                 Ok(true) => {}
-                Err(reason) => return Err(self.sign_in(reason)),
+                Err(reason) => return Err(Error::sign_in(tokens, reason)),
             }
         }
     }
@@ -65,12 +65,12 @@ impl Http {
                 Some(given) => request.headers(given.headers.clone()),
                 None => request,
             };
-            let request = match held {
-                Some(held) => {
+            let request = match (held, &self.tokens) {
+                (Some(held), Some(tokens)) => {
                     let headers = Authorizer::headers(held, method.as_str(), url);
-                    request.headers(headers.map_err(|reason| self.sign_in(reason))?)
+                    request.headers(headers.map_err(|reason| Error::sign_in(tokens, reason))?)
                 }
-                None => request,
+                _ => request,
             };
             let response = fill(request).send().await.map_err(|error| self.failed(&error))?;
             self.check_framing(&response)?;
@@ -81,11 +81,6 @@ impl Http {
         }
         let most = self.redirects;
         Err(Error::Malformed(format!("{} redirects more than {most} times (host.limits.redirects)", self.origin)))
-    }
-
-    fn sign_in(&self, reason: auth::Error) -> Error {
-        let name = self.tokens.as_ref().map_or("", |tokens| tokens.server());
-        Error::sign_in(self.origin.clone(), name, reason)
     }
 
     /// Where a response sends us, if it does.

@@ -97,7 +97,7 @@ impl Target {
     /// Why it is not connected to any more when its user has signed out.
     fn signed_out(&self) -> Option<transport::Error> {
         let tokens = self.tokens()?;
-        Some(transport::Error::sign_in(tokens.origin(), tokens.server(), auth::Error::SignedOut))
+        Some(transport::Error::sign_in(tokens, auth::Error::SignedOut))
     }
 
     pub(crate) fn transport(&self) -> &'static str {

@@ -1,8 +1,8 @@
 //! Where secrets are kept: a trait for embedders, and the stores that there are.
 //!
 //! `choice.rs` decides which of them has a token. `keyring.rs` and `system.rs` keep a key in the keyring of the system,
-//! `named.rs` reads what configs name of it, `sealed.rs` writes files that are encrypted with such a key or with one of the user's; `vault.rs` is what the rest of the
-//! program sees.
+//! `named.rs` reads what configs name of it, `sealed.rs` writes files that are encrypted with such a key or with one of the
+//! user's; `vault.rs` is what the rest of the program sees.
 //!
 //! **Invariant:** a secret is written whole before anybody uses it, removed only when it is known to be of no use, and never
 //! on a disk in the clear.
