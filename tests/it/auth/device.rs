@@ -9,16 +9,14 @@ use mcp_host::{ErrorKind, Host, StateName};
 use serde_json::{Value, json};
 
 use super::site::{Asked, Site, Told};
-use super::world::{Issuing, gives_codes, host, issuer};
-use super::{call, guarded, state};
+use super::world::{Issuing, call, connected, gives_codes, host, issuer, protected, state};
 
 /// An authorization server that gives codes, a server that wants its tokens, and a host.
-async fn world(issuing: &Arc<Issuing>) -> (Site, Site, Host) {
-    let issuer = issuer(issuing).await;
-    gives_codes(issuing, &issuer);
-    let server = guarded(&issuer, issuing).await;
+async fn world() -> (Arc<Issuing>, Site, Site, Host) {
+    let (issuing, issuer, server) = protected().await;
+    gives_codes(&issuing, &issuer);
     let host = host(&[&server], |builder| builder).await;
-    (issuer, server, host)
+    (issuing, issuer, server, host)
 }
 
 /// What it says to a device code before it gives a token.
@@ -32,8 +30,7 @@ fn body(asked: &Asked) -> Value {
 
 #[tokio::test]
 async fn a_user_enters_a_code_somewhere_and_calls_go() {
-    let issuing = Arc::new(Issuing::default());
-    let (issuer, server, host) = world(&issuing).await;
+    let (issuing, issuer, server, host) = world().await;
     assert_eq!(state(&host), StateName::Unauthorized);
     let login = host.device_login("a").await.unwrap();
     assert_eq!(login.verification_uri().as_str(), format!("{}/device", issuer.url));
@@ -45,14 +42,7 @@ async fn a_user_enters_a_code_somewhere_and_calls_go() {
     assert!(!format!("{login:?}").contains("canary"));
     not_yet(&issuing, &["authorization_pending"]);
     login.finish().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(20), async {
-        let mut events = host.events();
-        while state(&host) != StateName::Connected {
-            events.next().await;
-        }
-    })
-    .await
-    .unwrap();
+    connected(&host).await;
     call(&host).await.unwrap();
     // It is renewed like any other.
     issuing.expire();
@@ -80,8 +70,7 @@ async fn a_user_enters_a_code_somewhere_and_calls_go() {
 
 #[tokio::test]
 async fn who_is_asked_too_often_is_left_alone_for_longer() {
-    let issuing = Arc::new(Issuing::default());
-    let (issuer, _server, host) = world(&issuing).await;
+    let (issuing, issuer, _server, host) = world().await;
     let login = host.device_login("a").await.unwrap();
     not_yet(&issuing, &["slow_down"]);
     // A second as before, and five more.
@@ -93,8 +82,7 @@ async fn who_is_asked_too_often_is_left_alone_for_longer() {
 #[tokio::test]
 async fn a_no_and_a_code_that_is_over_end_it() {
     let ends = ["access_denied", "expired_token", "invalid_client", "<b>canary</b>"].map(|said| async move {
-        let issuing = Arc::new(Issuing::default());
-        let (issuer, _server, host) = world(&issuing).await;
+        let (issuing, issuer, _server, host) = world().await;
         let login = host.device_login("a").await.unwrap();
         not_yet(&issuing, &[said]);
         let error = login.finish().await.unwrap_err();
@@ -111,8 +99,7 @@ async fn a_no_and_a_code_that_is_over_end_it() {
 
 #[tokio::test]
 async fn h73_a_token_that_is_lost_on_the_way_is_told_and_one_after_trouble_is_taken() {
-    let issuing = Arc::new(Issuing::default());
-    let (_issuer, _server, host) = world(&issuing).await;
+    let (issuing, _issuer, _server, host) = world().await;
     let (lost, other) = (host.device_login("a").await.unwrap(), host.device_login("a").await.unwrap());
     not_yet(&issuing, &["lost", "invalid_grant"]);
     let error = lost.finish().await.unwrap_err();
@@ -141,17 +128,15 @@ async fn h67_h68_h75_what_is_hostile_is_neither_shown_nor_asked() {
         json!({ "device_code": null }),
         json!({ "padding": "x".repeat(64 * 1024) }),
     ] {
-        let issuing = Arc::new(Issuing::default());
+        let (issuing, _issuer, _server, host) = world().await;
         *issuing.device.lock().unwrap() = answer.clone();
-        let (_issuer, _server, host) = world(&issuing).await;
         let error = host.device_login("a").await.expect_err(&answer.to_string());
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
         assert!(!error.to_string().contains("canary"), "{error}");
         host.shutdown().await;
     }
     for endpoint in ["http://169.254.169.254/code", "http://10.0.0.1/code", "file:///code"] {
-        let issuing = Arc::new(Issuing::default());
-        let (issuer, _server, host) = world(&issuing).await;
+        let (issuing, issuer, _server, host) = world().await;
         *issuing.metadata.lock().unwrap() = json!({ "device_authorization_endpoint": endpoint });
         let error = host.device_login("a").await.expect_err(endpoint).to_string();
         assert!(error.contains("is not asked") || error.contains("is no https URL"), "{error}");
@@ -162,9 +147,7 @@ async fn h67_h68_h75_what_is_hostile_is_neither_shown_nor_asked() {
 
 #[tokio::test]
 async fn where_no_codes_are_given_it_is_said_what_to_do() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let server = guarded(&issuer, &issuing).await;
+    let (_issuing, issuer, server) = protected().await;
     let host = host(&[&server], |builder| builder).await;
     let error = host.device_login("a").await.unwrap_err().to_string();
     assert!(error.contains("`mcp-host login a` without --device") && error.contains(&issuer.url), "{error}");
@@ -178,12 +161,12 @@ async fn a_server_that_takes_proofs_gets_a_token_bound_to_a_key() {
     let issuer = issuer(&issuing).await;
     gives_codes(&issuing, &issuer);
     issuing.metadata.lock().unwrap()["dpop_signing_alg_values_supported"] = json!(["ES256"]);
-    let named = issuer.url.clone();
+    let issuer_url = issuer.url.clone();
     let server = Site::start(|url| {
         move |asked: &Asked| match asked.method.as_str() {
             "GET" => Told::json(
                 200,
-                &json!({ "resource": format!("{url}/mcp"), "authorization_servers": [named],
+                &json!({ "resource": format!("{url}/mcp"), "authorization_servers": [issuer_url],
                          "dpop_bound_access_tokens_required": true }),
             ),
             _ => Told::Answer(401, vec![("www-authenticate", "DPoP".to_owned())], String::new()),
@@ -200,8 +183,7 @@ async fn a_server_that_takes_proofs_gets_a_token_bound_to_a_key() {
 
 #[tokio::test]
 async fn a_host_that_shuts_down_ends_it() {
-    let issuing = Arc::new(Issuing::default());
-    let (issuer, _server, host) = world(&issuing).await;
+    let (_issuing, issuer, _server, host) = world().await;
     let login = host.device_login("a").await.unwrap();
     let (ended, ()) = futures_util::future::join(login.finish(), host.shutdown()).await;
     assert!(ended.unwrap_err().to_string().contains("shut down"));
@@ -211,15 +193,13 @@ async fn a_host_that_shuts_down_ends_it() {
 #[cfg(unix)]
 mod program {
     use std::path::Path;
-    use std::sync::Arc;
 
     use serde_json::json;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
 
-    use super::super::guarded;
-    use super::super::program::{PATIENCE, Said, daemon, mcp_host, once, opener, spawn, started};
-    use super::super::world::{Issuing, gives_codes, issuer};
+    use super::super::program::{Said, daemon, mcp_host, once, opener, spawn, started};
+    use super::super::world::{PATIENCE, gives_codes, protected};
     use super::not_yet;
 
     /// What the daemon says to a login by a code that is looked after once more.
@@ -237,9 +217,7 @@ mod program {
 
     #[tokio::test]
     async fn h97_a_login_by_a_code_from_a_shell_says_the_code_and_no_secret() {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
-        let site = guarded(&issuer, &issuing).await;
+        let (issuing, issuer, site) = protected().await;
         let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
         let home = home.path();
         let _daemon = daemon(home, &site, &said).await;
@@ -266,10 +244,8 @@ mod program {
 
     #[tokio::test]
     async fn h67_the_page_with_the_code_is_opened_and_an_interrupt_ends_the_login() {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
+        let (issuing, issuer, site) = protected().await;
         gives_codes(&issuing, &issuer);
-        let site = guarded(&issuer, &issuing).await;
         let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
         let home = home.path();
         let opened = opener(home);

@@ -10,9 +10,7 @@ use mcp_host::{Host, StateName};
 use serde_json::{Value, json};
 
 use super::site::{Asked, Site, Told};
-use super::{call, state, world};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use super::world::{self, PATIENCE, becomes, call, state};
 
 /// What a server makes of the headers of a request.
 type Takes = Box<dyn Fn(&Asked) -> bool + Send + Sync>;
@@ -137,12 +135,7 @@ async fn h74_what_is_refused_is_asked_for_once_more() {
     let refused = call(&host).await.unwrap_err();
     assert_eq!(refused.kind(), mcp_host::ErrorKind::Unauthorized, "{refused}");
     // The lease hears of it a moment after the call.
-    let unauthorized = async {
-        while state(&host) != StateName::Unauthorized {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, unauthorized).await.unwrap();
+    becomes(&host, StateName::Unauthorized).await;
     let (_, cause) = cause(&host, "a");
     assert!(cause.contains("wants other credentials than headersHelper `sh` gives"), "{cause}");
     for _ in 0..3 {

@@ -2,14 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use mcp_host::StateName;
 use mcp_host::auth::{SecretStore, StoreError};
 use mcp_host::config::Secret;
-use mcp_host::{Host, StateName};
 
-use super::world::{Issuing, Shared, User, agreed, host, issuer};
-use super::{call, guarded, state};
+use super::world::{Shared, User, agreed, call, connected, host, protected, state};
 
 /// A store that can be locked.
 #[derive(Clone, Default)]
@@ -39,27 +37,10 @@ impl SecretStore for Lockable {
     }
 }
 
-/// Waits until the server is there.
-pub(super) async fn connected(host: &Host) {
-    becomes(host, StateName::Connected).await;
-}
-
-/// Waits until it is in that state.
-pub(super) async fn becomes(host: &Host, wanted: StateName) {
-    let waiting = async {
-        let mut events = host.events();
-        while state(host) != wanted {
-            events.next().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
-}
-
 #[tokio::test]
 async fn h77_a_server_whose_login_is_locked_away_says_so_and_nobody_is_asked_to_sign_in() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user, store) = (guarded(&issuer, &issuing).await, User::default(), Lockable::default());
+    let (_issuing, issuer, server) = protected().await;
+    let (user, store) = (User::default(), Lockable::default());
     let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
     let before = host(&[&server], with).await;
     call(&before).await.unwrap();
@@ -85,9 +66,8 @@ async fn h77_a_server_whose_login_is_locked_away_says_so_and_nobody_is_asked_to_
 
 #[tokio::test]
 async fn h77_a_login_over_a_locked_store_is_used_from_memory_and_replaces_nothing() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user, store) = (guarded(&issuer, &issuing).await, User::default(), Lockable::default());
+    let (issuing, issuer, server) = protected().await;
+    let (user, store) = (User::default(), Lockable::default());
     let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
     host(&[&server], with).await.shutdown().await;
     let refreshes = || issuer.count("POST /token");
@@ -137,9 +117,8 @@ impl SecretStore for Late {
 
 #[tokio::test]
 async fn h72_whose_refresh_token_is_spent_takes_the_one_that_is_kept_and_removes_nothing() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user, store) = (guarded(&issuer, &issuing).await, User::default(), Late::default());
+    let (issuing, _issuer, server) = protected().await;
+    let (user, store) = (User::default(), Late::default());
     // Without a directory there is no lock between them.
     let with = |builder: mcp_host::HostBuilder| builder.interaction(user.clone()).secret_store(store.clone());
     let (slow, quick) = (host(&[&server], with).await, host(&[&server], with).await);
@@ -158,14 +137,12 @@ async fn h72_whose_refresh_token_is_spent_takes_the_one_that_is_kept_and_removes
 #[cfg(unix)]
 mod program {
     use std::path::Path;
-    use std::sync::Arc;
 
     use tokio::process::Child;
 
-    use super::super::guarded;
     use super::super::program::{Said, come_back, daemon_with, mcp_host, once, spawn};
     use super::super::site::Site;
-    use super::super::world::{Issuing, issuer};
+    use super::super::world::protected;
 
     const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -200,9 +177,7 @@ mod program {
 
     #[tokio::test]
     async fn h77_with_a_key_a_login_outlives_the_daemon_and_with_another_key_it_says_so() {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
-        let site = guarded(&issuer, &issuing).await;
+        let (_issuing, issuer, site) = protected().await;
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
         let key = [("MCP_HOST_SECRET_KEY", KEY)];
@@ -238,9 +213,7 @@ mod program {
 
     #[tokio::test]
     async fn h77_without_keyring_and_key_a_warning_comes_once_and_names_what_to_do() {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
-        let site = guarded(&issuer, &issuing).await;
+        let (_issuing, _issuer, site) = protected().await;
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
         let (daemon, said) = started(home, &site, &[]).await;

@@ -8,8 +8,7 @@ use mcp_host::{Host, StateName};
 use serde_json::{Value, json};
 
 use super::site::{Asked, Site, Told};
-use super::world::{Issuing, User, config, mcp, server};
-use super::{guarded, state};
+use super::world::{Issuing, User, config, guarded, mcp, named, server, state};
 
 /// A host that tries once, settled.
 async fn settled(mut config: Config, user: &User) -> Host {
@@ -48,8 +47,7 @@ fn metadata(url: &str) -> Value {
 async fn limit_oauth_document_and_oauth_token() {
     let token = json!({ "access_token": "good", "token_type": "Bearer", "padding": "x".repeat(1000) });
     let issuer = issuer(metadata, token.clone()).await;
-    let url = issuer.url.clone();
-    let server = server(Arc::new(move || url.clone()), Arc::new(|token: Option<&str>| token == Some("good"))).await;
+    let server = server(named(&issuer), Arc::new(|token: Option<&str>| token == Some("good"))).await;
     let (document, token) = (metadata(&issuer.url).to_string().len(), token.to_string().len());
     let large = 1 << 20;
     for (of_document, of_token, fits) in [

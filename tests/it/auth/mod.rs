@@ -13,40 +13,26 @@ mod limits;
 mod out;
 mod program;
 mod races;
+mod scopes;
 mod site;
 mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use mcp_host::protocol::Raw;
-use mcp_host::{ErrorKind, Host, StateName};
+use mcp_host::{ErrorKind, StateName};
 use serde_json::json;
 
 use site::Site;
-use world::{Issuing, Judge, Shared, User, agreed, host, issuer, server};
-
-/// A server whose tokens come from `issuer`, which knows the good ones.
-async fn guarded(by: &Site, issuing: &Arc<Issuing>) -> Site {
-    let (url, issuing) = (by.url.clone(), issuing.clone());
-    server(Arc::new(move || url.clone()), Arc::new(move |token| issuing.takes(token))).await
-}
-
-async fn call(host: &Host) -> Result<Raw, mcp_host::Error> {
-    host.call_tool("a__t", Raw::empty_object()).timeout(Duration::from_secs(20)).await
-}
-
-fn state(host: &Host) -> StateName {
-    host.status()[0].state
-}
+use world::{
+    Issuing, Judge, PATIENCE, Shared, User, agreed_login, call, connected, guarded, host, issuer, named, of_a_user,
+    protected, server, state,
+};
 
 #[tokio::test]
 async fn a_user_signs_in_once_and_calls_go() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (issuing, issuer, server) = protected().await;
+    let (host, user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     call(&host).await.unwrap();
     assert_eq!((state(&host), user.prompts()), (StateName::Connected, 1));
@@ -67,11 +53,9 @@ async fn a_user_signs_in_once_and_calls_go() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_proofs_is_sent_none() {
-    let issuing = Arc::new(Issuing::default());
+    let (issuing, issuer, server) = protected().await;
     *issuing.metadata.lock().unwrap() = json!({ "dpop_signing_alg_values_supported": ["ES256"] });
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (host, user) = of_a_user(&server).await;
     assert_eq!((state(&host), user.prompts()), (StateName::Connected, 1));
     let bound = |site: &Site| site.asked().iter().any(|asked| asked.headers.contains_key("dpop"));
     assert!(!bound(&issuer) && !bound(&server));
@@ -82,10 +66,8 @@ async fn a_server_that_takes_no_proofs_is_sent_none() {
 async fn h74_a_token_that_never_works_costs_six_requests_and_one_prompt() {
     let issuing = Arc::new(Issuing::default());
     let issuer = issuer(&issuing).await;
-    let url = issuer.url.clone();
-    let server = server(Arc::new(move || url.clone()), Arc::new(|_| false)).await;
-    let user = User::default();
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let server = server(named(&issuer), Arc::new(|_| false)).await;
+    let (host, user) = of_a_user(&server).await;
     assert_eq!(state(&host), StateName::Unauthorized);
     for _ in 0..10 {
         call(&host).await.unwrap_err();
@@ -100,13 +82,13 @@ async fn h74_a_token_that_never_works_costs_six_requests_and_one_prompt() {
 async fn h74_a_server_that_takes_no_token_any_more_costs_six_requests_and_no_prompt() {
     let issuing = Arc::new(Issuing::default());
     let issuer = issuer(&issuing).await;
-    let (url, open) = (issuer.url.clone(), Arc::new(AtomicBool::new(true)));
+    let open = Arc::new(AtomicBool::new(true));
     let takes = {
         let (open, issuing) = (open.clone(), issuing.clone());
         move |token: Option<&str>| open.load(Ordering::SeqCst) && issuing.takes(token)
     };
-    let (server, user) = (server(Arc::new(move || url.clone()), Arc::new(takes)).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let server = server(named(&issuer), Arc::new(takes)).await;
+    let (host, user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     let before = server.lines().len() + issuer.lines().len();
     open.store(false, Ordering::SeqCst);
@@ -124,78 +106,18 @@ async fn h74_a_server_that_takes_no_token_any_more_costs_six_requests_and_no_pro
 }
 
 #[tokio::test]
-async fn h74_more_scopes_are_asked_for_once_and_together_with_those_before() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (url, user) = (issuer.url.clone(), User::default());
-    let pages = user.pages.clone();
-    // A token of the second login has the scope; for the tool `more` no login ever brings enough.
-    let server = Site::start(|own| {
-        move |asked: &site::Asked| {
-            let wants = |status: u16, rest: &str| {
-                let metadata = format!("{own}/.well-known/oauth-protected-resource/mcp");
-                let challenge = format!("Bearer {rest}, resource_metadata=\"{metadata}\"");
-                site::Told::Answer(status, vec![("www-authenticate", challenge)], String::new())
-            };
-            let second = pages.lock().unwrap().len() > 1;
-            match asked.line().as_str() {
-                "GET /.well-known/oauth-protected-resource/mcp" => {
-                    site::Told::json(200, &json!({ "resource": format!("{own}/mcp"), "authorization_servers": [url] }))
-                }
-                "POST /mcp" if asked.token().is_none() => wants(401, "scope=\"read\""),
-                "POST /mcp" if asked.body.contains("\"tools/call\"") && !second => {
-                    wants(403, "error=\"insufficient_scope\", scope=\"write\"")
-                }
-                "POST /mcp" if asked.body.contains("never") => {
-                    wants(403, "error=\"insufficient_scope\", scope=\"write\"")
-                }
-                "POST /mcp" => world::mcp(asked),
-                _ => site::Told::Answer(405, Vec::new(), String::new()),
-            }
-        }
-    })
-    .await;
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
-    call(&host).await.unwrap();
-    let asked: Vec<_> = user.pages.lock().unwrap().iter().map(|page| page.query().unwrap().to_owned()).collect();
-    assert!(
-        asked.len() == 2 && asked[0].contains("scope=read&") && asked[1].contains("scope=read+write&"),
-        "{asked:?}"
-    );
-    // What was asked for already is not asked for again, and the server stays.
-    for _ in 0..5 {
-        let never = Raw::from_value(&json!({ "text": "never" }));
-        let refused = host.call_tool("a__t", never).timeout(Duration::from_secs(20)).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Unauthorized, "{refused}");
-    }
-    assert_eq!((user.prompts(), state(&host)), (2, StateName::Connected));
-    host.shutdown().await;
-}
-
-#[tokio::test]
 async fn h74_without_a_user_at_hand_the_server_waits_for_one_and_says_how() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let server = guarded(&issuer, &issuing).await;
+    let (_issuing, issuer, server) = protected().await;
     let host = host(&[&server], |builder| builder).await;
     let status = host.status();
     assert_eq!(status[0].state, StateName::Unauthorized);
     let cause = status[0].last_error.clone().unwrap_or_default();
     assert!(cause.contains("mcp-host login a"), "{cause}");
     // The login as a value; the server comes back by itself.
-    let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
+    let (login, back) = agreed_login(&host, "http://127.0.0.1:1/x").await;
     assert_eq!(login.issuer(), issuer.url);
-    let back = agreed(login.authorize_url());
     login.finish(&back).await.unwrap();
-    host.settled().await;
-    tokio::time::timeout(Duration::from_secs(20), async {
-        let mut events = host.events();
-        while state(&host) != StateName::Connected {
-            events.next().await;
-        }
-    })
-    .await
-    .unwrap();
+    connected(&host).await;
     call(&host).await.unwrap();
     // Out again: whoever gave the token is told, and nothing of it is left.
     assert!(host.logout("a").await.unwrap());
@@ -206,12 +128,9 @@ async fn h74_without_a_user_at_hand_the_server_waits_for_one_and_says_how() {
 
 #[tokio::test]
 async fn h70_what_does_not_belong_to_the_login_brings_no_token() {
-    let issuing = Arc::new(Issuing::default());
+    let (issuing, issuer, server) = protected().await;
     *issuing.metadata.lock().unwrap() = json!({ "authorization_response_iss_parameter_supported": true });
-    let issuer = issuer(&issuing).await;
-    let server = guarded(&issuer, &issuing).await;
     let host = host(&[&server], |builder| builder).await;
-    let redirect = "http://127.0.0.1:1/x".parse().unwrap();
     for (from, to) in [
         ("state=", "state=x"),
         ("http://127.0.0.1:1/", "http://127.0.0.1:2/"),
@@ -220,9 +139,8 @@ async fn h70_what_does_not_belong_to_the_login_brings_no_token() {
         ("code=code-canary", "error=boo-canary&iss=https://evil.example"),
         ("code=code-canary", "code=code-canary&iss=https://evil.example"),
     ] {
-        let login = host.login("a", &redirect).await.unwrap();
-        let back = agreed(login.authorize_url()).replace(from, to);
-        let error = login.finish(&back).await.unwrap_err();
+        let (login, back) = agreed_login(&host, "http://127.0.0.1:1/x").await;
+        let error = login.finish(&back.replace(from, to)).await.unwrap_err();
         assert!(matches!(error, mcp_host::auth::Error::Redirect(_)), "{to}: {error}");
         assert!(!error.to_string().contains("canary"), "{error}");
     }
@@ -252,8 +170,7 @@ async fn h69_metadata_that_lies_leads_to_no_page() {
             None => guarded(&issuer, &issuing).await,
             Some(other) => speaks_of(other, &issuer).await,
         };
-        let user = User::default();
-        let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+        let (host, user) = of_a_user(&server).await;
         assert_eq!((state(&host), user.prompts()), (StateName::Unauthorized, 0), "{metadata}");
         assert_eq!(issuer.count("POST /token"), 0);
         host.shutdown().await;
@@ -308,8 +225,8 @@ async fn h78_another_issuer_is_told_nothing_of_the_first() {
     let (good, at) = ((first.clone(), second.clone()), moved.clone());
     let takes: Judge =
         Arc::new(move |token| if at.load(Ordering::SeqCst) { good.1.takes(token) } else { good.0.takes(token) });
-    let (server, user) = (server(Arc::new(named), takes).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let server = server(Arc::new(named), takes).await;
+    let (host, user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     moved.store(true, Ordering::SeqCst);
     first.expire();
@@ -326,10 +243,8 @@ async fn h78_another_issuer_is_told_nothing_of_the_first() {
 
 #[tokio::test]
 async fn h76_a_refusal_outranks_the_clock_and_the_refresh_token_brings_another() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (issuing, issuer, server) = protected().await;
+    let (host, user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     // An hour was promised.
     issuing.expire();
@@ -340,9 +255,8 @@ async fn h76_a_refusal_outranks_the_clock_and_the_refresh_token_brings_another()
 
 #[tokio::test]
 async fn h72_many_calls_and_two_hosts_renew_a_token_once() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
+    let (issuing, issuer, server) = protected().await;
+    let user = User::default();
     let (store, state) = (Shared::default(), tempfile::tempdir().unwrap());
     let with = |builder: mcp_host::HostBuilder| {
         builder.interaction(user.clone()).secret_store(store.clone()).state_directory(state.path())
@@ -364,10 +278,8 @@ async fn h72_many_calls_and_two_hosts_renew_a_token_once() {
 
 #[tokio::test]
 async fn h73_a_refresh_whose_answer_is_lost_is_not_sent_again() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (issuing, issuer, server) = protected().await;
+    let (host, _user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     issuing.loses_answers.store(true, Ordering::SeqCst);
     issuing.expire();
@@ -379,11 +291,9 @@ async fn h73_a_refresh_whose_answer_is_lost_is_not_sent_again() {
 
 #[tokio::test]
 async fn h73_a_refresh_token_that_may_be_spent_is_not_sent_by_whoever_comes_next() {
-    let issuing = Arc::new(Issuing::default());
+    let (issuing, issuer, server) = protected().await;
     issuing.life.store(1, Ordering::SeqCst);
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (host, user) = of_a_user(&server).await;
     issuing.loses_answers.store(true, Ordering::SeqCst);
     // Its time has come soon, and it is renewed in vain; the server takes the old one still.
     let renewed = async {
@@ -391,7 +301,7 @@ async fn h73_a_refresh_token_that_may_be_spent_is_not_sent_by_whoever_comes_next
             call(&host).await.unwrap();
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), renewed).await.unwrap();
+    tokio::time::timeout(PATIENCE, renewed).await.unwrap();
     issuing.loses_answers.store(false, Ordering::SeqCst);
     issuing.life.store(0, Ordering::SeqCst);
     issuing.expire();
@@ -413,11 +323,9 @@ async fn h75_what_is_no_token_is_never_sent() {
         json!("good"),
         json!({ "access_token": "good", "token_type": "Bearer", "padding": "x".repeat(64 * 1024) }),
     ] {
-        let issuing = Arc::new(Issuing::default());
+        let (issuing, _issuer, server) = protected().await;
         *issuing.answer.lock().unwrap() = Some(answer.clone());
-        let issuer = issuer(&issuing).await;
-        let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-        let host = host(&[&server], |builder| builder.interaction(user.clone())).await;
+        let (host, _user) = of_a_user(&server).await;
         assert_ne!(state(&host), StateName::Connected, "{answer:.80}");
         assert!(server.asked().iter().all(|asked| asked.token().is_none()), "{answer:.80}");
         host.shutdown().await;

@@ -2,49 +2,25 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures_util::future::join;
-use mcp_host::config::{SecretKey, StoreKind};
 use mcp_host::protocol::Raw;
-use mcp_host::{ErrorKind, Host, StateName};
+use mcp_host::{ErrorKind, StateName};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::kept::{becomes, connected};
-use super::site::{Asked, Site, Told};
-use super::world::{self, Issuing, agreed, issuer};
-use super::{call, guarded};
-
-pub(super) async fn sign_in(host: &Host) {
-    let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
-    let back = agreed(login.authorize_url());
-    login.finish(&back).await.unwrap();
-    connected(host).await;
-}
+use super::site::{Site, Told};
+use super::world::{
+    self, Issuing, becomes, call, call_with, connected, issuer, named, protected, serving, sharing, sign_in,
+};
 
 /// A server like `guarded`, where calls with these words are answered, or refused, when the gate is opened.
 async fn gated(by: &Site, issuing: &Arc<Issuing>, gate: &Arc<Notify>) -> Site {
-    let (issuer, issuing, gate) = (by.url.clone(), issuing.clone(), gate.clone());
-    Site::start(|own| {
-        let metadata = format!("{own}/.well-known/oauth-protected-resource/mcp");
-        let refused = move || {
-            Told::Answer(
-                401,
-                vec![("www-authenticate", format!("Bearer resource_metadata=\"{metadata}\""))],
-                String::new(),
-            )
-        };
-        move |asked: &Asked| match asked.line().as_str() {
-            "GET /.well-known/oauth-protected-resource/mcp" => {
-                Told::json(200, &json!({ "resource": format!("{own}/mcp"), "authorization_servers": [issuer] }))
-            }
-            "POST /mcp" if !issuing.takes(asked.token()) => refused(),
-            "POST /mcp" if asked.body.contains("held") => Told::Held(gate.clone(), Box::new(world::mcp(asked))),
-            "POST /mcp" if asked.body.contains("refused") => Told::Held(gate.clone(), Box::new(refused())),
-            "POST /mcp" => world::mcp(asked),
-            _ => Told::Answer(405, Vec::new(), String::new()),
-        }
+    let gate = gate.clone();
+    serving(named(by), issuing.judge(), move |asked, refusal| {
+        let told = if asked.body.contains("refused") { refusal.with(401, "") } else { world::mcp(asked) };
+        let waits = ["held", "refused"].iter().any(|word| asked.body.contains(word));
+        if waits { Told::Held(gate.clone(), Box::new(told)) } else { told }
     })
     .await
 }
@@ -57,10 +33,7 @@ async fn who_signs_out_is_unauthorized_at_once_and_stays_that_whatever_comes_of_
     let server = gated(&issuer, &issuing, &gate).await;
     let host = world::host(&[&server], |builder| builder).await;
     sign_in(&host).await;
-    let run = async |text: &str| {
-        let arguments = Raw::from_value(&json!({ "text": text }));
-        host.call_tool("a__t", arguments).timeout(Duration::from_secs(20)).await
-    };
+    let run = async |text: &str| call_with(&host, Raw::from_value(&json!({ "text": text }))).await;
     let under_way = || server.asked().iter().filter(|asked| asked.body.contains("\"text\"")).count();
     let out = async {
         while under_way() < 2 {
@@ -87,16 +60,10 @@ async fn who_signs_out_is_unauthorized_at_once_and_stays_that_whatever_comes_of_
 
 #[tokio::test]
 async fn h72_hosts_that_share_files_follow_each_other_in_and_out() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let server = guarded(&issuer, &issuing).await;
+    let (issuing, issuer, server) = protected().await;
     let folder = tempfile::tempdir().unwrap();
     let start = async || {
-        let mut config = world::config(&[&server]);
-        let secrets = &mut config.host.secrets;
-        (secrets.store, secrets.key) = (StoreKind::File, SecretKey::parse(&"07".repeat(32)));
-        let host = Host::builder().config(config).state_directory(folder.path()).start().await.unwrap();
-        host.settled().await;
+        let host = sharing(&server, &folder).await;
         becomes(&host, StateName::Unauthorized).await;
         host
     };

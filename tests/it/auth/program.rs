@@ -15,11 +15,8 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
-use super::guarded;
 use super::site::Site;
-use super::world::{Issuing, agreed, issuer};
-
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+use super::world::{PATIENCE, agreed, protected};
 
 /// What a program says, as it says it.
 #[derive(Clone, Default)]
@@ -113,9 +110,7 @@ pub(super) async fn come_back(page: &str) {
 
 #[tokio::test]
 async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let site = guarded(&issuer, &issuing).await;
+    let (issuing, issuer, site) = protected().await;
     let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
     let home = home.path();
     let nobody = once(home, &["login", "a"], &said).await;
@@ -123,6 +118,10 @@ async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
     let _daemon = daemon(home, &site, &said).await;
     said.line(|line| line.contains("mcp-host login a")).await;
 
+    for command in [&["login", "nobody"][..], &["login", "nobody", "--device"], &["logout", "nobody"]] {
+        assert_eq!(once(home, command, &said).await.status.code(), Some(2), "{command:?}");
+        said.line(|line| line.contains("no server is called `nobody`")).await;
+    }
     let mut login = spawn(mcp_host(home, &["login", "a", "--no-browser", "-vvv"]), &said);
     let page = said.line(|line| line.starts_with("http://") && line.contains("/authorize?")).await;
     come_back(&page).await;
@@ -168,9 +167,7 @@ pub(super) async fn started(opened: &Path) -> String {
 
 #[tokio::test]
 async fn h67_a_browser_is_started_by_one_argument_and_no_shell() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let site = guarded(&issuer, &issuing).await;
+    let (issuing, issuer, site) = protected().await;
     let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
     let home = home.path();
     let (opened, marker) = (opener(home), home.join("marker"));

@@ -4,26 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcp_host::config::{Auth, Grant, OAuth, Secret, SecretKey, StoreKind, Transport};
+use mcp_host::config::Grant;
 use mcp_host::{ErrorKind, Host, StateName};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
-use super::kept::{becomes, connected};
-use super::out::sign_in;
 use super::site::Site;
-use super::world::{self, Issuing, Shared, User, agreed, issuer};
-use super::{call, guarded};
-
-/// A host whose logins are in files of that folder.
-async fn sharing(server: &Site, folder: &TempDir) -> Host {
-    let mut config = world::config(&[server]);
-    let secrets = &mut config.host.secrets;
-    (secrets.store, secrets.key) = (StoreKind::File, SecretKey::parse(&"07".repeat(32)));
-    let host = Host::builder().config(config).state_directory(folder.path()).start().await.unwrap();
-    host.settled().await;
-    host
-}
+use super::world::{
+    self, PATIENCE, Shared, agreed_login, becomes, call, connected, of_a_user, protected, sharing, sign_in,
+    without_a_user,
+};
 
 /// Waits until the issuer was asked so often for a token.
 async fn asked_for_tokens(issuer: &Site, times: usize) {
@@ -32,7 +22,7 @@ async fn asked_for_tokens(issuer: &Site, times: usize) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+    tokio::time::timeout(PATIENCE, asked).await.unwrap();
 }
 
 fn last_revoked(issuer: &Site) -> Option<String> {
@@ -41,10 +31,8 @@ fn last_revoked(issuer: &Site) -> Option<String> {
 
 #[tokio::test]
 async fn h72_who_gives_up_a_call_does_not_lose_the_token_that_is_renewed_for_it() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = world::host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (issuing, issuer, server) = protected().await;
+    let (host, user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     let gate = Arc::new(Notify::new());
     *issuing.gate.lock().unwrap() = Some(gate.clone());
@@ -61,10 +49,37 @@ async fn h72_who_gives_up_a_call_does_not_lose_the_token_that_is_renewed_for_it(
 }
 
 #[tokio::test]
+async fn h72_a_token_that_is_being_renewed_when_the_host_ends_is_kept_first() {
+    let (issuing, issuer, server) = protected().await;
+    let folder = TempDir::new().unwrap();
+    let first = sharing(&server, &folder).await;
+    sign_in(&first).await;
+    let gate = Arc::new(Notify::new());
+    *issuing.gate.lock().unwrap() = Some(gate.clone());
+    issuing.expire();
+    // Whoever wanted it is gone.
+    tokio::select! {
+        answer = call(&first) => panic!("{answer:?}"),
+        () = asked_for_tokens(&issuer, 2) => {}
+    }
+    {
+        let mut ending = std::pin::pin!(first.shutdown());
+        let early = tokio::time::timeout(Duration::from_millis(100), &mut ending).await;
+        assert!(early.is_err(), "the token has not come yet");
+        gate.notify_one();
+        ending.await;
+    }
+    *issuing.gate.lock().unwrap() = None;
+    let second = sharing(&server, &folder).await;
+    call(&second).await.unwrap();
+    assert_eq!((issuing.reused.load(Ordering::SeqCst), issuer.count("POST /token")), (0, 2));
+    second.shutdown().await;
+}
+
+#[tokio::test]
 async fn h72_a_login_that_another_host_renews_does_not_outlive_its_end() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, folder) = (guarded(&issuer, &issuing).await, TempDir::new().unwrap());
+    let (issuing, issuer, server) = protected().await;
+    let folder = TempDir::new().unwrap();
     let (first, second) = (sharing(&server, &folder).await, sharing(&server, &folder).await);
     sign_in(&first).await;
     connected(&second).await;
@@ -100,15 +115,13 @@ async fn h72_a_login_that_another_host_renews_does_not_outlive_its_end() {
 
 #[tokio::test]
 async fn who_signs_out_ends_the_login_that_there_is_not_the_one_that_it_remembers() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let (server, folder) = (guarded(&issuer, &issuing).await, TempDir::new().unwrap());
+    let (issuing, issuer, server) = protected().await;
+    let folder = TempDir::new().unwrap();
     let (first, second) = (sharing(&server, &folder).await, sharing(&server, &folder).await);
     sign_in(&first).await;
     connected(&second).await;
     // Back at another place: as another client, so under another name.
-    let login = first.login("a", &"http://127.0.0.1:2/y".parse().unwrap()).await.unwrap();
-    let back = agreed(login.authorize_url());
+    let (login, back) = agreed_login(&first, "http://127.0.0.1:2/y").await;
     login.finish(&back).await.unwrap();
     assert_eq!(issuer.count("POST /register"), 2);
     assert!(second.logout("a").await.unwrap());
@@ -124,9 +137,7 @@ async fn who_signs_out_ends_the_login_that_there_is_not_the_one_that_it_remember
 
 #[tokio::test]
 async fn h73_a_renewal_that_ends_late_leaves_a_login_made_meanwhile_alone() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let server = guarded(&issuer, &issuing).await;
+    let (issuing, issuer, server) = protected().await;
     let host = world::host(&[&server], |builder| builder).await;
     sign_in(&host).await;
     call(&host).await.unwrap();
@@ -134,8 +145,7 @@ async fn h73_a_renewal_that_ends_late_leaves_a_login_made_meanwhile_alone() {
     *issuing.gate.lock().unwrap() = Some(gate.clone());
     issuing.loses_answers.store(true, Ordering::SeqCst);
     issuing.expire();
-    let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
-    let back = agreed(login.authorize_url());
+    let (login, back) = agreed_login(&host, "http://127.0.0.1:1/x").await;
     let meanwhile = async {
         asked_for_tokens(&issuer, 2).await;
         let lost = async {
@@ -155,11 +165,9 @@ async fn h73_a_renewal_that_ends_late_leaves_a_login_made_meanwhile_alone() {
 
 #[tokio::test]
 async fn h74_somebody_is_asked_again_when_a_login_that_worked_has_ended_by_itself() {
-    let issuing = Arc::new(Issuing::default());
+    let (issuing, _issuer, server) = protected().await;
     issuing.life.store(1, Ordering::SeqCst);
-    let issuer = issuer(&issuing).await;
-    let (server, user) = (guarded(&issuer, &issuing).await, User::default());
-    let host = world::host(&[&server], |builder| builder.interaction(user.clone())).await;
+    let (host, user) = of_a_user(&server).await;
     call(&host).await.unwrap();
     issuing.life.store(0, Ordering::SeqCst);
     issuing.end_renewals();
@@ -169,7 +177,7 @@ async fn h74_somebody_is_asked_again_when_a_login_that_worked_has_ended_by_itsel
             call(&host).await.unwrap();
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+    tokio::time::timeout(PATIENCE, asked).await.unwrap();
     call(&host).await.unwrap();
     assert_eq!(user.prompts(), 2);
     host.shutdown().await;
@@ -177,18 +185,10 @@ async fn h74_somebody_is_asked_again_when_a_login_that_worked_has_ended_by_itsel
 
 #[tokio::test]
 async fn who_needs_no_user_gets_another_token_when_the_one_that_was_kept_is_gone() {
-    let issuing = Arc::new(Issuing::default());
-    *issuing.metadata.lock().unwrap() =
-        serde_json::json!({ "token_endpoint_auth_methods_supported": ["client_secret_basic"] });
-    let issuer = issuer(&issuing).await;
-    let (server, store) = (guarded(&issuer, &issuing).await, Shared::default());
+    let (issuing, _issuer, server) = protected().await;
+    let store = Shared::default();
     let start = async || {
-        let mut config = world::config(&[&server]);
-        let Transport::Http(remote) = &mut config.servers[0].transport else { unreachable!() };
-        let mut oauth = OAuth::default();
-        oauth.grant = Grant::ClientCredentials;
-        (oauth.client_id, oauth.client_secret) = (Some("c".to_owned()), Some(Secret::new("s")));
-        remote.auth = Auth::OAuth(Box::new(oauth));
+        let config = without_a_user(&server, Grant::ClientCredentials);
         let host = Host::builder().config(config).secret_store(store.clone()).start().await.unwrap();
         host.settled().await;
         host

@@ -1,18 +1,26 @@
-//! An authorization server, a server that wants its tokens, and a user who agrees to everything.
+//! An authorization server, a server that wants its tokens, a user who agrees to everything, and hosts with them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use mcp_host::auth::{Interaction, SecretStore, StoreError};
-use mcp_host::config::{Config, Era, Prefix, Remote, Secret, Server, Transport};
-use mcp_host::{Host, HostBuilder};
+use mcp_host::auth::{Interaction, Login, SecretStore, StoreError};
+use mcp_host::config::{
+    Auth, Config, Era, Grant, OAuth, Prefix, Remote, Secret, SecretKey, Server, StoreKind, Transport,
+};
+use mcp_host::protocol::Raw;
+use mcp_host::{Host, HostBuilder, StateName};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::Notify;
 use url::Url;
 
 use super::site::{Asked, Site, Told};
+
+/// A test that waits longer has failed.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What an authorization server does that a good one does not, and what it has given out.
 #[derive(Default)]
@@ -57,6 +65,11 @@ impl Issuing {
 
     pub(super) fn takes(&self, token: Option<&str>) -> bool {
         token.is_some_and(|token| self.live.lock().unwrap().contains(token))
+    }
+
+    pub(super) fn judge(self: &Arc<Self>) -> Judge {
+        let issuing = self.clone();
+        Arc::new(move |token| issuing.takes(token))
     }
 
     fn token(&self) -> Told {
@@ -169,29 +182,63 @@ pub(super) async fn issuer(issuing: &Arc<Issuing>) -> Site {
 pub(super) type Judge = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
 pub(super) type Named = Arc<dyn Fn() -> String + Send + Sync>;
 
+/// That issuer, whatever happens.
+pub(super) fn named(issuer: &Site) -> Named {
+    let url = issuer.url.clone();
+    Arc::new(move || url.clone())
+}
+
+/// What a server says to who brings no token that it takes.
+pub(super) struct Refusal {
+    metadata: String,
+}
+
+impl Refusal {
+    /// With these parameters in its challenge as well.
+    pub(super) fn with(&self, status: u16, parameters: &str) -> Told {
+        let challenge = format!("Bearer {parameters}resource_metadata=\"{}\"", self.metadata);
+        Told::Answer(status, vec![("www-authenticate", challenge)], String::new())
+    }
+}
+
 /// Starts a server that wants tokens.
 pub(super) async fn server(issuer: Named, takes: Judge) -> Site {
-    serving(issuer, takes, mcp).await
+    serving(issuer, takes, |asked, _| mcp(asked)).await
 }
 
 /// The same with answers of its own for who has one.
-pub(super) async fn serving(issuer: Named, takes: Judge, mcp: fn(&Asked) -> Told) -> Site {
+pub(super) async fn serving(
+    issuer: Named,
+    takes: Judge,
+    answer: impl Fn(&Asked, &Refusal) -> Told + Send + Sync + 'static,
+) -> Site {
     Site::start(|url| {
+        let refusal = Refusal { metadata: format!("{url}/.well-known/oauth-protected-resource/mcp") };
         move |asked: &Asked| match asked.line().as_str() {
             "GET /.well-known/oauth-protected-resource/mcp" => {
                 Told::json(200, &json!({ "resource": format!("{url}/mcp"), "authorization_servers": [issuer()] }))
             }
-            "POST /mcp" if takes(asked.token()) => mcp(asked),
-            "POST /mcp" => {
-                let challenge = format!("Bearer resource_metadata=\"{url}/.well-known/oauth-protected-resource/mcp\"");
-                Told::Answer(401, vec![("www-authenticate", challenge)], String::new())
-            }
+            "POST /mcp" if takes(asked.token()) => answer(asked, &refusal),
+            "POST /mcp" => refusal.with(401, ""),
             "DELETE /mcp" => Told::Answer(200, Vec::new(), String::new()),
             "GET /mcp" => Told::Answer(405, Vec::new(), String::new()),
             _ => Told::Answer(404, Vec::new(), String::new()),
         }
     })
     .await
+}
+
+/// A server whose tokens come from `issuer`, which knows the good ones.
+pub(super) async fn guarded(issuer: &Site, issuing: &Arc<Issuing>) -> Site {
+    server(named(issuer), issuing.judge()).await
+}
+
+/// An authorization server, and a server that wants its tokens.
+pub(super) async fn protected() -> (Arc<Issuing>, Site, Site) {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let server = guarded(&issuer, &issuing).await;
+    (issuing, issuer, server)
 }
 
 pub(super) fn mcp(asked: &Asked) -> Told {
@@ -270,9 +317,79 @@ pub(super) fn config(sites: &[&Site]) -> Config {
     Config { servers: sites.iter().zip('a'..).map(server).collect(), ..Config::default() }
 }
 
+/// The config of a server whose tokens come without a user.
+pub(super) fn without_a_user(site: &Site, grant: Grant) -> Config {
+    let mut config = config(&[site]);
+    let Transport::Http(remote) = &mut config.servers[0].transport else { unreachable!() };
+    let mut oauth = OAuth::default();
+    oauth.grant = grant;
+    (oauth.client_id, oauth.client_secret) = (Some("c".to_owned()), Some(Secret::new("s")));
+    remote.auth = Auth::OAuth(Box::new(oauth));
+    config
+}
+
 /// A host with these servers, settled.
 pub(super) async fn host(sites: &[&Site], with: impl FnOnce(HostBuilder) -> HostBuilder) -> Host {
     let host = with(Host::builder().config(config(sites))).start().await.unwrap();
     host.settled().await;
     host
+}
+
+/// A host with that server and a user at hand, settled.
+pub(super) async fn of_a_user(server: &Site) -> (Host, User) {
+    let user = User::default();
+    (host(&[server], |builder| builder.interaction(user.clone())).await, user)
+}
+
+/// A host whose logins are in files of that folder, settled.
+pub(super) async fn sharing(server: &Site, folder: &TempDir) -> Host {
+    let mut config = config(&[server]);
+    let secrets = &mut config.host.secrets;
+    (secrets.store, secrets.key) = (StoreKind::File, SecretKey::parse(&"07".repeat(32)));
+    let host = Host::builder().config(config).state_directory(folder.path()).start().await.unwrap();
+    host.settled().await;
+    host
+}
+
+/// Calls the tool of server `a`.
+pub(super) async fn call(host: &Host) -> Result<Raw, mcp_host::Error> {
+    call_with(host, Raw::empty_object()).await
+}
+
+pub(super) async fn call_with(host: &Host, arguments: Raw) -> Result<Raw, mcp_host::Error> {
+    host.call_tool("a__t", arguments).timeout(PATIENCE).await
+}
+
+pub(super) fn state(host: &Host) -> StateName {
+    host.status()[0].state
+}
+
+/// Waits until the server is there.
+pub(super) async fn connected(host: &Host) {
+    becomes(host, StateName::Connected).await;
+}
+
+/// Waits until it is in that state.
+pub(super) async fn becomes(host: &Host, wanted: StateName) {
+    let waiting = async {
+        let mut events = host.events();
+        while state(host) != wanted {
+            events.next().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
+/// Begins a login at server `a` whose browser comes back to `redirect`; also what it comes back with.
+pub(super) async fn agreed_login(host: &Host, redirect: &str) -> (Login, String) {
+    let login = host.login("a", &redirect.parse().unwrap()).await.unwrap();
+    let back = agreed(login.authorize_url());
+    (login, back)
+}
+
+/// Signs in at server `a`, and waits until it is there.
+pub(super) async fn sign_in(host: &Host) {
+    let (login, back) = agreed_login(host, "http://127.0.0.1:1/x").await;
+    login.finish(&back).await.unwrap();
+    connected(host).await;
 }

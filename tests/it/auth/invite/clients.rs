@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use mcp_host::{Host, StateName};
+use mcp_host::Host;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::super::site::Site;
-use super::super::world::{Issuing, agreed, config, issuer};
-use super::super::{call, guarded, state};
-
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+use super::super::world::{Issuing, PATIENCE, agreed, call, config, protected, sign_in};
 
 /// A host whose server `a` has forgotten its login, and the endpoint of it.
 pub(super) struct World {
@@ -30,9 +26,7 @@ impl World {
     }
 
     pub(super) async fn with(change: impl FnOnce(&mut mcp_host::Config), listen: &str) -> Self {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
-        let site = guarded(&issuer, &issuing).await;
+        let (issuing, issuer, site) = protected().await;
         Self::of(issuing, issuer, site, change, listen).await
     }
 
@@ -47,6 +41,11 @@ impl World {
         change(&mut config);
         let host = Host::builder().config(config).start().await.unwrap();
         signed_in(&host).await;
+        Self::open((issuing, issuer, site), host, listen).await
+    }
+
+    /// The same with that host.
+    pub(super) async fn open((issuing, issuer, site): (Arc<Issuing>, Site, Site), host: Host, listen: &str) -> Self {
         let listener = TcpListener::bind(listen).await.unwrap();
         let address = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
         let endpoint = host.open_http(listener).unwrap();
@@ -101,16 +100,7 @@ pub(super) fn merged(mut params: Value, more: &Value) -> Value {
 
 /// Signs in at server `a`, and shows that it works.
 pub(super) async fn signed_in(host: &Host) {
-    let login = host.login("a", &"http://127.0.0.1:1/x".parse().unwrap()).await.unwrap();
-    let back = agreed(login.authorize_url());
-    login.finish(&back).await.unwrap();
-    let connected = async {
-        let mut events = host.events();
-        while state(host) != StateName::Connected {
-            events.next().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, connected).await.unwrap();
+    sign_in(host).await;
     call(host).await.unwrap();
 }
 

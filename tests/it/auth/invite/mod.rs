@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use mcp_host::config::{BearerClient, HostAuth};
+use mcp_host::config::{BearerClient, Enterprise, Grant, HostAuth, Secret, SecretSource};
 use mcp_host::protocol::{Method, Outcome, Profile, Raw};
-use mcp_host::{ClientHandler, HostBuilder};
+use mcp_host::{ClientHandler, Host, HostBuilder};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::site::{Asked, Told};
-use super::world::{Issuing, issuer, mcp, server, serving};
-use super::{call, guarded};
-use clients::{PATIENCE, Post, World, asked, browse, is_refusal, merged, meta, opened, page, signed_in, text, url};
+use super::site::{Asked, Site, Told};
+use super::world::{
+    Issuing, PATIENCE, call, connected, host, issuer, mcp, named, protected, server, serving, without_a_user,
+};
+use clients::{Post, World, asked, browse, is_refusal, merged, meta, opened, page, signed_in, text, url};
 
 #[tokio::test]
 async fn a_client_without_a_session_signs_in_by_a_page_and_has_its_answer() {
@@ -174,6 +175,34 @@ async fn who_cannot_be_asked_is_told_how_to_sign_in() {
     world.host.shutdown().await;
 }
 
+#[tokio::test]
+async fn nobody_is_asked_to_sign_in_where_tokens_come_without_a_user() {
+    let given = json!({ "access_token": "word", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag" });
+    let idp = Site::start(|_| move |_: &Asked| Told::json(200, &given)).await;
+    let word = SecretSource::Given(Secret::new("word"));
+    let company = Enterprise::new(format!("{}/token", idp.url).parse().unwrap(), "c", word.clone());
+    for grant in [Grant::ClientCredentials, Grant::Workload(word), Grant::Enterprise(Box::new(company))] {
+        let parts = protected().await;
+        let host = Host::builder().config(without_a_user(&parts.2, grant.clone())).start().await.unwrap();
+        connected(&host).await;
+        let world = World::open(parts, host, "127.0.0.1:0").await;
+        // What is given from now on is not taken.
+        *world.issuing.answer.lock().unwrap() = Some(json!({ "access_token": "dead", "token_type": "Bearer" }));
+        for _ in 0..2 {
+            let refused = world.ask(&json!({})).await;
+            assert_eq!(refused["_meta"]["mcp-host/error"]["kind"], "auth_required", "{grant:?} {refused}");
+            assert!(text(&refused).contains("nobody can sign in to it"), "{refused}");
+        }
+        let redirect = "http://127.0.0.1:1/x".parse().unwrap();
+        let error = world.host.login("a", &redirect).await.unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("auth.grant") && told.contains("nobody has to sign in"), "{told}");
+        assert_eq!(error.kind(), mcp_host::ErrorKind::Config);
+        assert_eq!(world.issuer.count("POST /register"), 0);
+        world.host.shutdown().await;
+    }
+}
+
 /// A program that can open pages.
 struct Opens;
 
@@ -189,10 +218,8 @@ impl ClientHandler for Opens {
 
 #[tokio::test]
 async fn an_embedding_program_is_not_asked_by_elicitation() {
-    let issuing = Arc::new(Issuing::default());
-    let issuer = issuer(&issuing).await;
-    let server = guarded(&issuer, &issuing).await;
-    let host = super::world::host(&[&server], |builder: HostBuilder| builder.client_handler(Opens)).await;
+    let (issuing, _issuer, server) = protected().await;
+    let host = host(&[&server], |builder: HostBuilder| builder.client_handler(Opens)).await;
     signed_in(&host).await;
     issuing.forget();
     assert_eq!(call(&host).await.unwrap_err().kind(), mcp_host::ErrorKind::Unauthorized);
@@ -275,11 +302,10 @@ async fn h74_an_invitation_whose_token_never_works_costs_six_requests_and_one_pr
     // Without a refresh token there is nothing to be tried before a user is asked.
     *issuing.answer.lock().unwrap() = Some(json!({ "access_token": "first-canary", "token_type": "Bearer" }));
     let issuer = issuer(&issuing).await;
-    let (named, open) = (issuer.url.clone(), Arc::new(AtomicBool::new(true)));
+    let open = Arc::new(AtomicBool::new(true));
     let judge = open.clone();
-    let site =
-        server(Arc::new(move || named.clone()), Arc::new(move |token| token.is_some() && judge.load(Ordering::SeqCst)))
-            .await;
+    let takes = move |token: Option<&str>| token.is_some() && judge.load(Ordering::SeqCst);
+    let site = server(named(&issuer), Arc::new(takes)).await;
     let world = World::of(issuing, issuer, site, |_| {}, "127.0.0.1:0").await;
     open.store(false, Ordering::SeqCst);
     let before = (world.site.lines().len(), world.issuer.lines().len());
@@ -325,8 +351,7 @@ fn family(asked: &Asked) -> Told {
 async fn of_a_family() -> World {
     let issuing = Arc::new(Issuing::default());
     let issuer = issuer(&issuing).await;
-    let (named, judge) = (issuer.url.clone(), issuing.clone());
-    let site = serving(Arc::new(move || named.clone()), Arc::new(move |token| judge.takes(token)), family).await;
+    let site = serving(named(&issuer), issuing.judge(), |asked, _| family(asked)).await;
     World::of(issuing, issuer, site, |_| {}, "127.0.0.1:0").await
 }
 
@@ -375,9 +400,7 @@ mod program {
     /// A login by the daemon, which `mcp-host stdio` finds and the issuer forgets.
     #[tokio::test]
     async fn h97_over_a_pipe_too_and_nothing_secret_is_said() {
-        let issuing = Arc::new(Issuing::default());
-        let issuer = issuer(&issuing).await;
-        let site = guarded(&issuer, &issuing).await;
+        let (issuing, issuer, site) = protected().await;
         let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
         let home = home.path();
         let mut daemon = daemon_with(home, &site, &said, &[KEY]).await;
