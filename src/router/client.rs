@@ -12,7 +12,7 @@ use super::Mailbox;
 use crate::manager::{Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
-use crate::registry::Catalog;
+use crate::registry::{Catalog, Kind};
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
 /// One downstream session, or the program that embeds the host.
@@ -40,7 +40,7 @@ struct State {
     leases: Vec<(usize, Arc<Upstream>)>,
     subscriptions: BTreeMap<String, Subscription>,
     view: Option<View>,
-    told: Option<Arc<Catalog>>,
+    told: Option<Told>,
     /// Lists of several pages whose first one it was given, and when.
     begun: VecDeque<(Instant, Arc<Catalog>)>,
     closed: bool,
@@ -78,6 +78,9 @@ pub(super) struct View {
     /// Every server has listed or had its time.
     pub(super) settled: bool,
 }
+
+/// The catalog that each of its lists was of when the client was told of it last, by kind.
+pub(super) type Told = [Arc<Catalog>; 4];
 
 /// How much a log line matters, from `debug` to `emergency`.
 pub(super) type Level = u8;
@@ -393,17 +396,27 @@ impl Client {
         }
     }
 
-    /// Notes what a list told it.
-    pub(super) fn tell(&self, catalog: &Arc<Catalog>) {
+    /// Notes what a list told it. That says nothing of its other lists, which may be of an earlier catalog.
+    pub(super) fn tell(&self, kind: Kind, catalog: &Arc<Catalog>) {
         let mut state = self.state();
-        if !state.closed {
-            state.told = Some(catalog.clone());
+        if state.closed {
+            return;
         }
+        let told = state.told.get_or_insert_with(|| std::array::from_fn(|_| catalog.clone()));
+        told[kind as usize] = catalog.clone();
     }
 
     /// What it was told last, if it ever asked.
-    pub(super) fn told(&self) -> Option<Arc<Catalog>> {
+    pub(super) fn told(&self) -> Option<Told> {
         self.state().told.clone()
+    }
+
+    /// Notes that it is told of all that has changed up to this catalog.
+    pub(super) fn catch_up(&self, catalog: &Arc<Catalog>) {
+        let mut state = self.state();
+        if let Some(told) = &mut state.told {
+            told.fill(catalog.clone());
+        }
     }
 
     /// Notes that it was given the first page of a list that has more.

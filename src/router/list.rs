@@ -24,7 +24,10 @@ impl Router {
             }
         };
         let catalog = self.settled_catalog(client).await;
-        client.tell(&catalog);
+        if cursor.is_none() {
+            // A later page may be one of a list that has changed meanwhile, which is to be told yet.
+            client.tell(kind, &catalog);
+        }
         let revision = client.revision();
         let page = catalog.page(kind, cursor.as_deref(), revision);
         // Whoever began a list may read it to its end, though there is another one by now.

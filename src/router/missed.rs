@@ -1,11 +1,18 @@
-//! What a server says of a call while its client is away with questions: kept, and told once the client is back.
+//! What a server says of a parked call, and to whom: to the request that attends it; and while its client is away with
+//! questions it is kept, and told once the client is back.
 //!
 //! Servers go on working meanwhile, above all when they ask for something beside the call, as for the roots. It is what may be
 //! lost in the end, so it has room only where there is plenty (`hazards.md` H49): of too much the oldest goes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::protocol::Raw;
+use super::Mailbox;
+use super::client::Client;
+use super::question::log;
+use super::running::Rising;
+use crate::manager::Server;
+use crate::protocol::{Profile, Raw};
 use crate::queues::{Account, Spare};
 
 /// So much is kept of one call.
@@ -19,21 +26,92 @@ pub(super) enum Said {
     Log(Raw),
 }
 
+/// A request that attends a call: where its messages go, under which token, and what it may be asked.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) client: Arc<Client>,
+    pub(super) leg: Arc<Mailbox>,
+    pub(super) progress: Rising,
+}
+
+/// Who hears of one call.
+#[derive(Debug)]
+pub(super) struct Audience {
+    /// The requests that attend it. A client that asks twice hears all of it on the stream that it opened last, and on the
+    /// one before when that is gone.
+    live: Vec<Live>,
+    missed: Missed,
+}
+
 /// What one call's client has missed, in order.
 #[derive(Debug)]
-pub(super) struct Missed {
+struct Missed {
     said: VecDeque<Said>,
     room: Spare,
 }
 
+impl Audience {
+    /// Nobody so far; what is kept counts for that account.
+    pub(super) fn of(account: &Account) -> Self {
+        Self { live: Vec::new(), missed: Missed::of(account) }
+    }
+
+    /// A request comes. It hears of the call from now on, and what its client has missed.
+    pub(super) fn enter(&mut self, server: &Server, mut live: Live) {
+        self.missed.take().iter().for_each(|said| live.tell(server, said));
+        self.live.push(live);
+    }
+
+    /// A request goes.
+    pub(super) fn leave(&mut self, leg: &Arc<Mailbox>) {
+        self.live.retain(|live| !Arc::ptr_eq(&live.leg, leg));
+    }
+
+    /// The client is sent away with questions, whichever of its requests hears that first.
+    pub(super) fn send_away(&mut self) {
+        self.live = Vec::new();
+    }
+
+    /// Whether nobody attends.
+    pub(super) fn is_away(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// What may be asked now.
+    pub(super) fn profile(&self) -> Option<Profile> {
+        self.live.last().map(|live| live.client.profile())
+    }
+
+    /// The server says something of the call.
+    pub(super) fn tell(&mut self, server: &Server, said: Said) {
+        match self.live.last_mut() {
+            Some(live) => live.tell(server, &said),
+            None => self.missed.keep(said),
+        }
+    }
+}
+
+impl Live {
+    fn tell(&mut self, server: &Server, said: &Said) {
+        match said {
+            Said::Progress(params) => {
+                if let Some(message) = self.progress.step(params) {
+                    self.leg.put(message);
+                }
+            }
+            Said::Log(params) => log(&self.client, &self.leg, server, params),
+        }
+    }
+}
+
 impl Missed {
     /// Nothing so far, for the client of this account.
-    pub(super) fn of(account: &Account) -> Self {
+    fn of(account: &Account) -> Self {
         Self { said: VecDeque::new(), room: account.spare() }
     }
 
     /// Keeps one more.
-    pub(super) fn keep(&mut self, said: Said) {
+    fn keep(&mut self, said: Said) {
         let size = said.weight();
         while self.said.len() >= MESSAGES || self.room.bytes() + size > BYTES {
             let Some(oldest) = self.said.pop_front() else { return };
@@ -45,7 +123,7 @@ impl Missed {
     }
 
     /// All of it: the client is back.
-    pub(super) fn take(&mut self) -> VecDeque<Said> {
+    fn take(&mut self) -> VecDeque<Said> {
         self.room.take(self.room.bytes());
         std::mem::take(&mut self.said)
     }

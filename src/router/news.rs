@@ -59,8 +59,8 @@ impl Router {
     fn tell_change(&self, client: &Arc<Client>) -> bool {
         let Some(told) = client.told() else { return false };
         let catalog = self.catalog(client);
-        client.tell(&catalog);
-        let changes = changes(&told, &catalog);
+        client.catch_up(&catalog);
+        let changes = changes(|kind| &told[kind as usize], &catalog);
         let any = changes.iter().any(Option::is_some);
         for method in changes.into_iter().flatten() {
             client.mailbox().put(Message::Notification(Notification { method, params: None }));
@@ -98,13 +98,15 @@ impl Router {
                 }
             }
             Relayed::ElicitationComplete(params) => {
-                // The one revision that has it; ids are unique per server only.
-                if let [client] = &*clients
-                    && client.revision() == ProtocolVersion::V2025_11_25
-                {
-                    let params = Some(adapt::url::scoped(&params, server.config.alias.as_str()));
-                    let notice = Notification { method: Method::ElicitationComplete, params };
-                    client.mailbox().put(Message::Notification(notice));
+                // Ids are unique per server only. A server that wants a page visited (`-32042`) has asked nobody, so its lease
+                // may be that of several clients; whoever does not know the id ignores it. Never those of several people.
+                let one_person = clients.windows(2).all(|pair| pair[0].principal() == pair[1].principal());
+                let params = Some(adapt::url::scoped(&params, server.config.alias.as_str()));
+                let notice = Notification { method: Method::ElicitationComplete, params };
+                // The one revision that has it.
+                let knows = |client: &&Arc<Client>| one_person && client.revision() == ProtocolVersion::V2025_11_25;
+                for client in clients.iter().filter(knows) {
+                    client.mailbox().put(Message::Notification(notice.clone()));
                 }
             }
             Relayed::Task(params) => self.tell_task(connection, &params),
@@ -112,6 +114,7 @@ impl Router {
                 for client in &clients {
                     client.withdraw(connection, &id);
                 }
+                self.withdraw_beside(connection, &id);
             }
             Relayed::Ask { ask, unclear: false } if clients.len() == 1 => {
                 self.hold(clients[0].clone(), server.clone(), upstream.clone(), ask);

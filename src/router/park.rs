@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Failure;
 use super::call::{Course, Forward};
 use super::client::{Client, Guard};
-use super::missed::{Missed, Said};
-use super::question::{self, log};
+use super::missed::{Audience, Live, Said};
+use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
@@ -59,10 +59,8 @@ pub(super) struct Parked {
 struct Inner {
     /// That of `results` and `outcome`.
     share: Share,
-    /// The request that it serves now.
-    live: Option<Live>,
-    /// What was said while it served none.
-    missed: Missed,
+    /// The requests that it serves now, and what was said while it served none.
+    audience: Audience,
     attending: usize,
     /// How often the client was sent away with questions.
     round: u32,
@@ -83,14 +81,6 @@ struct Inner {
     outcome: Option<Outcome>,
     /// The lease, as long as roots may be kept for it.
     upstream: Option<Arc<Upstream>>,
-}
-
-/// A request that the call serves: where its messages go, under which token, and what it may be asked.
-#[derive(Debug)]
-struct Live {
-    client: Arc<Client>,
-    leg: Arc<Mailbox>,
-    progress: Rising,
 }
 
 /// Servers ask several things side by side: that long after the first one more are gathered.
@@ -215,7 +205,7 @@ impl Router {
         let outcome = self.input_required(parked, &inner);
         inner.round += 1;
         inner.since = None;
-        inner.live = None;
+        inner.audience.send_away();
         inner.away = Some(Instant::now());
         inner.keep(round, outcome.clone());
         drop(inner);
@@ -247,6 +237,13 @@ impl Router {
     pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
         let calls: Vec<Arc<Parked>> = self.0.parked.lock().values().cloned().collect();
         calls.iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
+    }
+
+    /// A server withdraws a question that it did not put during a call.
+    pub(super) fn withdraw_beside(&self, connection: &Arc<Connection>, id: &RequestId) {
+        let calls: Vec<Arc<Parked>> = self.0.parked.lock().values().cloned().collect();
+        calls.iter().for_each(|parked| parked.withdraw(connection, id));
+        self.0.known_tasks.withdraw(connection, id);
     }
 
     /// A call of this lease that a question may be attached to which came outside of any: the only one there is.
@@ -345,9 +342,8 @@ impl Parked {
         let mut inner = self.lock();
         inner.attending += 1;
         if inner.round == round {
-            let mut live = Live { client: client.clone(), leg: leg.clone(), progress };
-            inner.missed.take().iter().for_each(|said| live.tell(&self.server, said));
-            inner.live = Some(live);
+            let live = Live { client: client.clone(), leg: leg.clone(), progress };
+            inner.audience.enter(&self.server, live);
         }
         Attending { parked: self.clone(), leg: leg.clone(), over: false }
     }
@@ -388,7 +384,7 @@ impl Parked {
         let Some(ask) = question::reword(&self.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
         let mut inner = self.lock();
         inner.upstream.get_or_insert_with(|| upstream.clone());
-        let profile = inner.live.as_ref().map_or(upstream.profile(), |live| live.client.profile());
+        let profile = inner.audience.profile().unwrap_or_else(|| upstream.profile());
         if let Err(error) = question::permit(profile, &ask.method, ask.params.as_ref()) {
             drop(inner);
             return ask.answer(Err(error));
@@ -421,32 +417,28 @@ impl Parked {
     }
 
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
-        let mut inner = self.lock();
-        let key = inner.open.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| key.clone());
-        let ask = key.and_then(|key| inner.open.remove(&key));
-        if inner.open.is_empty() {
-            inner.since = None;
-        }
-        drop(inner);
-        if let Some(ask) = ask {
+        let asks = self.lock().take_back(|ask| ask.is(connection, id));
+        for ask in asks {
             ask.forget();
             self.answered.notify_one();
         }
     }
 
+    /// The call runs on this connection no longer: what was asked there is put to nobody any more.
+    pub(super) fn leaves(&self, connection: &Arc<Connection>) {
+        let asks = self.lock().take_back(|ask| ask.is_on(connection));
+        drop(asks);
+    }
+
     /// The server says something of the call: to whoever attends, or to whoever comes next.
     pub(super) fn tell(&self, said: Said) {
-        let mut inner = self.lock();
-        match &mut inner.live {
-            Some(live) => live.tell(&self.server, &said),
-            None => inner.missed.keep(said),
-        }
+        self.lock().audience.tell(&self.server, said);
     }
 
     /// Nobody came back: the server is told.
     pub(super) fn expire(&self) {
-        let open = std::mem::take(&mut self.lock().open);
-        open.into_values().for_each(question::unanswered);
+        let asks = self.lock().take_back(|_| true);
+        asks.into_iter().for_each(question::unanswered);
     }
 
     /// The call is over.
@@ -461,7 +453,7 @@ impl Parked {
         }
         let open = std::mem::take(&mut inner.open);
         drop(inner);
-        open.into_values().for_each(Ask::forget);
+        drop(open);
         self.news.notify_waiters();
     }
 
@@ -497,25 +489,11 @@ fn wished_key(ask: &mut Ask) -> Option<String> {
     ((1..=64).contains(&wish.len()) && wish.bytes().all(legal)).then_some(wish)
 }
 
-impl Live {
-    fn tell(&mut self, server: &Server, said: &Said) {
-        match said {
-            Said::Progress(params) => {
-                if let Some(message) = self.progress.step(params) {
-                    self.leg.put(message);
-                }
-            }
-            Said::Log(params) => log(&self.client, &self.leg, server, params),
-        }
-    }
-}
-
 impl Inner {
     fn of(account: &Account) -> Self {
         Self {
             share: account.share(),
-            live: None,
-            missed: Missed::of(account),
+            audience: Audience::of(account),
             attending: 0,
             round: 0,
             resumed: 0,
@@ -532,7 +510,17 @@ impl Inner {
 
     /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
     fn waits(&self) -> bool {
-        self.live.is_none() && !self.open.is_empty()
+        self.audience.is_away() && !self.open.is_empty()
+    }
+
+    /// Takes questions out that are not to be asked any more.
+    fn take_back(&mut self, which: impl Fn(&Ask) -> bool) -> Vec<Ask> {
+        let keys: Vec<String> = self.open.iter().filter(|(_, ask)| which(ask)).map(|(key, _)| key.clone()).collect();
+        let taken = keys.iter().filter_map(|key| self.open.remove(key)).collect();
+        if self.open.is_empty() {
+            self.since = None;
+        }
+        taken
     }
 
     /// A key that this call has not used yet.
@@ -573,9 +561,7 @@ impl Drop for Attending {
     fn drop(&mut self) {
         let mut inner = self.parked.lock();
         inner.attending -= 1;
-        if inner.live.as_ref().is_some_and(|live| Arc::ptr_eq(&live.leg, &self.leg)) {
-            inner.live = None;
-        }
+        inner.audience.leave(&self.leg);
         if !self.over && inner.attending == 0 {
             self.parked.cancel.cancel();
         }

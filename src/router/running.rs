@@ -50,6 +50,9 @@ pub(super) struct Handover {
     pub(super) progress: Rising,
 }
 
+/// By so much a sign of life of our own is more than what was said before it.
+const TICK: f64 = 1e-6;
+
 /// Why there is no answer.
 pub(super) enum Attempt {
     /// The transport lost the request or its answer.
@@ -93,9 +96,13 @@ impl Rising {
     }
 
     /// A sign of life between two rounds of questions: many clients give up on a call that is silent for a minute. It rises
-    /// by so little that what the server says next is more.
+    /// by so little that what the server says next is more; one that has said nothing yet may begin with 0.
     pub(super) fn tick(&mut self) -> Option<Message> {
-        let next = self.last.map_or(1e-6, |last| last + last.abs().max(1.0) * 1e-6);
+        let next = match self.last {
+            None => -TICK,
+            Some(last) if last < 0.0 => last + TICK.min(last / -2.0),
+            Some(last) => (last + TICK).max(last.next_up()),
+        };
         self.step(&Raw::trusted(format!(r#"{{"progressToken":0,"progress":{next}}}"#).into()))
     }
 }
@@ -214,11 +221,10 @@ impl Running<'_, '_> {
         let mut awake = self.vigil.mark();
         let clock = tokio::time::sleep_until((Instant::now() + idle).min(self.end));
         tokio::pin!(clock);
-        let client = match self.toward {
-            Toward::Leg(Leg { client, .. }) => Some((*client).clone()),
-            Toward::Parked(_) => None,
+        let _asks = match self.toward {
+            Toward::Leg(Leg { client, .. }) => AskGuard::new(client, id),
+            Toward::Parked(parked) => AskGuard::Parked(parked.clone(), self.connection.clone()),
         };
-        let _asks = AskGuard { client, call: id };
         loop {
             let answered = self.answered.clone();
             let item = tokio::select! {
@@ -298,21 +304,24 @@ impl Running<'_, '_> {
 }
 
 /// However a call ends, its open questions are taken back.
-pub(super) struct AskGuard {
-    client: Option<Arc<Client>>,
-    call: u64,
+pub(super) enum AskGuard {
+    /// Those of that call.
+    Client(Arc<Client>, u64),
+    /// Those of that connection.
+    Parked(Arc<Parked>, Arc<Connection>),
 }
 
 impl AskGuard {
     pub(super) fn new(client: &Arc<Client>, call: u64) -> Self {
-        Self { client: Some(client.clone()), call }
+        Self::Client(client.clone(), call)
     }
 }
 
 impl Drop for AskGuard {
     fn drop(&mut self) {
-        if let Some(client) = &self.client {
-            client.drop_asks(self.call, drop);
+        match self {
+            Self::Client(client, call) => client.drop_asks(*call, drop),
+            Self::Parked(parked, connection) => parked.leaves(connection),
         }
     }
 }

@@ -181,7 +181,7 @@ impl Router {
         let mut any = false;
         let catalog = self.catalog(&listening.client);
         let told = std::mem::replace(&mut *lock(&listening.told), catalog.clone());
-        for (method, wanted) in changes(&told, &catalog).into_iter().zip(listening.lists.in_order()) {
+        for (method, wanted) in changes(|_| &told, &catalog).into_iter().zip(listening.lists.in_order()) {
             if let (Some(method), true) = (method, wanted) {
                 listening.put(method, None);
                 any = true;
@@ -201,12 +201,12 @@ impl Router {
     }
 }
 
-/// The news that tell of a change of tools, of prompts, of resources: those between two catalogs.
-pub(super) fn changes(before: &Arc<Catalog>, after: &Arc<Catalog>) -> [Option<Method>; 3] {
-    if Arc::ptr_eq(before, after) {
-        return [None, None, None];
-    }
-    let differs = |kind| before.hash(kind) != after.hash(kind);
+/// The news that tell of a change of tools, of prompts, of resources, since the catalog that each list is of.
+pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc<Catalog>) -> [Option<Method>; 3] {
+    let differs = |kind| {
+        let before = before(kind);
+        !Arc::ptr_eq(before, after) && before.hash(kind) != after.hash(kind)
+    };
     [
         differs(Kind::Tools).then_some(Method::ToolsListChanged),
         differs(Kind::Prompts).then_some(Method::PromptsListChanged),

@@ -150,7 +150,12 @@ impl Ask {
 
     /// Whether this is question `id` of that connection.
     pub(crate) fn is(&self, connection: &Arc<Connection>, id: &RequestId) -> bool {
-        matches!(&self.back, Some(Back::Server(mine)) if Arc::ptr_eq(mine, connection)) && self.id == *id
+        self.is_on(connection) && self.id == *id
+    }
+
+    /// Whether it was put on that connection.
+    pub(crate) fn is_on(&self, connection: &Arc<Connection>) -> bool {
+        matches!(&self.back, Some(Back::Server(mine)) if Arc::ptr_eq(mine, connection))
     }
 
     /// Forgets the question: its server wants no answer any more.

@@ -36,7 +36,7 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
             match stream.next().await {
                 Ok(Some(data)) => {
                     (failures, sent_away) = (0, 0);
-                    if !resumed || belongs(&data, id) {
+                    if !resumed || belongs(&data, id, |question| connection.was_asked(id, question)) {
                         take(connection, Some(id), &data);
                     } else {
                         connection.drop_one("a resumed stream replays what may belong to another request");
@@ -82,14 +82,19 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
 }
 
 /// Whether a message on a resumed stream is of this request: a server that mixes its streams up replays what it said to
-/// others (`hazards.md` H25). Answers and progress say whose they are; other notifications do not, and are dropped, for they
-/// may be anybody's. A request passes: its answer goes back into our own session and no other, and a server may ask on a
-/// stream that it has had taken up again (2025-11-25, transports).
-fn belongs(data: &bytes::Bytes, id: u64) -> bool {
+/// others (`hazards.md` H25). Answers and progress say whose they are, and so does what withdraws a question that was `asked`
+/// during the request; other notifications do not, and are dropped, for they may be anybody's. A request passes: its answer
+/// goes back into our own session and no other, and a server may ask on a stream that it has had taken up again (2025-11-25,
+/// transports).
+fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> bool {
     let named = match Message::passing(data, crate::protocol::DEPTH) {
         Ok(Message::Response(response)) => response.id,
         Ok(Message::Notification(notice)) if notice.method == Method::Progress => {
             notice.params.and_then(|params| params.member("progressToken")?.read().ok())
+        }
+        Ok(Message::Notification(notice)) if notice.method == Method::Cancelled => {
+            let question = notice.params.and_then(|params| params.member("requestId")?.read().ok());
+            return question.is_some_and(|question| asked(&question));
         }
         Ok(Message::Notification(_)) => None,
         // What is no message is told where it is taken.
@@ -167,7 +172,8 @@ mod tests {
 
     #[test]
     fn h25_what_belongs_to_a_request() {
-        let belongs = |text: &'static str| belongs(&bytes::Bytes::from_static(text.as_bytes()), 7);
+        let asked = |question: &RequestId| *question == RequestId::Number(3);
+        let belongs = |text: &'static str| belongs(&bytes::Bytes::from_static(text.as_bytes()), 7, asked);
         assert!(belongs(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#));
         assert!(!belongs(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#));
         assert!(!belongs(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#));
@@ -180,5 +186,8 @@ mod tests {
         assert!(!belongs(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#));
         assert!(!belongs(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#));
         assert!(belongs(r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}"#));
+        assert!(belongs(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#));
+        assert!(!belongs(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#));
+        assert!(!belongs(r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#));
     }
 }

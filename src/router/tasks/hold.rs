@@ -64,7 +64,7 @@ impl Hold {
         inner.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
     }
 
-    fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+    pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         let mut inner = self.lock();
         let key = inner.questions.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| *key);
         let ask = key.and_then(|key| inner.questions.remove(&key));
@@ -132,7 +132,7 @@ impl Hold {
         // What is still asked has no one to wait for it.
         let questions = std::mem::take(&mut inner.questions);
         drop(inner);
-        questions.into_values().for_each(Ask::forget);
+        drop(questions);
         self.news.notify_waiters();
     }
 

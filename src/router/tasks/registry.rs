@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::hold::Hold;
 use crate::manager::Principal;
 use crate::name::ServerName;
-use crate::protocol::Outcome;
+use crate::protocol::{Outcome, RequestId};
 use crate::upstream::{Connection, Owner};
 
 /// One task.
@@ -74,6 +74,15 @@ impl Registry {
         let records = self.lock();
         let all = records.order.iter().filter_map(|handle| records.by_handle.get(handle));
         all.filter(|task| task.principal == *principal).cloned().collect()
+    }
+
+    /// A server withdraws a question that it did not put during a request.
+    pub(in crate::router) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+        for task in self.lock().by_handle.values().filter(|task| task.is_on(connection)) {
+            if let Place::Session { hold, .. } = &task.place {
+                hold.withdraw(connection, id);
+            }
+        }
     }
 
     /// The tasks that the server calls so on that connection: more than one where several people were given it.

@@ -14,6 +14,7 @@ mod leaks;
 #[cfg(feature = "server")]
 mod levels;
 mod limits;
+mod losses;
 mod mailbox;
 mod parked;
 mod races;

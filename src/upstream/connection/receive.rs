@@ -257,6 +257,11 @@ impl Connection {
         }
     }
 
+    /// Whether the server asked that during the request, and still waits for the answer.
+    pub(in crate::upstream) fn was_asked(&self, id: u64, question: &RequestId) -> bool {
+        self.lock().asks.get(question) == Some(&Some(id))
+    }
+
     /// Answers a question that comes too soon after too many others.
     fn refuse(self: &Arc<Self>, id: RequestId) {
         let text = format!("more than {ASKS_PER_SECOND} requests in a second");

@@ -1,0 +1,348 @@
+//! What a server says that must not be lost on its way, though nobody listens at that moment, or somebody else does too: by a
+//! server whose every word the test says.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::support::*;
+use crate::config::{self, Config, Prefix, Stdio, Transport};
+use crate::manager::{Manager, Principal};
+use crate::protocol::{
+    ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
+};
+use crate::router::running::Rising;
+use crate::router::{Client, Mailbox, Router};
+use crate::transport::{Said, Wire};
+use crate::upstream::Starter;
+
+/// A server that lists by itself, and says all else when it is told to.
+struct Puppet {
+    router: Router,
+    strings: Arc<Strings>,
+    heard: tokio::sync::Mutex<mpsc::Receiver<Message>>,
+}
+
+#[derive(Default)]
+struct Strings {
+    /// Stands in what it lists.
+    edition: AtomicUsize,
+    lives: Mutex<Vec<(mpsc::Sender<Said>, CancellationToken)>>,
+}
+
+impl Puppet {
+    fn new(change: impl FnOnce(&mut config::Server)) -> Self {
+        let mut entry = config::Server::new("puppet", Transport::Stdio(Stdio::default())).unwrap();
+        entry.prefix = Prefix::Never;
+        change(&mut entry);
+        let (strings, (tell, heard)) = (Arc::<Strings>::default(), mpsc::channel(64));
+        let pulled = strings.clone();
+        let start: Starter = Arc::new(move |wire, tasks| {
+            tasks.spawn(pulled.clone().live(wire, tell.clone()));
+        });
+        let mut config = Config::default();
+        config.servers.push(entry);
+        let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
+        let memory = HashMap::from([("puppet".to_owned(), start)]);
+        let (manager, news) = Manager::start(config, &memory, info.clone(), None, Default::default());
+        Self { router: Router::start(manager, news, info), strings, heard: tokio::sync::Mutex::new(heard) }
+    }
+
+    fn legacy(&self, profile: Profile) -> Arc<Client> {
+        self.router.admit(Principal::local(), ProtocolVersion::V2025_11_25, profile, None)
+    }
+
+    fn modern(&self, capabilities: &'static str) -> Arc<Client> {
+        self.router.modern(Principal::local(), &Raw::trusted(capabilities.into())).unwrap()
+    }
+
+    /// The next call that it is to serve: its id, and its params.
+    async fn call(&self) -> (RequestId, Value) {
+        loop {
+            let mut heard = self.heard.lock().await;
+            let message = tokio::time::timeout(Duration::from_secs(120), heard.recv()).await;
+            if let Message::Request(Request { id, params, .. }) = message.expect("a call").unwrap() {
+                return (id, params.unwrap().read().unwrap());
+            }
+        }
+    }
+
+    /// Says something in its newest life.
+    async fn say(&self, message: Message) {
+        let out = self.strings.lives.lock().unwrap().last().unwrap().0.clone();
+        out.send((None, message)).await.unwrap();
+    }
+
+    async fn notify(&self, method: Method, params: &Value) {
+        self.say(Message::Notification(Notification { method, params: Some(Raw::from_value(params)) })).await;
+    }
+
+    /// Tells how far a call is.
+    async fn progress(&self, call: &Value, progress: f64) {
+        let token = &call["_meta"]["progressToken"];
+        self.notify(Method::Progress, &json!({ "progressToken": token, "progress": progress })).await;
+    }
+
+    async fn ask(&self, id: i64, method: Method, params: &Value) {
+        let (id, params) = (RequestId::Number(id), Some(Raw::from_value(params)));
+        self.say(Message::Request(Request { id, method, params })).await;
+    }
+
+    async fn answer(&self, id: RequestId, result: &Value) {
+        self.say(Message::Response(Response { id: Some(id), outcome: Ok(Raw::from_value(result)) })).await;
+    }
+
+    fn die(&self) {
+        self.strings.lives.lock().unwrap().last().unwrap().1.cancel();
+    }
+}
+
+impl Strings {
+    async fn live(self: Arc<Self>, Wire { out, mut input, .. }: Wire, tell: mpsc::Sender<Message>) {
+        let end = CancellationToken::new();
+        self.lives.lock().unwrap().push((out.clone(), end.clone()));
+        let life = async {
+            while let Some(message) = input.recv().await {
+                let result = match &message {
+                    Message::Request(request) => self.lists(&request.method).map(|result| (request.id.clone(), result)),
+                    _ => None,
+                };
+                let Some((id, result)) = result else {
+                    tell.send(message).await.unwrap();
+                    continue;
+                };
+                let response = Response { id: Some(id), outcome: Ok(Raw::from_value(&result)) };
+                let _ = out.send((None, Message::Response(response))).await;
+            }
+        };
+        end.run_until_cancelled(life).await;
+        // What it would have said is not said by anybody.
+        self.lives.lock().unwrap().iter_mut().filter(|life| life.0.same_channel(&out)).for_each(|life| {
+            life.0 = mpsc::channel(1).0;
+        });
+    }
+
+    fn lists(&self, method: &Method) -> Option<Value> {
+        let edition = self.edition.load(Ordering::SeqCst);
+        let name = format!("go{edition}");
+        let changes = json!({ "listChanged": true });
+        Some(match method {
+            Method::Initialize => {
+                json!({ "protocolVersion": "2025-11-25", "serverInfo": { "name": "p", "version": "1" },
+                "capabilities": { "tools": changes, "prompts": changes } })
+            }
+            Method::Discover => json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
+                "resultType": "complete", "ttlMs": 0, "cacheScope": "private" }),
+            Method::ToolsList => json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+                "tools": [{ "name": "go", "inputSchema": { "type": "object" } },
+                          { "name": name, "inputSchema": { "type": "object" } }] }),
+            Method::PromptsList => json!({ "prompts": [{ "name": name }] }),
+            Method::Ping | Method::SetLevel => json!({}),
+            _ => return None,
+        })
+    }
+}
+
+/// On a paused clock: until everybody else rests.
+async fn rest() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// Progress that waits on a stream: its values.
+fn steps(leg: &Mailbox) -> Vec<f64> {
+    let told = std::iter::from_fn(|| leg.try_next()).filter_map(|message| match message {
+        Message::Notification(Notification { method: Method::Progress, params }) => {
+            params?.member("progress")?.read().ok()
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+fn told(client: &Client) -> Vec<Method> {
+    let told = std::iter::from_fn(|| client.mailbox().try_next()).filter_map(|message| match message {
+        Message::Notification(notice) => Some(notice.method),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn form(message: &str) -> Value {
+    json!({ "message": message, "requestedSchema": { "type": "object", "properties": {} } })
+}
+
+fn accept() -> Value {
+    json!({ "action": "accept", "content": {} })
+}
+
+fn done() -> Value {
+    json!({ "content": [{ "type": "text", "text": "done" }] })
+}
+
+fn with_token(token: &str) -> Value {
+    json!({ "name": "go", "arguments": {}, "_meta": { "progressToken": token } })
+}
+
+/// Two lists change; before it is told of that, the client happens to read one of them.
+#[tokio::test(start_paused = true)]
+async fn h50_a_list_that_is_read_anew_says_nothing_of_the_other_lists() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.legacy(Profile::EMPTY);
+    let list = async |method| request(&puppet.router, &client, method, &json!({})).answer().await;
+    assert_eq!(list(Method::ToolsList).await["tools"][1]["name"], "go0");
+    assert_eq!(list(Method::PromptsList).await["prompts"][0]["name"], "go0");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(told(&client), []);
+
+    puppet.strings.edition.store(1, Ordering::SeqCst);
+    puppet.notify(Method::ToolsListChanged, &json!({})).await;
+    puppet.notify(Method::PromptsListChanged, &json!({})).await;
+    while puppet.router.catalog_now(&client).tools().iter().all(|tool| tool.raw_name() != "go1") {
+        rest().await;
+    }
+    assert_eq!(told(&client), [], "it is told a little later");
+    assert_eq!(list(Method::ToolsList).await["tools"][1]["name"], "go1");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(told(&client), [Method::PromptsListChanged], "that one it has not read since");
+}
+
+/// A retry that came twice: what the call says goes to the second one, and to the first when that is gone.
+#[tokio::test(start_paused = true)]
+async fn of_two_requests_that_attend_one_call_either_may_go() {
+    for second_goes in [true, false] {
+        let puppet = Puppet::new(|_| {});
+        let client = puppet.modern(FORM);
+        let begin = |params: &Value| run(&puppet.router, &client, params);
+        let first = begin(&with_token("a"));
+        let (id, call) = puppet.call().await;
+        puppet.ask(1, Method::Elicit, &form("?")).await;
+        let asked = first.answer().await;
+        let again = retry(&with_token("b"), &asked, &json!({ "i1": accept() }));
+        let (one, two) = (begin(&again), begin(&again));
+        rest().await;
+        puppet.progress(&call, 1.0).await;
+        rest().await;
+        let (stays, goes) = if second_goes { (one, two) } else { (two, one) };
+        let heard = [steps(&stays.leg), steps(&goes.leg)];
+        assert_eq!(
+            heard,
+            if second_goes { [vec![], vec![1.0]] } else { [vec![1.0], vec![]] },
+            "once, on the newer one"
+        );
+        goes.drop().await;
+        puppet.progress(&call, 2.0).await;
+        puppet.answer(id, &done()).await;
+        let leg = stays.leg.clone();
+        assert_eq!(text(&stays.answer().await), "done");
+        assert_eq!(steps(&leg), [2.0], "second goes: {second_goes}");
+    }
+}
+
+/// A call is sent again to another connection: what was asked on the one before is nobody's any more.
+#[tokio::test(start_paused = true)]
+async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
+    let puppet = Puppet::new(|entry| entry.repeatable = vec!["go".to_owned()]);
+    let client = puppet.modern(FORM);
+    let first = run(&puppet.router, &client, &with_token("a"));
+    puppet.call().await;
+    puppet.ask(1, Method::Elicit, &form("?")).await;
+    let asked = first.answer().await;
+    assert_eq!(asked["resultType"], "input_required");
+    puppet.die();
+    let (id, call) = puppet.call().await;
+    for step in 1..=4 {
+        // Each within `callTimeout`, all of them not.
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        puppet.progress(&call, f64::from(step)).await;
+    }
+    puppet.answer(id, &done()).await;
+    rest().await;
+    let last = run(&puppet.router, &client, &retry(&with_token("b"), &asked, &json!({ "i1": accept() })));
+    let leg = last.leg.clone();
+    let last = last.answer().await;
+    assert_eq!((text(&last), steps(&leg)), ("done", vec![1.0, 2.0, 3.0, 4.0]));
+}
+
+/// The server asks for roots as soon as it knows its client, so during no call, and then no longer wants them.
+#[tokio::test(start_paused = true)]
+async fn a_question_beside_all_calls_is_withdrawn_from_the_call_that_it_was_put_in() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.modern(ALL);
+    let first = run(&puppet.router, &client, &with_token("a"));
+    let (id, _) = puppet.call().await;
+    puppet.answer(id, &done()).await;
+    first.answer().await;
+    puppet.ask(1, Method::RootsList, &json!({})).await;
+    rest().await;
+    let first = run(&puppet.router, &client, &with_token("b"));
+    let (id, _) = puppet.call().await;
+    let asked = first.answer().await;
+    assert_eq!(asked["inputRequests"]["i1"]["method"], "roots/list", "{asked}");
+    puppet.notify(Method::Cancelled, &json!({ "requestId": 1 })).await;
+    rest().await;
+    let last = run(&puppet.router, &client, &retry(&with_token("c"), &asked, &json!({})));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!last.is_over(), "it is not asked again");
+    puppet.answer(id, &done()).await;
+    assert_eq!(text(&last.answer().await), "done");
+}
+
+/// A server that is done before its question is answered does not wait for the answer: nothing is kept of it.
+#[tokio::test(start_paused = true)]
+async fn h55_a_question_ends_with_its_call() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.modern(FORM);
+    let first = run(&puppet.router, &client, &with_token("a"));
+    let (id, _) = puppet.call().await;
+    puppet.ask(1, Method::Elicit, &form("?")).await;
+    first.answer().await;
+    puppet.answer(id, &done()).await;
+    rest().await;
+    let servers = puppet.router.manager().servers();
+    let left: Vec<_> = servers[0].upstreams().iter().map(|lease| lease.connection().unwrap().leftovers()).collect();
+    assert_eq!(left, [[0; 3]]);
+}
+
+/// Two sessions of one person share a lease; a page was to be visited for one of them, which no question told.
+#[tokio::test(start_paused = true)]
+async fn that_a_page_was_visited_is_told_to_every_session_of_its_lease() {
+    let puppet = Puppet::new(|_| {});
+    let clients = [puppet.legacy(Profile::ELICITATION_URL), puppet.legacy(Profile::ELICITATION_URL)];
+    for client in &clients {
+        let running = run(&puppet.router, client, &with_token("a"));
+        let (id, _) = puppet.call().await;
+        let page = json!({ "mode": "url", "url": "https://example.com/", "elicitationId": "e", "message": "visit" });
+        let error = ErrorObject::new(-32042, "first").with_data(Raw::from_value(&json!({ "elicitations": [page] })));
+        puppet.say(Message::Response(Response { id: Some(id), outcome: Err(error) })).await;
+        assert_eq!(running.answer().await["error"], -32042);
+    }
+    puppet.notify(Method::ElicitationComplete, &json!({ "elicitationId": "e" })).await;
+    rest().await;
+    for client in &clients {
+        assert_eq!(told(client), [Method::ElicitationComplete]);
+    }
+}
+
+#[test]
+fn signs_of_life_rise_and_stay_below_what_comes_next() {
+    let step = |rising: &mut Rising, value: f64| {
+        let params = Raw::from_value(&json!({ "progressToken": 0, "progress": value }));
+        rising.step(&params).is_some()
+    };
+    let rising = || Rising::new(Some(Raw::trusted("1".into())));
+    let mut below = rising();
+    assert!(step(&mut below, -3.0) && below.tick().is_some() && step(&mut below, -2.5));
+    let mut rising = rising();
+    for value in [0.0, 0.001, 1.0, 2.0, 1e6, 1e6 + 1.0, 4e9, 4e9 + 1.0, 1e17, 1.1e17] {
+        for _ in 0..20 {
+            assert!(rising.tick().is_some(), "before {value}");
+        }
+        assert!(step(&mut rising, value), "{value}");
+        assert!(!step(&mut rising, value), "{value} again");
+    }
+}
