@@ -264,7 +264,8 @@ impl Router {
                     && result.member("task").is_some()
                 {
                     let on = (upstream, connection);
-                    let created = self.task_created(client, (forward, plan), on, toward, result).await?;
+                    let made = (&mut exchange, result);
+                    let created = self.task_created(client, (forward, plan), on, toward, made).await?;
                     return Ok(self.adapted(client, forward, version, created));
                 }
                 return Ok(self.answer_of_session(client, forward, version, outcome));
@@ -286,7 +287,8 @@ impl Router {
                 }
                 Some("task") => {
                     let on = (upstream, connection);
-                    let created = self.task_created(client, (forward, plan), on, toward, &result).await?;
+                    let made = (&mut exchange, &result);
+                    let created = self.task_created(client, (forward, plan), on, toward, made).await?;
                     return Ok(self.adapted(client, forward, version, created));
                 }
                 Some("input_required") if !forward.method.may_ask() => {

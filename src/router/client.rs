@@ -165,6 +165,7 @@ impl Client {
             extensions: self.extensions.clone(),
             level,
             sessionless: self.revision.is_modern(),
+            lasts: false,
             account: Some(leg.account().clone()),
         }
     }

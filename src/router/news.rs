@@ -110,6 +110,7 @@ impl Router {
                 }
             }
             Relayed::Task(params) => self.tell_task(connection, &params),
+            Relayed::Progress { task, params } => self.tell_progress(connection, &task, &params),
             Relayed::Withdrawn(id) => {
                 for client in &clients {
                     client.withdraw(connection, &id);

@@ -141,6 +141,35 @@ impl<'a> Toward<'a> {
         }
     }
 
+    /// What was said of progress so far; nothing of it is said here any more.
+    pub(super) fn take_progress(&mut self) -> Rising {
+        match self {
+            Self::Leg(leg) => std::mem::take(&mut leg.progress),
+            Self::Parked(_) => Rising::default(),
+        }
+    }
+
+    /// Waits for something else, and hands on what the server says of its request meanwhile.
+    pub(super) async fn hear_until<T>(
+        &mut self,
+        server: &Server,
+        exchange: &mut Exchange,
+        other: impl Future<Output = T>,
+    ) -> T {
+        tokio::pin!(other);
+        loop {
+            tokio::select! {
+                biased;
+                item = exchange.next() => match item {
+                    Item::Progress(params) => self.progress(&params),
+                    Item::Log(params) => self.log(server, &params),
+                    Item::Ask(_) | Item::HangUp(_) | Item::Withdrawn(_) | Item::Done(_) | Item::Lost(_) => {}
+                },
+                done = &mut other => return done,
+            }
+        }
+    }
+
     fn progress(&mut self, params: &Raw) {
         match self {
             Self::Leg(Leg { leg, progress, .. }) => {

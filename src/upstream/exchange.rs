@@ -36,6 +36,8 @@ pub(crate) struct Terms {
     pub(crate) level: Option<&'static str>,
     /// The client has no session: two requests of it may be those of two conversations, and are never mistaken for one.
     pub(crate) sessionless: bool,
+    /// Its progress token is good for as long as the task that it is answered with.
+    pub(crate) lasts: bool,
     /// What comes back counts for that account as long as nobody takes it.
     pub(crate) account: Option<Account>,
 }
@@ -49,6 +51,7 @@ impl Terms {
             extensions: None,
             level: None,
             sessionless: false,
+            lasts: false,
             account: None,
         }
     }
@@ -220,7 +223,7 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    fn pop(&self) -> Option<Item> {
+    pub(super) fn pop(&self) -> Option<Item> {
         let mut queue = self.lock();
         let item = queue.items.pop_front()?;
         let size = item.weight();
@@ -269,7 +272,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The next item; after `Done` or `Lost` there is none, and asking again waits for ever.
+    /// The next item; after `Done` or `Lost` there is none, and asking again waits for ever, but for the progress of a task
+    /// that it is answered with.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.

@@ -176,6 +176,11 @@ pub(crate) enum Relayed {
     ElicitationComplete(Raw),
     /// How far a task is.
     Task(Raw),
+    /// The same under the progress token of the request that made it.
+    Progress {
+        task: String,
+        params: Raw,
+    },
     /// A question; `unclear` when calls of several clients are under way.
     Ask {
         ask: Ask,

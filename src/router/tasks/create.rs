@@ -1,6 +1,6 @@
 //! How a call of a tool becomes a task, or does not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::declared;
@@ -13,8 +13,8 @@ use crate::router::Router;
 use crate::router::answer::Failure;
 use crate::router::call::Forward;
 use crate::router::client::Client;
-use crate::router::running::{Attempt, Toward};
-use crate::upstream::{Connection, Terms, Upstream};
+use crate::router::running::{Attempt, Rising, Toward};
+use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
 /// What is to become of a call that may run as a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,7 @@ impl Plan {
         if self == Self::Upward {
             terms.extensions = Some(declared(terms.extensions.as_ref()));
         }
+        terms.lasts = matches!(self, Self::Core | Self::Hidden);
         terms
     }
 }
@@ -105,28 +106,34 @@ impl Router {
         (forward, plan): (&Forward, Plan),
         on: (&Arc<Upstream>, &Arc<Connection>),
         toward: &mut Toward<'_>,
-        result: &Raw,
+        (exchange, result): (&mut Exchange, &Raw),
     ) -> Result<Outcome, Attempt> {
         let (upstream, connection) = on;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let nobody = || Attempt::Failed(Failure::malformed("a task that nobody asked for"));
         let made = task::created(result).ok_or_else(nobody)?;
         let id = made.text("taskId").unwrap_or_default();
-        let session =
-            || Place::Session { lease: upstream.id, connection: Arc::downgrade(connection), hold: Arc::default() };
+        let session = |progress: Rising| {
+            let (connection, progress) = (Arc::downgrade(connection), Mutex::new(progress));
+            Place::Session { lease: upstream.id, connection, hold: Arc::default(), progress }
+        };
         let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
         let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {
             (true, Plan::Upward) => (open(), |made, id| nested(&task::legacy(made, id))),
             (true, _) if is_known => (open(), task::renamed),
             (true, _) => return Err(nobody()),
-            (false, Plan::Core) => (session(), |made, id| nested(&task::renamed(made, id))),
+            (false, Plan::Core) => (session(toward.take_progress()), |made, id| nested(&task::renamed(made, id))),
             (false, Plan::Downward) => {
-                (session(), |made, id| task::modern(made, id).with_member("resultType", br#""task""#))
+                (session(Rising::default()), |made, id| task::modern(made, id).with_member("resultType", br#""task""#))
             }
-            (false, Plan::Hidden) => return self.run_hidden(client, forward, on, toward, made).await,
+            (false, Plan::Hidden) => return self.run_hidden(client, forward, on, toward, (exchange, made)).await,
             (false, _) => return Ok(Ok(result.clone())),
         };
-        Ok(self.know_task(client, &forward.server, &id, place).map(|task| write(&made, &task.handle)))
+        let known = self.know_task(client, &forward.server, &id, place);
+        if known.is_ok() {
+            exchange.let_last();
+        }
+        Ok(known.map(|task| write(&made, &task.handle)))
     }
 
     /// The answer to a call that was to run as a task and was over at once: a task that is over.

@@ -13,7 +13,7 @@ use crate::router::call::Forward;
 use crate::router::client::Client;
 use crate::router::running::{Attempt, Running, Toward};
 use crate::router::{Mailbox, Router};
-use crate::upstream::{Connection, Upstream};
+use crate::upstream::{Connection, Exchange, Upstream};
 
 impl Router {
     /// Waits for a task that the client does not know of.
@@ -23,7 +23,7 @@ impl Router {
         forward: &Forward,
         (upstream, connection): (&Arc<Upstream>, &Arc<Connection>),
         toward: &mut Toward<'_>,
-        made: Raw,
+        (exchange, made): (&mut Exchange, Raw),
     ) -> Result<Outcome, Attempt> {
         let server = &forward.server;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
@@ -38,14 +38,17 @@ impl Router {
             if Instant::now() >= end {
                 return Err(Attempt::Failed(Failure::timeout(limit, "maxCallTime")));
             }
-            tokio::time::sleep(task::poll_interval(&task)).await;
-            match self.ask_about(client, at, &Method::TasksGet, sent, client.mailbox()).await {
+            let polled = async {
+                tokio::time::sleep(task::poll_interval(&task)).await;
+                self.ask_about(client, at, &Method::TasksGet, sent, client.mailbox()).await
+            };
+            match toward.hear_until(server, exchange, polled).await {
                 Ok(told) => task = told,
                 Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
             }
         }
         // It is over, or asks something: that comes on the stream of this request.
-        let outcome = self.task_result(client, at, sent, toward, end).await?;
+        let outcome = self.task_result(client, at, sent, toward, (end, Some(exchange))).await?;
         unfinished.is_over = true;
         let outcome = outcome.map(|result| task::unrelated(&result));
         Ok(self.adapted(client, forward, version, outcome))
@@ -58,11 +61,15 @@ impl Router {
         at: &At,
         sent: &Raw,
         toward: &mut Toward<'_>,
-        end: Instant,
+        (end, call): (Instant, Option<&mut Exchange>),
     ) -> Result<Outcome, Attempt> {
         let id = at.connection.next_id();
         let terms = self.task_terms(client, &at.server, client.mailbox());
         let mut exchange = at.connection.open(id, &Method::TasksResult, Some(sent), &terms);
+        // How far the task is comes under the token of the call.
+        if let Some(call) = call {
+            call.goes_on_in(&exchange);
+        }
         let mut running = Running {
             toward,
             server: &at.server,
@@ -88,7 +95,7 @@ impl Router {
         let end = Instant::now() + at.server.config.max_call_time;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         let mut toward = Toward::leg(client, leg).about(&task.handle);
-        let failure = match self.task_result(client, at, &sent, &mut toward, end).await {
+        let failure = match self.task_result(client, at, &sent, &mut toward, (end, None)).await {
             Ok(outcome) => return outcome,
             Err(Attempt::Failed(failure)) => failure,
             Err(Attempt::Lost(error)) => Failure::lost(&error),

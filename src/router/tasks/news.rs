@@ -1,6 +1,6 @@
 //! What servers say of tasks on their own: questions that name a task, and news of how far it is.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::At;
 use super::registry::Place;
@@ -54,6 +54,18 @@ impl Router {
             };
             let params = Some(task::renamed(told, &task.handle));
             client.mailbox().put(Message::Notification(Notification { method: Method::TaskStatus, params }));
+        }
+    }
+
+    /// The same by progress, under the token of the request that began the task.
+    pub(in crate::router) fn tell_progress(&self, connection: &Arc<Connection>, id: &str, params: &Raw) {
+        let tasks = self.0.known_tasks.on(connection, id);
+        // Nor a guess, where a server gives one id twice.
+        let [task] = &*tasks else { return };
+        let Place::Session { progress, .. } = &task.place else { return };
+        let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);
+        if let (Some(message), Some(client)) = (message, self.client_of(task.owner)) {
+            client.mailbox().put(message);
         }
     }
 

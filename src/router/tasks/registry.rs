@@ -8,6 +8,7 @@ use super::hold::Hold;
 use crate::manager::Principal;
 use crate::name::ServerName;
 use crate::protocol::{Outcome, RequestId};
+use crate::router::running::Rising;
 use crate::upstream::{Connection, Owner};
 
 /// One task.
@@ -28,7 +29,13 @@ pub(in crate::router) struct Task {
 #[derive(Debug)]
 pub(super) enum Place {
     /// At a server with a session: it is lost with the connection.
-    Session { lease: u64, connection: Weak<Connection>, hold: Arc<Hold> },
+    Session {
+        lease: u64,
+        connection: Weak<Connection>,
+        hold: Arc<Hold>,
+        /// Under the token of the request that began it, which is good for as long as it runs.
+        progress: Mutex<Rising>,
+    },
     /// At a server without one. Who puts its questions to a client holds the lock; kept are those that were answered.
     Open { asked: tokio::sync::Mutex<HashSet<String>> },
     /// Here: the call was over at once, at that time since 1970.

@@ -108,6 +108,18 @@ impl Jobs {
         }
     }
 
+    /// The call of that number, from 0, is so far, though it may be answered with a task.
+    pub(super) async fn progress(&self, call: usize, progress: f64) {
+        let token = &self.calls("tools/call")[call]["_meta"]["progressToken"];
+        let params = Some(Raw::from_value(&json!({ "progressToken": token, "progress": progress })));
+        let sessions: Vec<_> =
+            self.sessions.lock().unwrap().iter().filter_map(|(_, session)| session.upgrade()).collect();
+        for session in sessions {
+            let notice = Notification { method: Method::Progress, params: params.clone() };
+            session.say(Message::Notification(notice)).await;
+        }
+    }
+
     fn answer(&self, id: &str, key: &str, answer: Value) {
         self.change(id, |job| {
             if job.questions.remove(key).is_some() {

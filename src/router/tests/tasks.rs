@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::jobs::*;
 use crate::manager::Principal;
 use crate::protocol::Method::{TasksCancel, TasksGet, TasksList, TasksResult, TasksUpdate, ToolsCall, ToolsList};
-use crate::protocol::{Message, Method, ProtocolVersion, Raw, Request, RequestId};
+use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw, Request, RequestId};
+use crate::router::Mailbox;
 
 fn as_task(tool: &str) -> Value {
     json!({ "name": tool, "arguments": {}, "task": { "ttl": 60_000 } })
@@ -51,6 +52,70 @@ async fn both_of_2025_11_25_share_a_task_under_an_id_of_ours() {
     assert_eq!(result.answer().await, expected);
     let listed = shop.answer(&client, TasksList, &json!({})).await;
     assert_eq!((&listed["tasks"][0]["taskId"], listed["tasks"].as_array().unwrap().len()), (handle, 1));
+}
+
+/// The progress that waits in a mailbox: how far, and under which token.
+fn steps(mailbox: &Mailbox) -> Vec<Value> {
+    let told = std::iter::from_fn(|| mailbox.try_next()).filter_map(|message| match message {
+        Message::Notification(Notification { method: Method::Progress, params }) => {
+            let params: Value = params.unwrap().read().unwrap();
+            Some(json!([params["progressToken"], params["progress"]]))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+async fn rest() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h53_the_token_of_a_call_is_good_for_as_long_as_its_task() {
+    let shop = Shop::legacy();
+    let client = shop.core();
+    let mut params = as_task("job");
+    params["_meta"] = json!({ "progressToken": "mine" });
+    let created = shop.answer(&client, ToolsCall, &params).await;
+    let handle = &created["task"]["taskId"];
+    let told = |mailbox: &Mailbox| steps(mailbox);
+    for value in [1.0, 1.0, 2.0] {
+        shop.jobs.progress(0, value).await;
+    }
+    rest().await;
+    assert_eq!(told(client.mailbox()), [json!(["mine", 1.0]), json!(["mine", 2.0])]);
+    let result = shop.begin(&client, TasksResult, &about(handle));
+    shop.jobs.until("tasks/result").await;
+    shop.jobs.progress(0, 3.0).await;
+    rest().await;
+    assert_eq!(told(client.mailbox()), [json!(["mine", 3.0])], "beside the request for its result");
+    shop.jobs.finish("up-1", answer("done"));
+    assert_eq!(result.answer().await["content"], answer("done")["content"]);
+    shop.jobs.progress(0, 4.0).await;
+    rest().await;
+    assert_eq!(told(client.mailbox()), Vec::<Value>::new(), "and no longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_far_a_hidden_task_is_comes_with_its_call() {
+    let shop = Shop::legacy();
+    let capabilities = Raw::from_value(&json!({ "elicitation": {} }));
+    let new = shop.router.modern(Principal::local(), &capabilities).unwrap();
+    for (number, client) in [shop.core(), new].into_iter().enumerate() {
+        let mut params = call("job");
+        params["_meta"] = json!({ "progressToken": number });
+        let polls = shop.jobs.calls("tasks/get").len();
+        let running = shop.begin(&client, ToolsCall, &params);
+        shop.jobs.until_times("tasks/get", polls + 1).await;
+        shop.jobs.progress(number, 1.0).await;
+        rest().await;
+        assert_eq!(steps(&running.leg), [json!([number, 1.0])], "between two polls");
+        shop.jobs.progress(number, 2.0).await;
+        shop.jobs.finish(&format!("up-{}", number + 1), answer("done"));
+        let leg = running.leg.clone();
+        assert_eq!(running.answer().await["content"], answer("done")["content"]);
+        assert_eq!(steps(&leg), [json!([number, 2.0])], "before its result");
+    }
 }
 
 #[tokio::test(start_paused = true)]

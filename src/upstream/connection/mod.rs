@@ -5,6 +5,7 @@
 //! would cost each call two wake-ups.
 
 mod flood;
+mod lasting;
 mod receive;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +29,7 @@ use crate::protocol::{
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 use flood::Flood;
+use lasting::Lasting;
 
 /// How messages leave.
 #[derive(Clone, Debug)]
@@ -86,6 +88,8 @@ struct Table {
     count: u64,
     /// Oldest first: in that order they are told that all is lost.
     waiting: BTreeMap<u64, Waiting>,
+    /// Requests that were answered with a task.
+    lasting: BTreeMap<u64, Lasting>,
     /// Questions of the server that have no answer yet, and the exchange that each went to.
     asks: BTreeMap<RequestId, Option<u64>>,
     /// Listens whose first word is waited for.
@@ -124,6 +128,8 @@ struct Waiting {
     wants_logs: bool,
     /// The task that it waits for the result of.
     task: Option<String>,
+    /// Its answer may be a task.
+    lasts: bool,
 }
 
 /// Questions without an answer that one server may have.
@@ -356,8 +362,8 @@ impl Connection {
             let may_ask = method.may_ask();
             let is_result = *method == Method::TasksResult;
             let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
-            let wants_logs = terms.level.is_some();
-            let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task };
+            let (wants_logs, lasts) = (terms.level.is_some(), terms.lasts);
+            let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task, lasts };
             table.waiting.insert(id, entry);
         }
         let rpc_id = rpc_id(id, is_probe);
@@ -558,6 +564,7 @@ impl Connection {
             if !table.acknowledgements.is_empty() {
                 table.acknowledgements.remove(&id);
             }
+            table.let_go(id);
             table.waiting.remove(&id).is_some()
         };
         if waited && cancel {

@@ -103,6 +103,12 @@ impl Connection {
     pub(in crate::upstream) fn finish(&self, id: u64, item: Item) {
         let entry = self.lock().waiting.remove(&id);
         if let Some(entry) = entry {
+            if entry.lasts {
+                self.answer_lasts(id, &entry.inbox, &item);
+            }
+            if let (Some(task), Item::Done(_)) = (&entry.task, &item) {
+                self.lasts_no_longer(task);
+            }
             if self.peer.get().is_some() && matches!(item, Item::Done(_)) {
                 self.answered.store(true, Ordering::Relaxed);
                 if entry.owner != Owner::HOST {
@@ -132,11 +138,7 @@ impl Connection {
         match notice.method {
             Method::Progress => {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
-                match token.and_then(|token| self.inbox_of(&token)) {
-                    Some(inbox) => inbox.put(Item::Progress(params)),
-                    // A token that is none of ours, or not any more (`hazards.md` H53).
-                    None => self.drop_one("progress of nothing"),
-                }
+                self.receive_progress(token.as_ref().and_then(number_of), params);
             }
             Method::LogMessage => match self.correlate(origin, false) {
                 Whose::Exchange(_, _, inbox) => inbox.put(Item::Log(params)),
@@ -335,8 +337,7 @@ impl Connection {
     }
 
     fn inbox_of(&self, token: &ProgressToken) -> Option<Arc<Inbox>> {
-        let RequestId::Number(token) = token else { return None };
-        Some(self.lock().waiting.get(&u64::try_from(*token).ok()?)?.inbox.clone())
+        Some(self.lock().waiting.get(&number_of(token)?)?.inbox.clone())
     }
 
     pub(in crate::upstream) fn relay(self: &Arc<Self>, what: Relayed) {
@@ -345,6 +346,12 @@ impl Connection {
             tracing::warn!(server = &*self.parts.server, "news dropped: too many at once");
         }
     }
+}
+
+/// The request of ours that a token stands for.
+fn number_of(token: &ProgressToken) -> Option<u64> {
+    let RequestId::Number(token) = token else { return None };
+    u64::try_from(*token).ok()
 }
 
 /// The listen that a message belongs to.
