@@ -305,6 +305,9 @@ impl Person {
                         if !params["message"].is_null() && params["progressToken"] != params["message"] {
                             self.world.tale.fault(format!("client {}: progress {params}", self.number));
                         }
+                        if let (Some(of), Some(step)) = (params["message"].as_str(), params["progress"].as_u64()) {
+                            self.world.tale.hears(of, step);
+                        }
                         params["message"].as_str()
                     }
                     Method::LogMessage => params["data"].as_str(),

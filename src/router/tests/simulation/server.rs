@@ -275,6 +275,7 @@ impl Life {
             let question = json!({ "method": "elicitation/create", "params": question(mark) });
             let result = json!({ "resultType": "input_required", "inputRequests": { "q": question },
                 "requestState": mark });
+            self.step(id, params, 0).await;
             self.world.tale.tell(&format!("{} asks {mark}", self.shape.name));
             return Ok(Raw::from_value(&result));
         }
@@ -287,7 +288,7 @@ impl Life {
             "never" => std::future::pending().await,
             "slow" => {
                 for number in 1..=1 + chance.below(3) {
-                    self.progress(id, params, number).await;
+                    self.step(id, params, number).await;
                     tokio::time::sleep(Duration::from_millis(chance.below(6000))).await;
                 }
                 String::new()
@@ -296,11 +297,23 @@ impl Life {
                 if params["requestState"] != mark {
                     self.world.tale.fault(format!("{mark} comes with the state {}", params["requestState"]));
                 }
+                self.step(id, params, 1).await;
                 word(&params["inputResponses"]["q"])
             }
             "ask" => {
                 self.world.tale.tell(&format!("{} asks {mark}", self.shape.name));
-                match self.ask(during(id), &question(mark)).await {
+                self.step(id, params, 0).await;
+                // It goes on working while a person thinks.
+                let work = async {
+                    for number in 1..=chance.below(3) {
+                        self.world.wait(chance).await;
+                        self.step(id, params, number).await;
+                    }
+                };
+                let question = question(mark);
+                let (reply, ()) = tokio::join!(self.ask(during(id), &question), work);
+                self.step(id, params, 3).await;
+                match reply {
                     Ok(reply) => word(&reply.read().unwrap()),
                     Err(_) => "refused".to_owned(),
                 }
@@ -330,6 +343,12 @@ impl Life {
             Request { id: RequestId::Number(id), method: Method::Elicit, params: Some(Raw::from_value(params)) };
         self.say(during, Message::Request(request)).await;
         answered.await.unwrap_or_else(|_| Err(ErrorObject::internal("nobody is there")))
+    }
+
+    /// Progress that its client has to hear of, if it hears the answer.
+    async fn step(&self, id: &RequestId, params: &Value, step: u64) {
+        self.world.tale.says(params["arguments"]["mark"].as_str().unwrap(), step);
+        self.progress(id, params, step).await;
     }
 
     async fn progress(&self, id: &RequestId, params: &Value, progress: u64) {

@@ -22,6 +22,8 @@ struct Inner {
     lines: Vec<String>,
     /// How often each mark was done.
     done: BTreeMap<String, usize>,
+    /// How far each mark was, as its server said, and as its client heard.
+    steps: BTreeMap<String, [Vec<u64>; 2]>,
     /// What became of each call.
     calls: BTreeMap<String, Call>,
     /// Whose each client is.
@@ -106,6 +108,16 @@ impl Tale {
         }
     }
 
+    /// A server says how far it is with what the mark stands for.
+    pub(super) fn says(&self, mark: &str, step: u64) {
+        self.lock().steps.entry(mark.to_owned()).or_default()[0].push(step);
+    }
+
+    /// A client hears that.
+    pub(super) fn hears(&self, mark: &str, step: u64) {
+        self.lock().steps.entry(mark.to_owned()).or_default()[1].push(step);
+    }
+
     pub(super) fn begin(&self, mark: &str, server: &str, acts: bool) {
         self.tell(&format!("{mark} begins at {server}"));
         self.lock().calls.insert(mark.to_owned(), Call { server: server.to_owned(), acts, end: None });
@@ -169,9 +181,9 @@ impl Tale {
 
     /// Joins what clients were told with what was done; then everything that was wrong.
     pub(super) fn judge(&self) -> Vec<String> {
-        let (calls, done) = {
+        let (calls, done, steps) = {
             let inner = self.lock();
-            (inner.calls.clone(), inner.done.clone())
+            (inner.calls.clone(), inner.done.clone(), inner.steps.clone())
         };
         for (mark, call) in calls {
             let count = done.get(&mark).copied().unwrap_or_default();
@@ -180,6 +192,10 @@ impl Tale {
                 _ if call.acts && count > 1 => Some(format!("was done {count} times")),
                 Some(End::Answered) if call.acts && count == 0 => Some("was answered and not done".to_owned()),
                 Some(End::Refused) if count > 0 => Some("was refused and done".to_owned()),
+                // Each once, in order, and before the answer.
+                Some(End::Answered) if steps.get(&mark).is_some_and(|[said, heard]| said != heard) => {
+                    Some(format!("was so far, as said and as heard: {:?}", steps[&mark]))
+                }
                 Some(End::Failed(kind, sent)) => {
                     let known = match kind.as_str() {
                         "outcome_unknown" | "timeout" | "malformed" => *sent,
