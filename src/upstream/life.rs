@@ -360,6 +360,8 @@ impl Life {
         self.work = Some(Work::Refresh(Box::pin(async move {
             tokio::time::sleep(DEBOUNCE).await;
             tokio::time::sleep_until(earliest).await;
+            // Whatever the server has told until here is in the lists that it is asked for now.
+            connection.forget_changes();
             lists(&connection, &settings, last.as_deref()).await
         })));
     }

@@ -211,6 +211,11 @@ impl Connection {
         }
     }
 
+    /// What changed so far needs no reading of its own.
+    pub(in crate::upstream) fn forget_changes(&self) {
+        self.dirty.store(0, Ordering::Relaxed);
+    }
+
     fn receive_request(self: &Arc<Self>, origin: Option<u64>, request: Request) {
         let Request { id, method, params } = request;
         if self.is_modern() {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::support::{Lease, Peer, initialized};
 use crate::config::Era::Legacy;
 use crate::protocol::{Method, Raw};
+use crate::registry::Kind;
 use crate::upstream::{Exchange, Item, Owner, Relayed, Terms};
 
 /// A lease and its server, past the handshake; the server has these capabilities.
@@ -142,6 +143,51 @@ async fn h50_a_storm_of_changes_is_read_at_a_pace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h50_changes_that_follow_each_other_closely_are_read_once() {
+    let (lease, mut peer) = shaken(&json!({ "tools": { "listChanged": true } })).await;
+    let (id, _) = peer.hears("tools/list").await;
+    peer.result(&id, &json!({ "tools": [] })).await;
+    lease.connected().await;
+    for _ in 0..10 {
+        peer.say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (id, _) = peer.hears("tools/list").await;
+    peer.result(&id, &json!({ "tools": [] })).await;
+    let more = tokio::time::timeout(Duration::from_secs(10), peer.next()).await;
+    assert!(more.is_err(), "{more:?}");
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h40_a_list_that_fails_leaves_the_last_good_one_and_is_told() {
+    let (lease, mut peer) = shaken(&json!({ "tools": { "listChanged": true } })).await;
+    let (id, _) = peer.hears("tools/list").await;
+    let tool = json!({ "name": "good", "inputSchema": { "type": "object" } });
+    peer.result(&id, &json!({ "tools": [tool] })).await;
+    lease.connected().await;
+    let mut status = lease.upstream.watch();
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    let circle = json!({ "tools": [], "nextCursor": "a" });
+    for bad in [json!({ "tools": {} }), circle.clone()] {
+        peer.say(&changed).await;
+        let (id, _) = peer.hears("tools/list").await;
+        peer.result(&id, &bad).await;
+        if bad == circle {
+            let (id, _) = peer.hears("tools/list").await;
+            peer.result(&id, &bad).await;
+        }
+        status.wait_for(|status| status.degraded).await.unwrap();
+        assert_eq!(lease.upstream.offer().unwrap().count(Kind::Tools), 1, "{bad}");
+        peer.say(&changed).await;
+        let (id, _) = peer.hears("tools/list").await;
+        peer.result(&id, &json!({ "tools": [tool] })).await;
+        status.wait_for(|status| !status.degraded).await.unwrap();
+    }
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn h50_a_flood_of_notifications_is_cut_and_an_answer_is_not() {
     let (mut lease, mut peer) = shaken(&json!({ "logging": {} })).await;
     let connection = lease.connected().await;
@@ -172,4 +218,73 @@ async fn h50_a_flood_of_notifications_is_cut_and_an_answer_is_not() {
     peer.say(&updated).await;
     assert!(matches!(lease.news.recv().await, Some((_, _, Relayed::Updated(_)))));
     lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h45_what_comes_on_the_stream_of_a_call_that_is_over_is_no_other_calls() {
+    let (mut lease, mut peer) = shaken(&json!({})).await;
+    let over = call(&lease, 1).await;
+    let (first, _) = peer.hears("tools/call").await;
+    peer.result(&first, &json!({})).await;
+    over.outcome().await.unwrap().unwrap();
+    let mut running = call(&lease, 2).await;
+    peer.hears("tools/call").await;
+    let late = crate::protocol::Message::parse(&question(&json!("late")).to_string().into()).unwrap();
+    peer.say.send((first.as_u64(), late)).await.unwrap_or_else(|_| panic!("the wire is open"));
+    let relayed = tokio::time::timeout(Duration::from_secs(1), lease.news.recv()).await;
+    let (_, _, relayed) = relayed.expect("it went to the other call").unwrap();
+    assert!(matches!(relayed, Relayed::Ask { unclear: true, .. }), "{relayed:?}");
+    nothing(&mut running).await;
+    drop(relayed);
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h64_from_its_first_question_on_a_lease_is_one_clients() {
+    let (lease, mut peer) = shaken(&json!({})).await;
+    let mut mine = call(&lease, 1).await;
+    peer.hears("tools/call").await;
+    assert_eq!(lease.upstream.bound_to(), None);
+    peer.say(&question(&json!("q"))).await;
+    assert!(matches!(mine.next().await, Item::Ask(_)));
+    assert_eq!(lease.upstream.bound_to(), Some(Owner(1)));
+    lease.end().await;
+}
+
+/// A server need not answer what was cancelled, and most do not.
+#[tokio::test(start_paused = true)]
+async fn h55_what_is_given_up_is_forgotten_whatever_its_server_does() {
+    let (lease, mut peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    for number in 0..3 {
+        let mut given_up = call(&lease, 1).await;
+        let (id, _) = peer.hears("tools/call").await;
+        peer.say(&question(&json!(number))).await;
+        let Item::Ask(ask) = given_up.next().await else { panic!() };
+        assert_eq!(connection.leftovers(), [1, 1, 0]);
+        drop((ask, given_up));
+        assert_eq!(connection.leftovers(), [0, 0, 0]);
+        assert!(matches!(peer.heard.recv().await, Some(crate::protocol::Message::Response(_))));
+        assert_eq!(peer.hears("notifications/cancelled").await.1["requestId"], id);
+    }
+    let id = connection.next_id();
+    let granted = connection.expect_acknowledgement(id);
+    drop(connection.open(id, &Method::Listen, None, &Terms::host()));
+    assert_eq!(connection.leftovers(), [0, 0, 0], "nor of a listen that was never acknowledged");
+    assert!(granted.await.is_err());
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h52_a_handshake_is_never_cancelled() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Legacy);
+    let mut peer = peers.recv().await.unwrap();
+    peer.hears("initialize").await;
+    // It says nothing until the time of its start is over; and the next one, until nobody wants it any more.
+    assert!(peer.heard.recv().await.is_none());
+    let mut peer = peers.recv().await.unwrap();
+    peer.hears("initialize").await;
+    lease.end().await;
+    assert!(peer.heard.recv().await.is_none());
 }
