@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_for_whom_and_what_it_was_made() {
+    fn h46_h66_a_handle_opens_for_whom_and_what_it_was_made() {
         let (seal, other) = (Seal::new().unwrap(), Seal::new().unwrap());
         let handle = seal.seal(Purpose::Task, "ann", &("state", 7)).unwrap();
         let open = |seal: &Seal, purpose, principal| seal.open::<(String, u32)>(purpose, principal, &handle);

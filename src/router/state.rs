@@ -138,7 +138,11 @@ fn seconds(time: SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+    use crate::config::Config;
+    use crate::manager::Manager;
 
     fn of(params: &str) -> String {
         digest(&Method::ToolsCall, &Raw::parse(&params.to_owned().into()).unwrap())
@@ -161,5 +165,30 @@ mod tests {
         let huge = of(r#"{"name":"t","arguments":{"a":1e400}}"#);
         assert_ne!(huge, of(r#"{"name":"t","arguments":{"a":2e400}}"#));
         assert_ne!(huge, of(r#"{"name":"t","arguments":{}}"#));
+    }
+
+    #[tokio::test]
+    async fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
+        let info = Raw::empty_object();
+        let (manager, news) =
+            Manager::start(Config::default(), &HashMap::new(), info.clone(), None, Default::default());
+        let (router, principal) = (Router::start(manager, news, info), Principal::local());
+        let now = seconds(SystemTime::now());
+        let state = || State::Relay { server: "s".to_owned(), state: None };
+        let open = |expires, digest: &str| {
+            let envelope = Envelope { state: state(), digest: "d".to_owned(), expires };
+            let text = router.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();
+            router.open_state(&principal, &text, digest)
+        };
+        assert_eq!(open(now + 60, "d"), Ok(state()));
+        for (expires, digest) in [(now - 1, "d"), (0, "d"), (now + 60, "e")] {
+            assert_eq!(open(expires, digest).unwrap_err(), expired(), "{expires} {digest}");
+        }
+        let life = Duration::from_secs(100);
+        let sealed = router.seal_state(&principal, state(), "d", life).unwrap();
+        let opened: Envelope = router.seal().unwrap().open(Purpose::RequestState, principal.as_str(), &sealed).unwrap();
+        let end = now + (life + SLACK).as_secs();
+        assert!((end..end + 60).contains(&opened.expires), "{opened:?}");
+        assert_eq!(router.open_state(&Principal::named("bob"), &sealed, "d").unwrap_err(), expired());
     }
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -104,6 +106,33 @@ async fn wait_gone(pid: i32) {
     tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap_or_else(|_| panic!("{pid} is alive"));
 }
 
+/// Counts the records of one target that are made on this thread.
+struct Told(&'static str, Arc<AtomicUsize>);
+
+impl Told {
+    /// The count, and what ends it.
+    fn of(target: &'static str) -> (Arc<AtomicUsize>, tracing::subscriber::DefaultGuard) {
+        let count = Arc::<AtomicUsize>::default();
+        (count.clone(), tracing::subscriber::set_default(Self(target, count)))
+    }
+}
+
+impl tracing::Subscriber for Told {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == self.0
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 /// A line of a shell script that tells a number.
 const TELL: &str = r#"tell() { printf '{"jsonrpc":"2.0","method":"n","params":{"n":%d}}\n' "$1"; };"#;
 
@@ -145,6 +174,22 @@ async fn h1_answers_arrive_between_noise() {
 }
 
 #[tokio::test]
+async fn h1_of_noise_the_first_lines_are_told_and_then_one_a_minute() {
+    let (told, _log) = Told::of("mcp_host::transport::stdio");
+    let mut child =
+        sh(&format!("{TELL} n=0; while n=$((n + 1)); do yes noise | head -n 20; tell $n; read -r line; done"));
+    assert_eq!((child.number().await, told.load(Ordering::SeqCst)), (1, 5));
+    for (turn, passed, want) in [(2, 30, 5), (3, 40, 6), (4, 30, 6), (5, 40, 7)] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(passed)).await;
+        tokio::time::resume();
+        child.pipe.request(1, request(1, 1)).unwrap();
+        assert_eq!((child.number().await, told.load(Ordering::SeqCst)), (turn, want));
+    }
+    child.reader.stop(ladder(0, 0)).await;
+}
+
+#[tokio::test]
 async fn h3_an_answer_over_the_cap_fails_its_call_alone() {
     let large = "a".repeat(CAP);
     let text = format!(
@@ -173,6 +218,19 @@ async fn h4_what_is_no_text_fails_the_call_it_answers() {
 }
 
 #[tokio::test]
+async fn h38_what_nests_deeper_than_the_limit_fails_its_call_alone() {
+    let answer = |id: u64, depth: usize| {
+        let (open, close) = ("[".repeat(depth - 2), "]".repeat(depth - 2));
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":{open}{close}}}}}"#)
+    };
+    let (most, more) = (answer(1, crate::protocol::DEPTH), answer(2, crate::protocol::DEPTH + 1));
+    let mut child = says(format!("{most}\n{more}\n{}\n", answer(3, 3)).as_bytes());
+    let heard = child.heard(3).await;
+    assert!(heard.starts_with("1 (2: ") && heard.ends_with(") 3"), "{heard}");
+    child.reader.stop(ladder(0, 0)).await;
+}
+
+#[tokio::test]
 async fn h5_a_flood_on_standard_error_blocks_nothing() {
     let mut child =
         sh(r#"head -c 67108864 /dev/zero | tr '\0' e >&2; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 60"#);
@@ -186,6 +244,19 @@ async fn h5_a_flood_on_standard_error_blocks_nothing() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(child.tail.lines(), 200);
+    child.reader.stop(ladder(0, 0)).await;
+}
+
+#[tokio::test]
+async fn h5_of_standard_error_a_hundred_lines_a_second_are_told() {
+    let (told, _log) = Told::of("mcp_host::stderr");
+    let begun = Instant::now();
+    let child = sh("seq 1 20000 >&2; sleep 60");
+    while child.tail.last().as_deref() != Some("20000") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (told, seconds) = (told.load(Ordering::SeqCst), begun.elapsed().as_secs() as usize);
+    assert!((100..=100 * (seconds + 2)).contains(&told), "{told} in {seconds} s");
     child.reader.stop(ladder(0, 0)).await;
 }
 
@@ -324,6 +395,18 @@ async fn h14_a_slow_but_useful_exit_is_respected() {
         assert_eq!(std::fs::read_to_string(&saved).unwrap(), "done\n");
         std::fs::remove_file(&saved).unwrap();
     }
+}
+
+#[tokio::test]
+async fn h14_what_a_wrapper_leaves_behind_is_told_to_end_before_it_is_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let saved = home.path().join("saved");
+    // The wrapper ends with its input, and what it started when it is told to.
+    let script = r#"(trap 'echo done >"$0"; exit' TERM; tell 1; while :; do sleep 0.01; done) & read -r line"#;
+    let mut child = start("sh", &["-c", &format!("{TELL} {script}"), saved.to_str().unwrap()]);
+    assert_eq!(child.number().await, 1);
+    child.reader.stop(ladder(5_000, 5_000)).await;
+    assert_eq!(std::fs::read_to_string(&saved).unwrap(), "done\n");
 }
 
 #[tokio::test]

@@ -200,3 +200,23 @@ fn offers(capabilities: &RawValue) -> Offers {
     }
     offers
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h43_instructions_have_a_cap() {
+        let said = |instructions: &str| {
+            let result = serde_json::json!({ "protocolVersion": "2025-11-25", "instructions": instructions });
+            read(&Raw::from_value(&result)).unwrap().instructions.unwrap_or_default()
+        };
+        for (length, kept) in [(16_383, 16_383), (16_384, 16_384), (16_385, 16_384), (5 << 20, 16_384)] {
+            assert_eq!(said(&"x".repeat(length)).len(), kept);
+        }
+        // No character is cut in two.
+        let text = said(&format!("x{}", "é".repeat(10_000)));
+        assert!(text.len() == 16_383 && text.ends_with('é'));
+        assert_eq!(said("  "), "");
+    }
+}

@@ -50,6 +50,16 @@ async fn h83_status_is_told() {
 }
 
 #[tokio::test]
+async fn h83_a_folder_that_others_can_look_into_is_closed_to_them() {
+    let home = tempfile::tempdir().unwrap();
+    for open in [0o755, 0o777, 0o711] {
+        std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(open)).unwrap();
+        let _socket = StatusSocket::open_in(home.path(), FIRST).unwrap();
+        assert_eq!(mode(home.path()), 0o700);
+    }
+}
+
+#[tokio::test]
 async fn h94_one_daemon_per_address() {
     let home = tempfile::tempdir().unwrap();
     let first = StatusSocket::open_in(home.path(), FIRST).unwrap();

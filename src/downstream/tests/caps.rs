@@ -40,6 +40,22 @@ async fn h62_sessions_in_use_up_to_the_cap() {
 }
 
 #[tokio::test]
+async fn h62_the_session_that_is_idle_longest_makes_room_first() {
+    let house = house_of(stage_with(|limits| limits.sessions = 3).await).await;
+    let mut peers = Vec::new();
+    for _ in 0..3 {
+        peers.push(house.client("2025-11-25").await);
+        // Uses are told apart by the millisecond.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(peers[0].post(PING).await.status, 200);
+    let _fourth = house.client("2025-11-25").await;
+    for (peer, status) in peers.iter().zip([200, 404, 200]) {
+        assert_eq!(house.again(peer).await.post(PING).await.status, status);
+    }
+}
+
+#[tokio::test]
 async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
     let limits = |limits: &mut crate::config::Limits| limits.sessions_per_principal = 2;
     let house = house_of(bearer(stage_with(limits).await)).await;
@@ -114,6 +130,50 @@ async fn h62_a_quiet_stream_shows_every_fifteen_seconds_that_it_lives() {
         assert!(passed <= Duration::from_secs(15 * turn + 1), "{turn}: {passed:?}");
         assert!(passed >= Duration::from_secs(15 * turn - 1), "{turn}: {passed:?}");
     }
+}
+
+#[tokio::test]
+async fn h62_quiet_streams_of_other_kinds_show_it_as_well() {
+    let house = house().await;
+    let (mut listening, mut messages) = (house.connect().await, house.connect().await);
+    listening.post_modern(&listen(1, json!({"toolsListChanged": true}))).await;
+    listening.message().await.unwrap();
+    messages.send("GET /sse HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
+    assert!(messages.chunk().await.unwrap().starts_with("event: endpoint"));
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    for turn in 1..=3 {
+        for peer in [&mut listening, &mut messages] {
+            assert_eq!(peer.chunk().await.as_deref(), Some(":\n\n"));
+            let passed = begun.elapsed();
+            assert!(passed <= Duration::from_secs(15 * turn + 1), "{turn}: {passed:?}");
+            assert!(passed >= Duration::from_secs(15 * turn - 1), "{turn}: {passed:?}");
+        }
+    }
+    // Whoever opens a stream of messages and says nothing loses it after a minute.
+    while messages.chunk().await.is_some() {}
+    assert_eq!(begun.elapsed().as_secs().div_ceil(5) * 5, 60, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn h62_clients_without_a_session_go_when_they_are_idle_and_not_before() {
+    let idle = Duration::from_millis(20);
+    let limits = |limits: &mut crate::config::Limits| (limits.session_idle, limits.sessions) = (idle, 1);
+    let house = house_of(stage_with(limits).await).await;
+    let apart = |id: u64, tool: &str, word: &str| {
+        let meta = json!({"mcp-host/affinity": word});
+        modern(id, "tools/call", json!({"name": tool, "arguments": {}, "_meta": meta}))
+    };
+    let (mut busy, mut other) = (house.connect().await, house.connect().await);
+    busy.tell_modern(&apart(1, "slow", "one")).await;
+    until(|| house.stage.running() == 1).await;
+    assert_eq!(other.ask_modern(&apart(2, "echo", "two")).await.0, 503, "there may be one, and it is busy");
+    tokio::time::sleep(10 * idle).await;
+    assert_eq!((house.stage.sessions(), house.stage.running()), (1, 1));
+    house.stage.release();
+    assert_eq!(busy.head().await.status, 200);
+    until_some_time(|| house.stage.sessions() == 0).await;
+    assert_eq!(other.ask_modern(&apart(2, "echo", "two")).await.0, 200);
 }
 
 #[tokio::test]

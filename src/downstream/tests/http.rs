@@ -146,7 +146,15 @@ async fn h95_running_calls_finish_before_the_door_closes() {
     peer.tell(&call(1, "slow")).await;
     until(|| house.stage.running() == 1).await;
     house.stop.cancel();
-    while listening.chunk().await.is_some() {}
+    let mut last = String::new();
+    while let Some(piece) = listening.chunk().await {
+        last = piece;
+    }
+    assert_eq!(last, "retry: 3000\n\n", "its last frame says when to come back");
+    // Nearly all of the time that there is.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(9)).await;
+    tokio::time::resume();
     house.stage.release();
     let head = peer.head().await;
     assert_eq!(head.status, 200);

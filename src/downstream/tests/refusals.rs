@@ -183,3 +183,30 @@ async fn h82_broken_framing_ends_its_own_connection() {
     let head = other.head().await;
     assert_eq!(head.status, 200);
 }
+
+#[tokio::test]
+async fn h38_what_nests_deeper_than_the_limit_is_refused() {
+    let house = house_of(stage_with(|limits| limits.depth = 8).await).await;
+    let mut peer = house.client("2025-11-25").await;
+    for (depth, status) in [(8, 200), (9, 400), (100_000, 400), (8, 200)] {
+        let head = peer.post(&nested(depth)).await;
+        peer.body(&head).await;
+        assert_eq!(head.status, status, "{depth}");
+    }
+}
+
+/// A body over the cap is dropped as it comes, up to four times the cap; whoever has more to say is not listened to.
+#[tokio::test]
+async fn h81_a_body_far_over_the_cap_is_refused_before_its_end() {
+    let house = house_of(stage_with(|limits| limits.body = 1000).await).await;
+    let whole = |body: &str, length: &str| {
+        let more = format!("Host: HOST\r\nContent-Type: application/json\r\n{length}");
+        format!("POST /mcp HTTP/1.1\r\n{more}\r\n\r\n{body}")
+    };
+    let chunk = format!("3e8\r\n{}\r\n", " ".repeat(1000)).repeat(5);
+    for request in [whole("", "Content-Length: 4001"), whole(&chunk, "Transfer-Encoding: chunked")] {
+        let mut peer = house.connect().await;
+        let answered = tokio::time::timeout(std::time::Duration::from_secs(20), peer.send(&request)).await;
+        assert_eq!(answered.expect("it is waited for").status, 413, "{request:.80}");
+    }
+}

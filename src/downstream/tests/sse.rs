@@ -327,3 +327,12 @@ async fn h39_batches_are_taken_apart() {
     let mut pair = client(&house, "2025-06-18").await;
     assert_eq!(pair.post(&format!("[{ping}]")).await, 400);
 }
+
+#[tokio::test]
+async fn h38_what_nests_deeper_than_the_limit_is_refused() {
+    let house = house_of(stage_with(|limits| limits.depth = 8).await).await;
+    let mut pair = client(&house, "2025-11-25").await;
+    for (depth, status) in [(8, 202), (9, 400), (8, 202)] {
+        assert_eq!(pair.post(&nested(depth)).await, status, "{depth}");
+    }
+}

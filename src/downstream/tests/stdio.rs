@@ -155,6 +155,25 @@ async fn h96_the_end_of_the_input_ends_the_session() {
     assert_eq!(pipe.stage.sessions(), 0);
 }
 
+/// A script may write its requests, close the pipe, and read what came of them much later.
+#[tokio::test]
+async fn h96_answers_that_are_ready_are_written_after_the_end_of_the_input() {
+    let mut pipe = opened().await;
+    pipe.write(&call(1, "big")).await;
+    let Pipe { stage, input, mut output, served, .. } = pipe;
+    assert!(!output.fill_buf().await.unwrap().is_empty(), "it has begun");
+    drop(input);
+    until(|| stage.sessions() == 0).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(9)).await;
+    tokio::time::resume();
+    let mut line = String::new();
+    output.read_line(&mut line).await.unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(text(&answer).len(), 1 << 20);
+    served.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn h96_a_broken_output_ends_the_session() {
     let mut pipe = opened().await;
@@ -369,4 +388,29 @@ async fn a_client_without_a_session_stays_as_long_as_its_pipe() {
     drop(pipe.input);
     pipe.served.await.unwrap().unwrap();
     until_some_time(|| stage.sessions() == 0).await;
+}
+
+#[tokio::test]
+async fn h39_batches_of_other_revisions_are_refused_whole() {
+    for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+        let mut pipe = open(stage().await);
+        pipe.write(&initialize(revision)).await;
+        pipe.read().await;
+        pipe.write(&format!("[{}]", call(1, "echo"))).await;
+        let refused = pipe.read().await;
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32600)), "{revision}");
+        pipe.write(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#).await;
+        assert_eq!(pipe.read().await["id"], 2, "{revision}");
+    }
+}
+
+#[tokio::test]
+async fn h38_what_nests_deeper_than_the_limit_is_refused() {
+    let mut pipe = open(stage_with(|limits| limits.depth = 8).await);
+    pipe.write(&initialize("2025-11-25")).await;
+    pipe.read().await;
+    for (depth, code) in [(8, Value::Null), (9, json!(-32700)), (8, Value::Null)] {
+        pipe.write(&nested(depth)).await;
+        assert_eq!(pipe.read().await["error"]["code"], code, "{depth}");
+    }
 }

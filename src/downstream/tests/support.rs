@@ -222,6 +222,12 @@ pub(super) fn initialize(revision: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
 }
 
+/// A ping that nests so deep, the envelope counted.
+pub(super) fn nested(depth: usize) -> String {
+    let (open, close) = ("[".repeat(depth - 2), "]".repeat(depth - 2));
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"a":{open}{close}}}}}"#)
+}
+
 /// A request that speaks for itself, of a client that can be asked nothing.
 pub(super) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> String {
     let mut meta = json!({

@@ -325,6 +325,45 @@ async fn h59_calls_that_slept_with_us_go_on() {
     assert_eq!(details(&late)["kind"], "timeout", "its own time goes on: {late}");
 }
 
+/// A server that is there again and again, and takes nothing any more once it has listed.
+#[tokio::test(start_paused = true)]
+async fn h57_what_never_leaves_is_not_sent_after_its_deadline() {
+    let (kill, dead) = watch::channel(false);
+    let start: Starter = Arc::new(move |mut wire, tasks| {
+        let mut dead = dead.clone();
+        tasks.spawn(async move {
+            for _ in 0..6 {
+                let Some(message) = wire.input.recv().await else { return };
+                let Message::Request(request) = message else { continue };
+                let outcome = Ok(Raw::from_value(&told(request.method.as_str()).unwrap()));
+                let answer = Message::Response(Response { id: Some(request.id), outcome });
+                let _ = wire.out.send((None, answer)).await;
+            }
+            // The end of what it says is seen a little later.
+            let _ = dead.wait_for(|dead| *dead).await;
+            drop(wire.input);
+            tokio::time::sleep(100 * LITTLE).await;
+        });
+    });
+    let mut entry = Server::new("far", Transport::Stdio(Stdio::default())).unwrap();
+    entry.era = crate::config::Era::Legacy;
+    entry.prefix = Prefix::Never;
+    entry.call_timeout = Duration::from_secs(10);
+    (entry.restart.max_retries, entry.restart.min_delay) = (1000, LITTLE);
+    entry.restart.max_delay = LITTLE;
+    let (router, client) = router_over(entry, start);
+    request(&router, &client, Method::ToolsList, &json!({})).whole_answer().await;
+    kill.send(true).unwrap();
+    tokio::time::sleep(LITTLE).await;
+    let begun = Instant::now();
+    let called = run(&router, &client, &call("go")).whole_answer();
+    let answer = tokio::time::timeout(Duration::from_secs(60), called).await.expect("it is sent for ever");
+    let unavailable = json!({ "server": "far", "kind": "unavailable", "sent": false, "retryable": true });
+    assert_eq!(*details(&answer), unavailable, "{answer}");
+    assert!((9..=16).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(router.status()[0].restarts > 10);
+}
+
 #[tokio::test(start_paused = true)]
 async fn limit_parked() {
     let stage = stage_with(|limits| limits.parked = 2).await;

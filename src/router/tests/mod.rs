@@ -16,6 +16,7 @@ mod levels;
 mod limits;
 mod losses;
 mod mailbox;
+mod news;
 mod parked;
 mod races;
 mod simulation;

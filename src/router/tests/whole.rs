@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::support::*;
+use crate::config::{Sharing, Stdio, Transport};
+use crate::manager::Principal;
 use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta};
 use crate::router::Client;
 
@@ -94,4 +96,26 @@ async fn h37_what_is_read_here_is_what_is_read_there() {
         let error = outcome.unwrap_err();
         assert!(error.code == -32602 && error.message.contains("twice"), "{params} {error:?}");
     }
+}
+
+/// Who else may be shown what a client was shown, by its list of tools.
+async fn scope(stage: &Stage, principal: Principal) -> Value {
+    let client = stage.modern_of(principal, "{}");
+    let list: Value = ask(stage, &client, Method::ToolsList, json!({})).await.unwrap().read().unwrap();
+    assert!(!list["tools"].as_array().unwrap().is_empty(), "{list}");
+    list["cacheScope"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn h63_what_one_is_told_in_a_session_or_for_credentials_is_for_nobody_else_to_keep() {
+    let ann = || Principal::named("ann");
+    let alone = stage().await;
+    assert_eq!(scope(&alone, Principal::local()).await, "public");
+    assert_eq!(scope(&alone, ann()).await, "private", "the session may be told what nobody else is");
+    let shared = stage_of(|config| config.servers[0].sharing = Sharing::Host).await;
+    assert_eq!(scope(&shared, ann()).await, "public", "all have the same session");
+    let forward_env = vec!["TOKEN".to_owned()];
+    let transport = Transport::Stdio(Stdio { forward_env, ..Stdio::default() });
+    let known = stage_of(|config| config.servers[0].transport = transport).await;
+    assert_eq!(scope(&known, Principal::local()).await, "private");
 }

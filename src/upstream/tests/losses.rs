@@ -192,6 +192,35 @@ async fn h58_servers_that_hang_hold_up_no_others() {
     tasks.wait().await;
 }
 
+/// However long they take: no more than eight are under way at once, as long as they may be coming.
+#[tokio::test(start_paused = true)]
+async fn h58_no_more_than_eight_attempts_are_under_way() {
+    let (kill, dead) = watch::channel(false);
+    let (world, _news, _changes) = world(certain(0.0));
+    let tasks = TaskTracker::new();
+    let mut all = Vec::new();
+    for id in 0..20 {
+        let dead = dead.clone();
+        let (target, starts) =
+            server(Arc::new(move |count| if count == 0 { Life::Until(dead.clone()) } else { Life::Mute }));
+        all.push((Upstream::spawn(id, by_default(target), world.clone(), true, &tasks), starts));
+    }
+    for (upstream, _) in &all {
+        upstream.ready().await.unwrap();
+    }
+    kill.send(true).unwrap();
+    let again = || all.iter().map(|(_, starts)| lock(starts).len() - 1).sum::<usize>();
+    for (passed, wanted) in [(4, 8), (4, 16), (4, 20)] {
+        tokio::time::sleep(Duration::from_secs(passed)).await;
+        assert_eq!(again(), wanted);
+    }
+    for (upstream, _) in &all {
+        upstream.stop();
+    }
+    tasks.close();
+    tasks.wait().await;
+}
+
 /// Whoever calls a server that was lost waits five seconds, whatever it is doing just now, and makes it try no faster.
 #[tokio::test(start_paused = true)]
 async fn h58_a_call_waits_five_seconds_for_a_lost_server_and_adds_no_attempt() {

@@ -110,6 +110,19 @@ async fn h20_a_stall_has_an_end_wherever_it_is() {
     }
 }
 
+#[tokio::test]
+async fn h20_a_stream_of_news_that_is_never_opened_is_given_up() {
+    let server = Server::start(|seen| (seen.what() == "GET").then(|| vec![Hold])).await;
+    let host = settled(&server, json!({})).await;
+    tokio::time::pause();
+    beside(&host, tokio::time::sleep(Duration::from_secs(55))).await;
+    assert_eq!(server.count("GET"), 1);
+    beside(&host, tokio::time::sleep(Duration::from_secs(15))).await;
+    assert_eq!(server.count("GET"), 2);
+    tokio::time::resume();
+    host.shutdown().await;
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn h20_a_connection_that_is_never_made_is_given_up() {
@@ -361,6 +374,21 @@ async fn h31_session_ids_by_table() {
         }
         host.shutdown().await;
     }
+}
+
+#[tokio::test]
+async fn h31_an_id_that_comes_after_the_handshake_is_none() {
+    let server = Server::start(|seen| {
+        let headers = [("Content-Type", "application/json"), ("Mcp-Session-Id", "late")];
+        let tools = json!({ "tools": [{ "name": "good", "inputSchema": { "type": "object" } }] });
+        (seen.what() == "tools/list").then(|| with(200, &headers, &seen.answer(&tools)))
+    })
+    .await;
+    let host = settled(&server, json!({})).await;
+    still_serves(&host).await;
+    assert_eq!((server.count("tools/list"), server.count("tools/call")), (1, 1));
+    assert!(server.seen().iter().all(|seen| !seen.headers.contains_key("mcp-session-id")));
+    host.shutdown().await;
 }
 
 #[tokio::test]

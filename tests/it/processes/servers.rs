@@ -119,20 +119,35 @@ fn h18_a_flood_of_questions_is_answered_at_a_rate() {
     assert!(program.ask(3, "ping", &json!({})).get("result").is_some());
 }
 
+/// The most memory that a process has had so far, in MiB.
+fn most_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
 #[test]
 fn h3_a_line_without_end_costs_three_times_the_cap_at_most() {
     let home = tempfile::tempdir().unwrap();
     let script = server("", r"tr '\0' a </dev/zero");
     let mut program = Program::start(&json!({ "s": entry(&script, &home.path().join("none")) }));
     program.ask(1, "tools/list", &json!({}));
-    let (most, host) = ("VmHWM:", program.child.id());
-    let megabytes = || {
-        let status = std::fs::read_to_string(format!("/proc/{host}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(most)).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-    };
-    let before = megabytes();
+    let before = most_memory(program.child.id());
     let answer = program.ask(2, "tools/call", &json!({ "name": "s__act", "arguments": {} }));
     assert_eq!(answer["result"]["_meta"]["mcp-host/error"]["kind"], json!("too_large"), "{answer}");
-    assert!(megabytes() <= before + 3 * 16, "{before} MiB, then {} MiB", megabytes());
+    let after = most_memory(program.child.id());
+    assert!(after <= before + 3 * 16, "{before} MiB, then {after} MiB");
+}
+
+#[test]
+fn h5_a_line_without_end_on_standard_error_costs_no_memory() {
+    let home = tempfile::tempdir().unwrap();
+    let script = server("", r#"head -c 67108864 /dev/zero | tr '\0' e >&2; reply '{"content":[]}'"#);
+    let mut program = Program::start(&json!({ "s": entry(&script, &home.path().join("none")) }));
+    program.ask(1, "tools/list", &json!({}));
+    let before = most_memory(program.child.id());
+    let answer = program.ask(2, "tools/call", &json!({ "name": "s__act", "arguments": {} }));
+    assert_eq!(answer["result"]["content"], json!([]), "{answer}");
+    let after = most_memory(program.child.id());
+    assert!(after <= before + 16, "{before} MiB, then {after} MiB");
 }
