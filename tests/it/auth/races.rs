@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcp_host::config::Grant;
+use mcp_host::config::{Grant, Start};
 use mcp_host::{ErrorKind, Host, StateName};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use super::site::Site;
 use super::world::{
-    self, PATIENCE, Shared, agreed_login, becomes, call, connected, of_a_user, protected, sharing, sign_in,
-    without_a_user,
+    self, PATIENCE, Shared, agreed_login, becomes, call, connected, of_a_user, protected, sharing, sharing_with,
+    sign_in, without_a_user,
 };
 
 /// Waits until the issuer was asked so often for a token.
@@ -52,23 +52,30 @@ async fn h72_who_gives_up_a_call_does_not_lose_the_token_that_is_renewed_for_it(
 async fn h72_a_token_that_is_being_renewed_when_the_host_ends_is_kept_first() {
     let (issuing, issuer, server) = protected().await;
     let folder = TempDir::new().unwrap();
-    let first = sharing(&server, &folder).await;
-    sign_in(&first).await;
+    // Nobody is connected who might be waited for.
+    let first = sharing_with(&server, &folder, |config| config.servers[0].start = Start::Lazy).await;
+    issuing.life.store(1, Ordering::SeqCst);
+    let (login, back) = agreed_login(&first, "http://127.0.0.1:1/x").await;
+    login.finish(&back).await.unwrap();
+    issuing.life.store(0, Ordering::SeqCst);
     let gate = Arc::new(Notify::new());
     *issuing.gate.lock().unwrap() = Some(gate.clone());
-    issuing.expire();
+    let renewed = async {
+        loop {
+            first.holding("a").await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
     // Whoever wanted it is gone.
     tokio::select! {
-        answer = call(&first) => panic!("{answer:?}"),
+        () = renewed => unreachable!(),
         () = asked_for_tokens(&issuer, 2) => {}
     }
-    {
-        let mut ending = std::pin::pin!(first.shutdown());
-        let early = tokio::time::timeout(Duration::from_millis(100), &mut ending).await;
-        assert!(early.is_err(), "the token has not come yet");
-        gate.notify_one();
-        ending.await;
-    }
+    let mut ending = std::pin::pin!(first.shutdown());
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut ending).await;
+    assert!(early.is_err(), "the token has not come yet");
+    gate.notify_one();
+    ending.await;
     *issuing.gate.lock().unwrap() = None;
     let second = sharing(&server, &folder).await;
     call(&second).await.unwrap();

@@ -343,7 +343,13 @@ pub(super) async fn of_a_user(server: &Site) -> (Host, User) {
 
 /// A host whose logins are in files of that folder, settled.
 pub(super) async fn sharing(server: &Site, folder: &TempDir) -> Host {
+    sharing_with(server, folder, |_| {}).await
+}
+
+/// The same with another config.
+pub(super) async fn sharing_with(server: &Site, folder: &TempDir, change: impl FnOnce(&mut Config)) -> Host {
     let mut config = config(&[server]);
+    change(&mut config);
     let secrets = &mut config.host.secrets;
     (secrets.store, secrets.key) = (StoreKind::File, SecretKey::parse(&"07".repeat(32)));
     let host = Host::builder().config(config).state_directory(folder.path()).start().await.unwrap();
