@@ -158,7 +158,7 @@ async fn h95_running_calls_finish_before_the_door_closes() {
     house.stage.release();
     let head = peer.head().await;
     assert_eq!(head.status, 200);
-    assert!(peer.body(&head).await.contains("done"));
+    assert!(peer.body(&head).await.contains(r#""text":"done""#));
     house.served.await.unwrap().unwrap();
     assert_eq!(house.stage.sessions(), 0);
     assert!(tokio::net::TcpStream::connect(("127.0.0.1", house.port)).await.is_err());
