@@ -299,3 +299,59 @@ async fn h52_over_a_pipe_a_call_that_is_given_up_is_cancelled() {
     peer.hears("tools/call").await;
     drop(other);
 }
+
+#[tokio::test]
+async fn h38_what_nests_deeper_than_the_limit_fails_its_call_alone_over_http() {
+    let server = server(|seen| {
+        let arguments = &seen.body["params"]["arguments"];
+        let depth = usize::try_from(arguments["depth"].as_u64().unwrap()).unwrap() - 2;
+        let (id, open, close) = (&seen.body["id"], "[".repeat(depth), "]".repeat(depth));
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":{open}{close}}}}}"#);
+        if arguments["stream"] == false {
+            return Reply::Json(200, body);
+        }
+        let (sender, reply) = stream([]);
+        sender.try_send(body).unwrap();
+        reply
+    })
+    .await;
+    let limits = crate::config::Limits { depth: 10, ..Default::default() };
+    let lease = Lease::limited(server.target(), Auto, limits);
+    for (depth, stream, fine) in [(10, false, true), (11, false, false), (10, true, true), (11, true, false)] {
+        let params = json!({"name": "weather", "arguments": {"depth": depth, "stream": stream}});
+        let answer = lease.ask(&Method::ToolsCall, &params).await;
+        assert_eq!(answer.is_ok(), fine, "{depth} {stream}: {answer:?}");
+    }
+    assert_eq!(
+        server.story().iter().filter(|said| *said == DISCOVER).count(),
+        1,
+        "the connection is as good as before"
+    );
+    lease.end().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn h38_what_nests_deeper_than_the_limit_fails_its_call_alone_over_a_pipe() {
+    let script = r#"while read -r line; do
+        id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+        case $line in
+        *'"initialize"'*) result=$0 ;;
+        *'"tools/call"'*) result="{\"x\":$(printf %s "$line" | sed -n 's/.*"nest":"\([][]*\)".*/\1/p')}" ;;
+        *) continue ;;
+        esac
+        printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+    done"#;
+    let args = vec!["-c".to_owned(), script.to_owned(), initialized().to_string()];
+    let target =
+        crate::upstream::Target::Stdio(crate::config::Stdio { command: "sh".to_owned(), args, ..Default::default() });
+    let limits = crate::config::Limits { depth: 10, ..Default::default() };
+    let lease = Lease::limited(target, crate::config::Era::Legacy, limits);
+    for (depth, fine) in [(10, true), (11, false), (10, true)] {
+        let nest = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
+        let params = json!({"name": "weather", "arguments": {"nest": nest}});
+        let answer = lease.ask(&Method::ToolsCall, &params).await;
+        assert_eq!(answer.is_ok(), fine, "{depth}: {answer:?}");
+    }
+    lease.end().await;
+}

@@ -240,6 +240,60 @@ async fn h45_what_comes_on_the_stream_of_a_call_that_is_over_is_no_other_calls()
 }
 
 #[tokio::test(start_paused = true)]
+async fn h45_two_calls_of_a_client_without_a_session_are_not_taken_for_one() {
+    let (mut lease, mut peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    let terms = Terms { owner: Owner(1), sessionless: true, ..Terms::host() };
+    let open = || connection.open(connection.next_id(), &Method::ToolsCall, Some(&Raw::empty_object()), &terms);
+    let mut one = open();
+    peer.hears("tools/call").await;
+    peer.say(&question(&json!("its own"))).await;
+    assert!(matches!(one.next().await, Item::Ask(_)), "there is no other");
+    let mut two = open();
+    assert!(matches!(peer.heard.recv().await, Some(crate::protocol::Message::Response(_))));
+    peer.hears("tools/call").await;
+    peer.say(&question(&json!("whose"))).await;
+    let relayed = tokio::time::timeout(Duration::from_secs(1), lease.news.recv()).await;
+    let (_, _, relayed) = relayed.expect("it went to one of them").unwrap();
+    assert!(matches!(relayed, Relayed::Ask { unclear: true, .. }), "{relayed:?}");
+    nothing(&mut one).await;
+    nothing(&mut two).await;
+    drop(relayed);
+    lease.end().await;
+}
+
+/// Whoever waits for a call does not read what comes before its answer.
+#[tokio::test(start_paused = true)]
+async fn h6_what_a_call_has_said_and_nobody_hears_has_a_cap() {
+    let (lease, mut peer) = shaken(&json!({ "logging": {} })).await;
+    let line = |size: usize| json!({ "level": "info", "data": "x".repeat(size) });
+    for (said, size, heard) in [(400, None, 256), (40, Some(64 << 10), 15)] {
+        let mut mine = call(&lease, 1).await;
+        let (id, _) = peer.hears("tools/call").await;
+        for step in 0..said {
+            let (method, params) = match size {
+                None => ("progress", json!({ "progressToken": id, "progress": step })),
+                Some(size) => ("message", line(size)),
+            };
+            peer.say(&json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params })).await;
+        }
+        peer.result(&id, &json!({})).await;
+        // On a paused clock: until everybody else rests.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let mut before = 0;
+        let outcome = loop {
+            match mine.next().await {
+                Item::Progress(_) | Item::Log(_) => before += 1,
+                Item::Done(outcome) => break outcome,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((before, outcome.is_ok()), (heard, true), "{said} of {size:?}");
+    }
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn h64_from_its_first_question_on_a_lease_is_one_clients() {
     let (lease, mut peer) = shaken(&json!({})).await;
     let mut mine = call(&lease, 1).await;

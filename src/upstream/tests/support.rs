@@ -44,22 +44,25 @@ impl Lease {
 
     /// A lease that starts in that time.
     pub(super) fn within(target: Target, era: config::Era, known: Option<Era>, start_timeout: Duration) -> Self {
-        Self::of(world(Nature::real()), target, era, known, start_timeout)
+        Self::of(world(Nature::real()), known, Settings { start_timeout, ..settings(target, era) })
+    }
+
+    /// A lease under these limits.
+    pub(super) fn limited(target: Target, era: config::Era, limits: config::Limits) -> Self {
+        Self::of(world(Nature::real()), None, Settings { limits: Arc::new(limits), ..settings(target, era) })
     }
 
     /// A lease with chance and the outer clock given, whose sleeps are noticed.
     pub(super) fn in_world(target: Target, era: config::Era, nature: Nature) -> Self {
         let (world, news, changed) = world(nature);
         tokio::spawn(world.vigil.clone().keep(CancellationToken::new()));
-        Self::of((world, news, changed), target, era, None, Duration::from_secs(20))
+        Self::of((world, news, changed), None, settings(target, era))
     }
 
     fn of(
         (world, news, changed): (World, News, mpsc::Receiver<Change>),
-        target: Target,
-        era: config::Era,
         known: Option<Era>,
-        start_timeout: Duration,
+        settings: Settings,
     ) -> Self {
         let noted = Arc::<Mutex<Vec<Era>>>::default();
         let notes = (noted.clone(), noted.clone());
@@ -67,7 +70,7 @@ impl Lease {
             recall: Arc::new(move || lock(&notes.0).last().copied().or(known)),
             note: Arc::new(move |era| lock(&notes.1).push(era)),
         };
-        let settings = Settings { start_timeout, memory, ..settings(target, era) };
+        let settings = Settings { memory, ..settings };
         let tasks = TaskTracker::new();
         let upstream = Upstream::spawn(1, settings, world, true, &tasks);
         Self { upstream, news, noted, tasks, _changes: changed }
