@@ -283,3 +283,47 @@ impl Drop for Reader {
 fn weight(event: &Event) -> usize {
     OVERHEAD + event.as_ref().map_or(0, Frame::len)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Method, Notification, Raw};
+
+    fn event(size: usize) -> Event {
+        let params = Some(Raw::from_value(&"x".repeat(size)));
+        Some(Notification { method: Method::LogMessage, params }.frame())
+    }
+
+    /// The number of the first event that a reader gets now, and how many it gets.
+    fn taken(reader: &Reader) -> (Option<u64>, usize) {
+        let cx = Context::from_waker(Waker::noop());
+        let next = || match reader.poll(&cx) {
+            Poll::Ready(Item::Event(number, _)) => Some(number),
+            _ => None,
+        };
+        let mut events = std::iter::from_fn(next);
+        let first = events.next();
+        (first, usize::from(first.is_some()) + events.count())
+    }
+
+    #[test]
+    fn h65_of_what_was_taken_so_much_is_kept_for_another_try() {
+        for (count, size, first, kept) in [(1000, 0, 744, 256), (40, 100_000, 30, 10)] {
+            let record = Arc::new(Record::new(1, usize::MAX, &Account::free()));
+            let reader = record.read(From::Untaken).unwrap();
+            for number in 0..count {
+                record.push(event(size));
+                assert_eq!(taken(&reader), (Some(number), 1));
+            }
+            drop(reader);
+            assert_eq!(taken(&record.read(From::After(0)).unwrap()), (Some(first), kept));
+        }
+    }
+
+    #[test]
+    fn h65_what_waits_while_nobody_reads_has_a_cap() {
+        let record = Arc::new(Record::new(1, 7 * OVERHEAD, &Account::free()));
+        (0..100).for_each(|_| record.push(None));
+        assert_eq!(taken(&record.read(From::Untaken).unwrap()), (Some(93), 7));
+    }
+}

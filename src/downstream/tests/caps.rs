@@ -221,6 +221,45 @@ async fn h65_an_event_id_is_good_in_its_session_and_for_its_principal_only() {
 }
 
 #[tokio::test]
+async fn h65_a_session_keeps_so_many_streams_and_bytes_for_another_try() {
+    let house = house().await;
+    for (calls, tool, newest) in [(20, "quick", "20-1"), (3, "stream", "3-1")] {
+        let mut peer = house.client("2025-11-25").await;
+        for number in 1..=calls {
+            peer.post(&call(number, tool)).await;
+            while peer.chunk().await.is_some() {}
+        }
+        let mut back = house.resumed(&peer, newest).await;
+        assert_eq!(back.event().await.unwrap(), ":");
+        assert!(back.chunk().await.unwrap().contains(&format!("{calls}-2")), "{tool}");
+        let mut late = house.again(&peer).await;
+        let head = late.get("Last-Event-ID: 1-1\r\n").await;
+        assert_eq!(head.status, 400, "{tool}");
+        assert!(!late.body(&head).await.contains("answer"), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn h65_what_is_kept_for_another_try_goes_after_five_minutes() {
+    let house = house().await;
+    let mut peer = house.client("2025-11-25").await;
+    peer.post(&call(1, "quick")).await;
+    assert_eq!(peer.events().await.len(), 3);
+    let rest = async |time: Duration| {
+        tokio::time::pause();
+        tokio::time::sleep(time).await;
+        tokio::time::resume();
+    };
+    rest(Duration::from_secs(290)).await;
+    let mut back = house.resumed(&peer, "1-1").await;
+    assert_eq!(back.events().await, [":", "1-2 answer 1"]);
+    // It is looked at every half minute.
+    rest(Duration::from_secs(70)).await;
+    let head = house.again(&peer).await.get("Last-Event-ID: 1-1\r\n").await;
+    assert_eq!(head.status, 400);
+}
+
+#[tokio::test]
 async fn h65_what_is_kept_for_another_try_makes_way_for_what_waits() {
     let house = house_of(stage_with(|limits| limits.client_queues = 20_000).await).await;
     let mut peers = Vec::new();

@@ -1,5 +1,7 @@
 //! The HTTP door without sessions (2026-07-28).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -165,6 +167,42 @@ async fn statuses_tell_whose_fault_it_is() {
     // What is wrong with params, the handler says, and that is an answer.
     let (status, answer) = peer.ask_modern(&modern(7, "tools/list", json!({"cursor": "x"}))).await;
     assert_eq!((status, &answer["error"]["code"]), (200, &json!(-32602)));
+}
+
+#[tokio::test]
+async fn h47_the_door_compares_arguments_with_their_headers() {
+    let house = house().await;
+    let mut peer = house.connect().await;
+    let region = json!({"type": "string", "x-mcp-header": "Region"});
+    let schema = json!({"type": "object", "properties": {"region": region}});
+    peer.ask_modern(&act("change", json!({"schema": schema}))).await;
+    let list = modern(1, "tools/list", json!({}));
+    let listed = async {
+        while !peer.ask_modern(&list).await.1.to_string().contains("x-mcp-header") {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), listed).await.unwrap();
+    let (north, nothing) = (json!({"region": "north"}), json!({}));
+    let cases = [
+        (&north, "Mcp-Param-Region: north\r\n", 200),
+        (&north, "mcp-param-region: =?base64?bm9ydGg=?=\r\n", 200),
+        (&nothing, "", 200),
+        (&north, "", 400),
+        (&north, "Mcp-Param-Region: south\r\n", 400),
+        (&north, "Mcp-Param-Region: north\r\nMcp-Param-Region: north\r\n", 400),
+        (&nothing, "Mcp-Param-Region: north\r\n", 400),
+    ];
+    for (arguments, header, status) in cases {
+        let body = modern(7, "tools/call", json!({"name": "extra", "arguments": arguments}));
+        let head = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: extra\r\n";
+        let request = peer.request("POST", &format!("{head}{header}"), &body);
+        let head = peer.send(&request).await;
+        let answer: Value = serde_json::from_str(&peer.body(&head).await).unwrap();
+        let code = if status == 400 { json!(-32020) } else { Value::Null };
+        assert_eq!((head.status, &answer["error"]["code"]), (status, &code), "{arguments} {header:?}: {answer}");
+        assert_eq!(answer["id"], 7);
+    }
 }
 
 #[tokio::test]

@@ -176,10 +176,12 @@ async fn touch(invocation: &Invocation) -> Outcome {
     Ok(Raw::from_value(&json!({"content": [{"type": "text", "text": text}]})))
 }
 
-/// Offers a tool `extra`, or withdraws it.
+/// Offers a tool `extra`, with the schema that is given or any, or withdraws it.
 async fn change_tools(invocation: &Invocation) -> Outcome {
     if !invocation.withdraw(Kind::Tools, "extra").await {
-        let definition = Raw::from_value(&json!({"name": "extra", "inputSchema": {"type": "object"}}));
+        let schema = invocation.arguments.member("schema");
+        let schema: Value = schema.map_or_else(|| json!({"type": "object"}), |schema| schema.read().unwrap());
+        let definition = Raw::from_value(&json!({"name": "extra", "inputSchema": schema}));
         invocation.offer(Kind::Tools, definition, |_| async { Ok(Raw::empty_object()) }.boxed()).await;
     }
     Ok(Raw::from_value(&json!({"content": [{"type": "text", "text": ""}]})))
