@@ -183,6 +183,32 @@ fn h99_a_line_that_was_cut_off_spoils_no_other() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"cut\n{}\n");
 }
 
+/// In a process of its own, no file of which may be larger than a block: as if the disk was full there.
+#[cfg(unix)]
+#[test]
+fn h99_a_disk_that_is_full_gets_no_half_line() {
+    const FILE: &str = "MCP_HOST_TEST_FULL_DISK";
+    let line = format!("{}\n", "x".repeat(99));
+    if let Some(path) = std::env::var_os(FILE) {
+        let mut file = File::open(&config::Audit::new(Path::new(&path))).unwrap();
+        assert!((0..100).any(|_| file.append(line.as_bytes()).is_err()));
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("a");
+    let script = r#"trap '' XFSZ; ulimit -f 1; exec "$0" --exact "$1""#;
+    let test = "audit::tests::h99_a_disk_that_is_full_gets_no_half_line";
+    let mut full = std::process::Command::new("sh");
+    full.args(["-c", script]).arg(std::env::current_exe().unwrap()).arg(test).env(FILE, &path);
+    let ended = full.output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let count = std::fs::read_to_string(&path).unwrap().len() / line.len();
+    assert!((5..=10).contains(&count), "{count}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), line.repeat(count));
+    File::open(&config::Audit::new(&path)).unwrap().append(line.as_bytes()).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), line.repeat(count + 1));
+}
+
 #[cfg(unix)]
 #[test]
 fn h99_hosts_that_share_a_file_lose_no_line() {
