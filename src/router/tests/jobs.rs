@@ -108,6 +108,16 @@ impl Jobs {
         }
     }
 
+    /// The task wants that answered no longer.
+    pub(super) async fn withdraw(&self, id: &str, key: &str) {
+        self.change(id, |job| drop(job.questions.remove(key)));
+        let sessions: Vec<_> =
+            self.sessions.lock().unwrap().iter().filter_map(|(_, session)| session.upgrade()).collect();
+        for session in sessions {
+            session.withdraw(id, key).await;
+        }
+    }
+
     /// The call of that number, from 0, is so far, though it may be answered with a task.
     pub(super) async fn progress(&self, call: usize, progress: f64) {
         let token = &self.calls("tools/call")[call]["_meta"]["progressToken"];
@@ -308,6 +318,15 @@ impl Session {
         params["_meta"] = json!({ RELATED: { "taskId": id } });
         let (id, params) = (RequestId::Number(number), Some(Raw::from_value(&params)));
         self.say(Message::Request(Request { id, method: Method::Elicit, params })).await;
+    }
+
+    /// Takes a question back.
+    async fn withdraw(&self, id: &str, key: &str) {
+        let found = self.asked.lock().unwrap().extract_if(|_, asked| *asked == (id.to_owned(), key.to_owned())).next();
+        if let Some((number, _)) = found {
+            let params = Some(Raw::from_value(&json!({ "requestId": number })));
+            self.say(Message::Notification(Notification { method: Method::Cancelled, params })).await;
+        }
     }
 
     fn answered(&self, response: Response) {

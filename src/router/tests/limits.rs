@@ -374,3 +374,28 @@ async fn limit_parked() {
     let third = stage.call(&client, &call("ask")).whole_answer().await;
     assert_eq!(*details(&third), overloaded(None), "{third}");
 }
+
+/// A server that says nothing: whoever comes first waits for it, and nobody after that.
+#[tokio::test(start_paused = true)]
+async fn h7_the_wait_for_a_server_is_counted_from_its_start_and_not_from_each_list() {
+    let start: Starter = Arc::new(|wire, tasks| {
+        tasks.spawn(async move {
+            let _wire = wire;
+            std::future::pending::<()>().await;
+        });
+    });
+    let entry = Server::new("hangs", Transport::Stdio(Stdio::default())).unwrap();
+    let (router, client) = router_over(entry, start);
+    let took = async |client: &Arc<Client>| {
+        let begun = Instant::now();
+        let list = request(&router, client, Method::ToolsList, &json!({})).answer().await;
+        assert_eq!(list["tools"], json!([]), "{list}");
+        begun.elapsed()
+    };
+    // The default of `startupWait`.
+    assert_eq!(took(&client).await.as_secs(), 3);
+    let other = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::EMPTY, None);
+    for client in [&other, &client, &other] {
+        assert!(took(client).await < 250 * LITTLE, "a later one");
+    }
+}

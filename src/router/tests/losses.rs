@@ -93,6 +93,14 @@ impl Puppet {
         self.say(Message::Request(Request { id, method, params })).await;
     }
 
+    /// The same on the stream of a call.
+    async fn ask_during(&self, call: &RequestId, id: i64, method: Method, params: &Value) {
+        let RequestId::Number(call) = call else { panic!("{call:?}") };
+        let (id, params) = (RequestId::Number(id), Some(Raw::from_value(params)));
+        let out = self.strings.lives.lock().unwrap().last().unwrap().0.clone();
+        out.send((u64::try_from(*call).ok(), Message::Request(Request { id, method, params }))).await.unwrap();
+    }
+
     async fn answer(&self, id: RequestId, result: &Value) {
         self.say(Message::Response(Response { id: Some(id), outcome: Ok(Raw::from_value(result)) })).await;
     }
@@ -290,6 +298,53 @@ async fn a_question_beside_all_calls_is_withdrawn_from_the_call_that_it_was_put_
     assert!(!last.is_over(), "it is not asked again");
     puppet.answer(id, &done()).await;
     assert_eq!(text(&last.answer().await), "done");
+}
+
+/// It comes on the stream of a call that is over, while another one runs: of which it is, nobody can tell.
+#[tokio::test(start_paused = true)]
+async fn h45_what_may_be_asked_for_several_calls_is_not_put_to_the_only_client() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.legacy(Profile::ELICITATION_FORM);
+    let over = run(&puppet.router, &client, &with_token("a"));
+    let (first, _) = puppet.call().await;
+    puppet.answer(first.clone(), &done()).await;
+    assert_eq!(text(&over.answer().await), "done");
+    let running = run(&puppet.router, &client, &with_token("b"));
+    let (second, _) = puppet.call().await;
+    puppet.ask_during(&first, 1, Method::Elicit, &form("?")).await;
+    let answered = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            if let Message::Response(response) = puppet.heard.lock().await.recv().await.unwrap() {
+                return response;
+            }
+        }
+    });
+    let answered = answered.await.expect("somebody is asked");
+    let refused = Raw::trusted(r#"{"action":"cancel"}"#.into());
+    assert_eq!((answered.id, answered.outcome), (Some(RequestId::Number(1)), Ok(refused)));
+    assert!(client.mailbox().try_next().is_none() && running.leg.try_next().is_none());
+    // On its own stream it is clear.
+    puppet.ask_during(&second, 2, Method::Elicit, &form("?")).await;
+    assert_eq!(running.question().await.method, Method::Elicit);
+}
+
+/// The same of a client with a session, which may have shown it to its user.
+#[tokio::test(start_paused = true)]
+async fn h52_a_question_beside_all_calls_is_withdrawn_from_a_session_too() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.legacy(Profile::ROOTS);
+    let _open = client.mailbox().read();
+    request(&puppet.router, &client, Method::ToolsList, &json!({})).answer().await;
+    puppet.ask(1, Method::RootsList, &json!({})).await;
+    let next = async || {
+        let next = tokio::time::timeout(Duration::from_secs(30), client.mailbox().next()).await;
+        next.expect("nothing is said").unwrap()
+    };
+    let Message::Request(asked) = next().await else { panic!("no question") };
+    puppet.notify(Method::Cancelled, &json!({ "requestId": 1 })).await;
+    let Message::Notification(notice) = next().await else { panic!("no notice") };
+    let withdrawn = notice.params.unwrap().member("requestId").unwrap().read::<RequestId>().unwrap();
+    assert_eq!((notice.method, withdrawn), (Method::Cancelled, asked.id));
 }
 
 /// A server that is done before its question is answered does not wait for the answer: nothing is kept of it.

@@ -16,6 +16,7 @@ mod levels;
 mod limits;
 mod losses;
 mod mailbox;
+mod marks;
 mod news;
 mod parked;
 mod races;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::support::{request, run};
@@ -40,10 +40,9 @@ fn router(server: InProcess) -> (Router, Arc<Client>) {
     (router, client)
 }
 
-/// A router over a server that offers whatever tool `offer` is told to, and takes it back by `withdraw`; and a client that
-/// has listed.
-async fn listed() -> (Router, Arc<Client>) {
-    let server = InProcess::new("restless", "1")
+/// A server that offers whatever tool `offer` is told to, and takes it back by `withdraw`.
+fn restless() -> InProcess {
+    InProcess::new("restless", "1")
         .tool(tool("offer"), |invocation| {
             async move {
                 let name = invocation.arguments.text("name").unwrap();
@@ -58,8 +57,12 @@ async fn listed() -> (Router, Arc<Client>) {
                 Ok(Raw::from_value(&json!({ "content": [] })))
             }
             .boxed()
-        });
-    let (router, client) = router(server);
+        })
+}
+
+/// A router over such a server, and a client that has listed.
+async fn listed() -> (Router, Arc<Client>) {
+    let (router, client) = router(restless());
     let list = request(&router, &client, Method::ToolsList, &json!({})).answer().await;
     assert_eq!(list["tools"].as_array().unwrap().len(), 2, "{list}");
     (router, client)
@@ -112,6 +115,34 @@ async fn h50_a_client_hears_of_no_change_that_left_its_lists_as_they_were() {
     request(&router, &other, Method::ToolsList, &json!({})).answer().await;
     assert!(*router.manager().generation().borrow() > generation);
     assert_eq!(told(&client, Instant::now() + Duration::from_secs(10)).await, []);
+}
+
+/// The list changes while its client is between two pages.
+#[tokio::test(start_paused = true)]
+async fn h50_the_rest_of_an_old_list_does_not_stand_for_the_new_one() {
+    let server = (0..20).fold(restless(), |server, number| {
+        let text = "x".repeat(240 << 10);
+        let large =
+            json!({ "name": format!("large{number}"), "description": text, "inputSchema": { "type": "object" } });
+        server.tool(Raw::from_value(&large), |_| async { Ok(Raw::empty_object()) }.boxed())
+    });
+    let (router, client) = router(server);
+    let list = async |params: Value| request(&router, &client, Method::ToolsList, &params).answer().await;
+    let first = list(json!({})).await;
+    let count = |page: &Value| page["tools"].as_array().map_or(0, Vec::len);
+    for change in 0..6 {
+        let name = format!("t{change}");
+        act(&router, &client, "offer", &name).await;
+        while router.catalog_now(&client).tools().iter().all(|tool| tool.raw_name() != name) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // A list without a second page takes the place of none.
+        request(&router, &client, Method::PromptsList, &json!({})).answer().await;
+        let rest = list(json!({ "cursor": first["nextCursor"] })).await;
+        assert_eq!(count(&first) + count(&rest), 22, "as it was when it was begun: {change}");
+        let told = told(&client, Instant::now() + Duration::from_secs(5)).await;
+        assert_eq!(told.len(), 1, "it has not read that one: {change}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -349,6 +349,35 @@ async fn what_a_task_asks_early_waits_for_its_client() {
     }
 }
 
+/// What was asked with the result that is waited for, and what was asked before anybody waited.
+#[tokio::test(start_paused = true)]
+async fn h52_what_a_task_takes_back_is_asked_of_nobody() {
+    for early in [false, true] {
+        let shop = Shop::legacy();
+        let client = shop.extended();
+        let created = shop.answer(&client, ToolsCall, &call("job")).await;
+        let handle = &created["taskId"];
+        for key in ["a", "b"] {
+            if early { shop.jobs.ask_early("up-1", key).await } else { shop.jobs.ask("up-1", key) }
+        }
+        let open = async || {
+            let told = shop.answer(&client, TasksGet, &about(handle)).await;
+            told["inputRequests"].as_object().map(|open| open.keys().cloned().collect::<Vec<_>>()).unwrap_or_default()
+        };
+        while open().await.len() < 2 {
+            rest().await;
+        }
+        shop.jobs.withdraw("up-1", "a").await;
+        rest().await;
+        assert_eq!(open().await, ["i2"], "early: {early}");
+        let update = json!({ "taskId": handle, "inputResponses": { "i1": accept(), "i2": accept() } });
+        shop.answer(&client, TasksUpdate, &update).await;
+        rest().await;
+        assert_eq!(shop.jobs.answers("up-1"), json!({ "b": accept() }), "early: {early}");
+        assert_eq!(shop.jobs.calls("tasks/result").is_empty(), early);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_revision_has_its_own_requests_about_tasks() {
     let shop = Shop::legacy();
