@@ -26,6 +26,13 @@ async fn busy(house: &House, token: Option<&'static str>) -> Peer {
     peer
 }
 
+/// Lets that time pass in no time.
+async fn rest(time: Duration) {
+    tokio::time::pause();
+    tokio::time::sleep(time).await;
+    tokio::time::resume();
+}
+
 #[tokio::test]
 async fn h62_sessions_in_use_up_to_the_cap() {
     for limit in [3, 2, 1] {
@@ -46,7 +53,7 @@ async fn h62_the_session_that_is_idle_longest_makes_room_first() {
     for _ in 0..3 {
         peers.push(house.client("2025-11-25").await);
         // Uses are told apart by the millisecond.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        rest(Duration::from_millis(5)).await;
     }
     assert_eq!(peers[0].post(PING).await.status, 200);
     let _fourth = house.client("2025-11-25").await;
@@ -168,7 +175,7 @@ async fn h62_clients_without_a_session_go_when_they_are_idle_and_not_before() {
     busy.tell_modern(&apart(1, "slow", "one")).await;
     until(|| house.stage.running() == 1).await;
     assert_eq!(other.ask_modern(&apart(2, "echo", "two")).await.0, 503, "there may be one, and it is busy");
-    tokio::time::sleep(10 * idle).await;
+    rest(10 * idle).await;
     assert_eq!((house.stage.sessions(), house.stage.running()), (1, 1));
     house.stage.release();
     assert_eq!(busy.head().await.status, 200);
@@ -245,11 +252,6 @@ async fn h65_what_is_kept_for_another_try_goes_after_five_minutes() {
     let mut peer = house.client("2025-11-25").await;
     peer.post(&call(1, "quick")).await;
     assert_eq!(peer.events().await.len(), 3);
-    let rest = async |time: Duration| {
-        tokio::time::pause();
-        tokio::time::sleep(time).await;
-        tokio::time::resume();
-    };
     rest(Duration::from_secs(290)).await;
     let mut back = house.resumed(&peer, "1-1").await;
     assert_eq!(back.events().await, [":", "1-2 answer 1"]);

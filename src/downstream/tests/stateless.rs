@@ -177,11 +177,7 @@ async fn h47_the_door_compares_arguments_with_their_headers() {
     let schema = json!({"type": "object", "properties": {"region": region}});
     peer.ask_modern(&act("change", json!({"schema": schema}))).await;
     let list = modern(1, "tools/list", json!({}));
-    let listed = async {
-        while !peer.ask_modern(&list).await.1.to_string().contains("x-mcp-header") {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
+    let listed = async { while !peer.ask_modern(&list).await.1.to_string().contains("x-mcp-header") {} };
     tokio::time::timeout(Duration::from_secs(60), listed).await.unwrap();
     let (north, nothing) = (json!({"region": "north"}), json!({}));
     let cases = [

@@ -28,6 +28,16 @@ impl super::Table {
             self.lasting.remove(&id);
         }
     }
+
+    /// A request is answered; if that is a task, its token is still good.
+    pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) {
+        let Item::Done(Ok(result)) = item else { return };
+        let Some(task) = result.member("task").and_then(|task| task.text("taskId")) else { return };
+        while self.lasting.len() >= LASTING {
+            self.lasting.pop_first();
+        }
+        self.lasting.insert(id, Lasting { task, inbox: Some(inbox.clone()) });
+    }
 }
 
 impl Connection {
@@ -51,17 +61,6 @@ impl Connection {
                 self.drop_one("progress of nothing");
             }
         }
-    }
-
-    /// A request is answered; if that is a task, its token is still good.
-    pub(super) fn answer_lasts(&self, id: u64, inbox: &Arc<Inbox>, item: &Item) {
-        let Item::Done(Ok(result)) = item else { return };
-        let Some(task) = result.member("task").and_then(|task| task.text("taskId")) else { return };
-        let mut table = self.lock();
-        while table.lasting.len() >= LASTING {
-            table.lasting.pop_first();
-        }
-        table.lasting.insert(id, Lasting { task, inbox: Some(inbox.clone()) });
     }
 
     /// The task is over.

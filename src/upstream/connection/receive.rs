@@ -101,11 +101,14 @@ impl Connection {
 
     /// Ends a request; only the first end counts.
     pub(in crate::upstream) fn finish(&self, id: u64, item: Item) {
-        let entry = self.lock().waiting.remove(&id);
+        let mut table = self.lock();
+        let entry = table.waiting.remove(&id);
         if let Some(entry) = entry {
+            // Under the same lock: progress on another stream finds the one or the other.
             if entry.lasts {
-                self.answer_lasts(id, &entry.inbox, &item);
+                table.answer_lasts(id, &entry.inbox, &item);
             }
+            drop(table);
             if let (Some(task), Item::Done(_)) = (&entry.task, &item) {
                 self.lasts_no_longer(task);
             }
