@@ -44,9 +44,9 @@ impl Connection {
     /// Progress under that token.
     pub(super) fn receive_progress(self: &Arc<Self>, token: Option<u64>, params: Raw) {
         let table = self.lock();
-        if let Some(inbox) = token.and_then(|token| table.waiting.get(&token)).map(|waiting| waiting.inbox.clone()) {
-            drop(table);
-            return inbox.put(Item::Progress(params));
+        // Put in under the lock: else its answer might be taken first, and nobody looks there any more.
+        if let Some(waiting) = token.and_then(|token| table.waiting.get(&token)) {
+            return waiting.inbox.put(Item::Progress(params));
         }
         match token.and_then(|token| table.lasting.get(&token)) {
             Some(Lasting { inbox: Some(inbox), .. }) => inbox.put(Item::Progress(params)),
