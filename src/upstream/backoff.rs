@@ -42,6 +42,10 @@ impl Rate {
 pub(super) struct Pace {
     /// Up to here the readings so far are paid for.
     paid: Option<Instant>,
+    /// How many in a row came to nothing.
+    vain: u32,
+    /// The next one begins no sooner.
+    later: Option<Instant>,
 }
 
 impl Pace {
@@ -49,13 +53,36 @@ impl Pace {
     const AT_ONCE: u32 = 4;
     /// How far apart they are then; in any minute there are no more than 30 (H50).
     const BETWEEN: Duration = Duration::from_millis(2400);
+    /// What came to nothing is tried again so often,
+    const AGAIN: u32 = 6;
+    /// so long after the first time, and twice as long after each.
+    const LATER: Duration = Duration::from_secs(2);
 
     /// When one that is wanted now may begin; it is counted.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let paid = self.paid.map_or(now, |paid| paid.max(now));
         self.paid = Some(paid + Self::BETWEEN);
         let early = paid.checked_sub(Self::BETWEEN * (Self::AT_ONCE - 1));
-        early.map_or(now, |early| early.max(now))
+        let begin = early.map_or(now, |early| early.max(now));
+        self.later.take().map_or(begin, |later| later.max(begin))
+    }
+
+    /// One brought all of them.
+    pub(super) fn done(&mut self) {
+        (self.vain, self.later) = (0, None);
+    }
+
+    /// One came to nothing, and the server wants to be left `alone` for so long: whether another one is worth it. What is told
+    /// after the last one begins anew.
+    pub(super) fn failed(&mut self, now: Instant, alone: Duration, chance: f64) -> bool {
+        if self.vain >= Self::AGAIN {
+            self.done();
+            return false;
+        }
+        let longest = Self::LATER * 2u32.saturating_pow(self.vain);
+        self.vain += 1;
+        self.later = Some(now + longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0).max(alone));
+        true
     }
 }
 
@@ -102,5 +129,29 @@ mod tests {
         // After a rest it is as in the beginning.
         let later = at(600.0);
         assert_eq!([later; 4], std::array::from_fn(|_| pace.next(later)));
+    }
+
+    #[test]
+    fn h50_what_came_to_nothing_is_read_again_later_and_later_and_not_for_ever() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        let mut pauses = |alone: u64| {
+            let mut pauses = Vec::new();
+            while pace.failed(now, Duration::from_secs(alone), 1.0) {
+                let at = pace.next(now);
+                pauses.push((at - now).as_secs());
+                now = at;
+            }
+            // It is quiet then, and the next news is read at once.
+            now += Duration::from_secs(600);
+            assert_eq!(pace.next(now), now);
+            pauses
+        };
+        assert_eq!(pauses(0), [2, 4, 8, 16, 32, 64]);
+        assert_eq!(pauses(20), [20, 20, 20, 20, 32, 64], "as long as the server says");
+        assert!(pace.failed(now, Duration::ZERO, 0.0));
+        assert_eq!(pace.next(now), now + Duration::from_secs(1), "half of it is chance");
+        pace.done();
+        assert!(pace.failed(now, Duration::ZERO, 1.0));
+        assert_eq!(pace.next(now), now + Duration::from_secs(2), "the first again");
     }
 }

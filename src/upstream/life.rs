@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::Pace;
-use super::connection::{Connection, Parts, Wire};
+use super::connection::{Connection, PROMPTS, Parts, RESOURCES, TOOLS, Wire};
 use super::gate::Pass;
 use super::state::{Action, Input, Policy, State};
 use super::tell::{set_level, tell};
@@ -222,6 +222,7 @@ impl Life {
         self.work = None;
         match done {
             Done::Shaken(Ok(offer)) => {
+                self.refreshes.done();
                 self.publish_offer(offer, true);
                 Some(Input::Ready)
             }
@@ -233,18 +234,8 @@ impl Life {
                 }
                 Some(self.lost(Some(error)))
             }
-            Done::Refreshed(Ok(offer)) => {
-                let degraded = Kind::ALL.into_iter().any(|kind| offer.failed(kind));
-                self.publish_offer(offer, false);
-                self.degraded(degraded);
-                None
-            }
-            Done::Refreshed(Err(error)) => {
-                tracing::warn!(
-                    server = &*self.upstream.settings.server,
-                    "its lists are not to be had, the last ones stay: {error}"
-                );
-                self.degraded(true);
+            Done::Refreshed(lists) => {
+                self.refreshed(lists);
                 None
             }
             Done::Admitted(pass) => {
@@ -252,6 +243,28 @@ impl Life {
                 Some(Input::Admitted)
             }
             Done::Closed => Some(Input::Closed),
+        }
+    }
+
+    /// What the server told is in its lists, or it is asked for them again: it will not tell it twice.
+    fn refreshed(&mut self, lists: Result<Offer, Error>) {
+        let failed = match lists {
+            Ok(offer) => {
+                let degraded = Kind::ALL.into_iter().any(|kind| offer.failed(kind));
+                self.publish_offer(offer, false);
+                degraded.then_some(Duration::ZERO)
+            }
+            Err(error) => {
+                let server = &*self.upstream.settings.server;
+                tracing::warn!(server, "its lists are not to be had, the last ones stay: {error}");
+                Some(error.retry_after().unwrap_or_default())
+            }
+        };
+        self.degraded(failed.is_some());
+        let Some(alone) = failed else { return self.refreshes.done() };
+        let again = self.refreshes.failed(Instant::now().into_std(), alone, (self.world.nature.chance)());
+        if let Some(connection) = self.connection.as_ref().filter(|_| again) {
+            connection.mark(TOOLS | PROMPTS | RESOURCES);
         }
     }
 

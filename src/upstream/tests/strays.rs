@@ -188,6 +188,43 @@ async fn h40_a_list_that_fails_leaves_the_last_good_one_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h50_lists_that_were_not_to_be_had_are_asked_for_again_and_not_for_ever() {
+    let (lease, mut peer) = shaken(&json!({ "tools": { "listChanged": true } })).await;
+    let (id, _) = peer.hears("tools/list").await;
+    peer.result(&id, &json!({ "tools": [] })).await;
+    lease.connected().await;
+    // It tells once of a change, and has no answer for a while.
+    let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    peer.say(&changed).await;
+    let silent = async {
+        for _ in 0..3 {
+            peer.hears("tools/list").await;
+            peer.hears("notifications/cancelled").await;
+        }
+        peer.hears("tools/list").await.0
+    };
+    let id = tokio::time::timeout(Duration::from_secs(600), silent).await.expect("it is asked again");
+    let mut status = lease.upstream.watch();
+    assert!(status.borrow_and_update().degraded);
+    let tool = json!({ "name": "new", "inputSchema": { "type": "object" } });
+    peer.result(&id, &json!({ "tools": [tool] })).await;
+    status.wait_for(|status| !status.degraded).await.unwrap();
+    assert_eq!(lease.upstream.offer().unwrap().count(Kind::Tools), 1);
+    // It has nothing but errors now: it is left alone after a few.
+    peer.say(&changed).await;
+    let mut asked = Vec::new();
+    while let Ok((id, method, _)) = tokio::time::timeout(Duration::from_secs(600), peer.next()).await {
+        assert_eq!(method, "tools/list");
+        asked.push(tokio::time::Instant::now());
+        peer.error(&id, -32603, &json!({})).await;
+    }
+    assert_eq!(asked.len(), 7);
+    assert!(asked.windows(2).all(|two| two[1] - two[0] >= Duration::from_secs(1)), "{asked:?}");
+    assert_eq!(lease.upstream.offer().unwrap().count(Kind::Tools), 1, "the last good one stays");
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn h50_a_flood_of_notifications_is_cut_and_an_answer_is_not() {
     let (mut lease, mut peer) = shaken(&json!({ "logging": {} })).await;
     let connection = lease.connected().await;
