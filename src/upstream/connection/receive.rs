@@ -13,7 +13,7 @@ use super::{ASKS, ASKS_PER_SECOND, Connection, PROBE_ID, PROMPTS, RESOURCES, TOO
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
 };
-use crate::transport::HANG_UP;
+use crate::transport::{Error, HANG_UP};
 
 /// Two streams that tell of one change do so within that time.
 const TWICE: Duration = Duration::from_millis(250);
@@ -93,7 +93,12 @@ impl Connection {
         match outcome {
             Err(error) if error.code == code::UNSUPPORTED_VERSION && self.is_modern() && self.is_request(id) => {
                 let (task, stop) = (self.clone(), self.stop_token().clone());
-                self.parts.tasks.spawn(async move { stop.run_until_cancelled(renew::revision(&task, id)).await });
+                self.parts.tasks.spawn(async move {
+                    if stop.run_until_cancelled(renew::revision(&task, id)).await.is_none() {
+                        // Over HTTP nobody else ends it: its own way is over.
+                        task.finish(id, Item::Lost(Error::Renegotiated));
+                    }
+                });
             }
             outcome => self.finish(id, Item::Done(outcome)),
         }

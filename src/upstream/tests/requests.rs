@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -165,6 +166,30 @@ async fn a_refused_revision_is_agreed_on_anew_and_the_request_not_counted_as_sen
     assert_eq!(lease.ask(&Method::ToolsCall, &weather()).await, Err("Renegotiated".to_owned()));
     assert_eq!(server.story(), [DISCOVER, LIST, CALL, DISCOVER]);
     assert!(!lease.connected().await.is_gone(), "it still speaks it");
+    lease.end().await;
+}
+
+#[tokio::test]
+async fn a_refused_revision_is_told_when_another_request_ends_the_connection_meanwhile() {
+    let probes = Arc::new(AtomicUsize::new(0));
+    let server = Server::start(move |seen| match (seen.what().as_str(), seen.body["params"]["name"].as_str()) {
+        (DISCOVER, _) if probes.fetch_add(1, Ordering::SeqCst) == 0 => seen.result(&discovered(&json!({}))),
+        (DISCOVER, _) => Reply::Silence,
+        (_, Some("first")) => seen.error(400, -32022, &json!({"supported": ["2026-07-28"]})),
+        _ => Reply::Text(401, ""),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Auto);
+    let params = [json!({"name": "first"}), json!({"name": "second"})];
+    let first = lease.ask(&Method::ToolsCall, &params[0]);
+    let second = async {
+        server.until(DISCOVER, 2).await;
+        lease.ask(&Method::ToolsCall, &params[1]).await
+    };
+    let both = tokio::time::timeout(Duration::from_secs(9), async { tokio::join!(first, second) }).await;
+    let (first, second) = both.expect("each has its end");
+    assert_eq!(first, Err("Renegotiated".to_owned()), "it was refused, and did nothing");
+    assert!(second.is_err_and(|error| error.starts_with("Unauthorized")));
     lease.end().await;
 }
 
