@@ -169,9 +169,15 @@ pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstrea
     // What was watched over an earlier connection may have changed since.
     let mut watch =
         Watch { connection, upstream, live: None, covered: BTreeSet::new(), granted, gap: true, fruitless: 0 };
+    let mut rest = None;
     loop {
-        changes.borrow_and_update();
-        let again = watch.adjust().await;
+        let again = match rest.take() {
+            None => {
+                changes.borrow_and_update();
+                watch.adjust().await
+            }
+            rest => rest,
+        };
         let again = async {
             match again {
                 Some(pause) => sleep(pause).await,
@@ -191,7 +197,8 @@ pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstrea
             () = ended => {
                 let healthy = watch.live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
                 (watch.gap, watch.fruitless) = (true, if healthy { 0 } else { watch.fruitless + 1 });
-                sleep(pause(&watch.connection, watch.fruitless)).await;
+                // Whoever comes meanwhile does not wait for that.
+                rest = Some(pause(&watch.connection, watch.fruitless));
             }
         }
     }

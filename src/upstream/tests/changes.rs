@@ -214,6 +214,36 @@ async fn over_a_pipe_listens_are_told_apart_by_their_ids_and_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_watches_more_does_not_wait_for_a_server_whose_streams_keep_ending() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Modern);
+    let mut peer = peers.recv().await.unwrap();
+    let (id, _) = peer.hears("server/discover").await;
+    peer.result(&id, &discovered(&json!({"resources": {"subscribe": true}}))).await;
+    let (id, _) = peer.hears("resources/list").await;
+    let (templates, _) = peer.hears("resources/templates/list").await;
+    peer.result(&id, &json!({"resources": []})).await;
+    peer.result(&templates, &json!({"resourceTemplates": []})).await;
+    let upstream = lease.upstream.clone();
+    let subscribed = tokio::spawn(async move { subscribe(&upstream, "file:///a").await });
+    for _ in 0..9 {
+        let (id, _) = peer.hears("subscriptions/listen").await;
+        peer.say(&acknowledged(&id, &json!({"resourceSubscriptions": ["file:///a"]}))).await;
+        peer.result(&id, &json!({"resultType": "complete"})).await;
+    }
+    assert!(subscribed.await.unwrap().is_ok());
+    // The next try is minutes away.
+    assert!(tokio::time::timeout(Duration::from_secs(60), peer.next()).await.is_err());
+    let upstream = lease.upstream.clone();
+    let subscribed = tokio::spawn(async move { subscribe(&upstream, "file:///b").await });
+    let heard = tokio::time::timeout(Duration::from_secs(1), peer.hears("subscriptions/listen")).await;
+    let (id, params) = heard.expect("at once");
+    assert_eq!(params["notifications"], json!({"resourceSubscriptions": ["file:///a", "file:///b"]}));
+    peer.say(&acknowledged(&id, &json!({"resourceSubscriptions": ["file:///a", "file:///b"]}))).await;
+    assert!(subscribed.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listen_without_acknowledgement_is_given_up_and_tried_again() {
     let (target, mut peers) = Peer::target();
     let lease = Lease::start(target, Modern);
