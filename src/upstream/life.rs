@@ -359,10 +359,10 @@ impl Life {
             let lists = lists(&connection, &settings, last.as_deref());
             if connection.is_modern() {
                 // What changes after they were read is told.
-                open_streams(&connection).await;
+                open_streams(&connection, &upstream).await;
                 return lists.await;
             }
-            futures_util::join!(open_streams(&connection), lists).1
+            futures_util::join!(open_streams(&connection, &upstream), lists).1
         })));
     }
 
@@ -504,7 +504,7 @@ enum Done {
     Closed,
 }
 
-async fn until(at: Option<Instant>) {
+pub(super) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
@@ -526,7 +526,7 @@ async fn work(work: &mut Option<Work>) -> Done {
 
 /// Opens the stream of what answers no request. What a server says before it is open may be lost, so it is waited for, but
 /// not long: some servers say nothing at all on it before they have something to say.
-async fn open_streams(connection: &Arc<Connection>) {
+async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
     let (tell, ready) = tokio::sync::oneshot::channel();
     let stop = connection.stop_token().clone();
     let task = connection.clone();
@@ -535,8 +535,8 @@ async fn open_streams(connection: &Arc<Connection>) {
             connection.tasks().spawn(async move { stop.run_until_cancelled(listen::lists(task, tell)).await });
         }
         Wire::Http(http) => {
-            let http = http.clone();
-            connection.tasks().spawn(async move { stop.run_until_cancelled(resume::listen(task, http, tell)).await });
+            let listen = resume::listen(task, upstream.clone(), http.clone(), tell);
+            connection.tasks().spawn(async move { stop.run_until_cancelled(listen).await });
         }
         Wire::Pipe(_) | Wire::Sse(_) | Wire::Memory(_) => return,
     }

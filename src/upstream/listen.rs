@@ -120,20 +120,35 @@ fn pause(connection: &Connection, fruitless: u32) -> Duration {
     longest.mul_f64(0.5 + connection.chance() / 2.0)
 }
 
+/// The lists that the server says it tells changes of.
+fn told_lists(connection: &Connection) -> Vec<(&'static str, u8)> {
+    let Some(offers) = connection.peer().map(|peer| peer.offers) else { return Vec::new() };
+    let flags = [
+        (offers.tools_changed, ("toolsListChanged", TOOLS)),
+        (offers.prompts_changed, ("promptsListChanged", PROMPTS)),
+        (offers.resources_changed, ("resourcesListChanged", RESOURCES)),
+    ];
+    flags.into_iter().filter_map(|(tells, list)| tells.then_some(list)).collect()
+}
+
+fn kinds_of(told: &[(&str, u8)]) -> u8 {
+    told.iter().fold(0, |kinds, (_, kind)| kinds | kind)
+}
+
+/// A server of the legacy era was not heard for a while: whatever it tells changes of counts as changed.
+pub(super) fn missed(connection: &Arc<Connection>, upstream: &Upstream) {
+    connection.mark(kinds_of(&told_lists(connection)));
+    upstream.watched().1.iter().for_each(|uri| connection.relay(updated(uri)));
+}
+
 /// Holds the stream that tells of changed lists. `ready` is told once it is open, or will not be.
 pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()>) {
-    let Some(offers) = connection.peer().map(|peer| peer.offers) else { return };
-    let flags = [
-        (offers.tools_changed, "toolsListChanged", TOOLS),
-        (offers.prompts_changed, "promptsListChanged", PROMPTS),
-        (offers.resources_changed, "resourcesListChanged", RESOURCES),
-    ];
-    let wanted: Vec<_> = flags.into_iter().filter(|(wanted, ..)| *wanted).collect();
-    if wanted.is_empty() {
+    let told = told_lists(&connection);
+    if told.is_empty() {
         return;
     }
-    let filter: Vec<String> = wanted.iter().map(|(_, name, _)| format!(r#""{name}":true"#)).collect();
-    let (filter, kinds) = (filter.join(","), wanted.iter().fold(0, |kinds, (.., kind)| kinds | kind));
+    let filter: Vec<String> = told.iter().map(|(name, _)| format!(r#""{name}":true"#)).collect();
+    let (filter, kinds) = (filter.join(","), kinds_of(&told));
     let mut ready = Some(ready);
     let mut fruitless = 0;
     loop {

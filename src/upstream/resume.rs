@@ -12,6 +12,8 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::drive::{lost, take};
+use super::life::until;
+use super::{Upstream, listen};
 use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
 
@@ -105,8 +107,17 @@ fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> 
 
 /// Holds the stream of messages that answer no request, for as long as the connection lives. `ready` is told once it is
 /// open, and dropped once it is refused.
-pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: oneshot::Sender<()>) {
+///
+/// What the server said while there was no stream is lost, unless it says it again behind the last event: whatever it may
+/// have told of counts as changed once there is a stream again.
+pub(super) async fn listen(
+    connection: Arc<Connection>,
+    upstream: Arc<Upstream>,
+    http: Arc<Http>,
+    ready: oneshot::Sender<()>,
+) {
     let mut ready = Some(ready);
+    let mut gap = Gap::default();
     let mut fruitless = 0;
     let mut last_event: Option<String> = None;
     let mut retry = None;
@@ -114,13 +125,24 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
         let (opened, mut asked) = (Instant::now(), Duration::ZERO);
         match http.stream(last_event.as_deref()).await {
             Ok(mut stream) => {
-                if let Some(ready) = ready.take() {
-                    // Whoever waits for it may have waited enough.
-                    let _ = ready.send(());
+                // Whoever waits for it may have waited enough.
+                let in_time = ready.take().is_some_and(|ready| ready.send(()).is_ok());
+                if !in_time && last_event.is_none() {
+                    gap.opened(Instant::now());
                 }
-                while let Ok(Some(data)) = stream.next().await {
-                    fruitless = 0;
-                    take(&connection, None, &data);
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = until(gap.due) => {
+                            gap.told(Instant::now());
+                            listen::missed(&connection, &upstream);
+                        }
+                        next = stream.next() => {
+                            let Ok(Some(data)) = next else { break };
+                            fruitless = 0;
+                            take(&connection, None, &data);
+                        }
+                    }
                 }
                 // Proxies and servers end a stream that is quiet for long.
                 if opened.elapsed() > HELD {
@@ -152,6 +174,26 @@ pub(super) async fn listen(connection: Arc<Connection>, http: Arc<Http>, ready: 
     }
 }
 
+/// When what may have been missed counts as changed: as soon as there is a stream again, and for streams that end again and
+/// again no more often than every [`HELD`].
+#[derive(Debug, Default)]
+struct Gap {
+    due: Option<Instant>,
+    told: Option<Instant>,
+}
+
+impl Gap {
+    /// A stream was opened that does not say what came before it.
+    fn opened(&mut self, now: Instant) {
+        let soonest = self.told.map_or(now, |told| now.max(told + HELD));
+        self.due.get_or_insert(soonest);
+    }
+
+    fn told(&mut self, now: Instant) {
+        (self.due, self.told) = (None, Some(now));
+    }
+}
+
 /// How long to wait before a stream is taken up again: what the server says or half a second, doubled by each vain try.
 fn pause(retry: Option<u64>, vain: u32) -> Duration {
     let first = retry.map_or(RETRY, Duration::from_millis).clamp(RETRY, RETRY_MAX);
@@ -168,6 +210,25 @@ mod tests {
         assert_eq!([0, 1, 2, 6, 100].map(|vain| seconds(None, vain)), [0.5, 1.0, 2.0, 32.0, 32.0]);
         assert_eq!([Some(0), Some(5000), Some(u64::MAX)].map(|retry| seconds(retry, 0)), [0.5, 5.0, 300.0]);
         assert_eq!(seconds(Some(60_000), 9), 300.0);
+    }
+
+    #[test]
+    fn h26_what_may_have_been_missed_is_asked_for_at_once_and_then_now_and_then() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut gap = Gap::default();
+        assert_eq!(gap.due, None, "the first stream misses nothing");
+        gap.opened(at(0));
+        assert_eq!(gap.due, Some(at(0)));
+        gap.told(at(0));
+        assert_eq!(gap.due, None);
+        for second in 1..30 {
+            gap.opened(at(second));
+            assert_eq!(gap.due, Some(at(30)));
+        }
+        gap.told(at(30));
+        gap.opened(at(90));
+        assert_eq!(gap.due, Some(at(90)));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Sessions of the legacy era: how they begin, are lost, and end; and what a server may say at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tokio::sync::{Barrier, watch};
+use tokio::sync::{Barrier, mpsc, watch};
 
 use super::support::*;
 use crate::config::Era::Legacy;
@@ -136,6 +137,73 @@ async fn a_call_waits_for_the_stream_of_questions_to_be_open_or_refused() {
         assert_eq!(call.await, Ok(json!({"content": []})));
     }
     lease.end().await;
+}
+
+/// A server that tells of changes on streams, which come through the channel with the event that they are to go on behind; it
+/// may refuse the first one for the moment.
+async fn telling(refuses: bool) -> (Server, mpsc::Receiver<(String, mpsc::Sender<String>)>) {
+    let (tell, streams) = mpsc::channel(8);
+    let refuses = AtomicBool::new(refuses);
+    let server = Server::start(move |seen| match seen.what().as_str() {
+        "POST initialize" => {
+            let mut result = initialized();
+            result["capabilities"] = json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}});
+            seen.result(&result)
+        }
+        "POST tools/list" => seen.result(&json!({"tools": []})),
+        "POST resources/list" => seen.result(&json!({"resources": []})),
+        "POST resources/templates/list" => seen.result(&json!({"resourceTemplates": []})),
+        "POST resources/subscribe" => seen.result(&json!({})),
+        "GET" if refuses.swap(false, Ordering::SeqCst) => Reply::Text(503, ""),
+        "GET" => {
+            let (sender, reply) = stream([]);
+            tell.try_send((seen.header("last-event-id").to_owned(), sender)).unwrap();
+            reply
+        }
+        _ => legacy(seen),
+    })
+    .await;
+    (server, streams)
+}
+
+#[tokio::test]
+async fn what_was_told_while_there_was_no_stream_counts_as_changed() {
+    let watching = async |server: &Server| {
+        let lease = Lease::start(server.target(), Legacy);
+        assert!(lease.upstream.subscribe("file:///a").await.is_ok_and(|outcome| outcome.is_ok()));
+        lease
+    };
+    let anew = async |refuses: bool| {
+        let (server, mut streams) = telling(refuses).await;
+        let mut lease = watching(&server).await;
+        if !refuses {
+            drop(streams.recv().await);
+        }
+        let (behind, _open) = streams.recv().await.unwrap();
+        assert_eq!(behind, "");
+        server.until("POST tools/list", 2).await;
+        assert_eq!(lease.updated().await, "file:///a");
+        lease.end().await;
+    };
+    let resumed = async {
+        let (server, mut streams) = telling(false).await;
+        let mut lease = watching(&server).await;
+        let updated = |uri: &str| {
+            let params = json!({"uri": uri});
+            json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}).to_string()
+        };
+        let (_, sender) = streams.recv().await.unwrap();
+        sender.send(updated("file:///a/1") + "\nid: 7").await.unwrap();
+        drop(sender);
+        let (behind, sender) = streams.recv().await.unwrap();
+        assert_eq!(behind, "7");
+        sender.send(updated("file:///a/2")).await.unwrap();
+        assert_eq!([lease.updated().await, lease.updated().await], ["file:///a/1", "file:///a/2"]);
+        assert_eq!(server.story().iter().filter(|said| *said == "POST tools/list").count(), 1, "it says it itself");
+        lease.end().await;
+    };
+    let all = async { tokio::join!(anew(false), anew(true), resumed) };
+    tokio::time::timeout(Duration::from_secs(9), all).await.expect("they are heard of");
 }
 
 /// What 2025-03-26 calls a batch.
