@@ -14,8 +14,7 @@ use super::backoff::Pace;
 use super::connection::{Connection, PROMPTS, Parts, RESOURCES, TOOLS, Wire};
 use super::gate::Pass;
 use super::state::{Action, Input, Policy, State};
-use super::tell::{set_level, tell};
-use super::watching::uri_params;
+use super::tell::set_level;
 use super::{
     Change, Mark, Relay, Settings, StateName, Status, Target, Upstream, World, drive, listen, listing, probe, resume,
 };
@@ -382,19 +381,15 @@ impl Life {
     /// The lease is ready: calls may have the connection, and the server learns what clients want of it.
     fn connect(&self) {
         let Some(connection) = self.connection.clone() else { return };
-        let (level, uris) = {
-            let wanted = self.upstream.wanted();
-            (wanted.level, wanted.uris.keys().cloned().collect::<Vec<_>>())
-        };
-        set_level(&connection, level, &self.upstream.telling);
+        // Whoever stops watching meanwhile tells it to this connection.
+        let mut wanted = self.upstream.wanted();
+        set_level(&connection, wanted.level, &self.upstream.telling);
         if connection.is_modern() {
             let (stop, watch) =
                 (connection.stop_token().clone(), listen::resources(connection.clone(), self.upstream.clone()));
             connection.tasks().spawn(async move { stop.run_until_cancelled(watch).await });
         } else {
-            for uri in uris {
-                tell(&connection, Method::ResourcesSubscribe, uri_params(&uri));
-            }
+            self.upstream.watch_again(&connection, &mut wanted);
         }
         // Before anybody gets it.
         self.upstream.was_modern.fetch_or(connection.is_modern(), Ordering::Relaxed);

@@ -231,7 +231,7 @@ pub(crate) struct Unavailable {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) level: Option<&'static str>,
-    pub(crate) uris: BTreeMap<String, usize>,
+    pub(crate) uris: BTreeMap<String, watching::Watched>,
 }
 
 /// A handle of one lease.
@@ -244,7 +244,7 @@ pub(crate) struct Upstream {
     offer: ArcSwapOption<Offer>,
     binding: Arc<OnceLock<Owner>>,
     users: Arc<AtomicUsize>,
-    wanted: Mutex<Wanted>,
+    wanted: Arc<Mutex<Wanted>>,
     /// How many times the server is being told its level just now.
     telling: Arc<watch::Sender<usize>>,
     /// One call at a time that the server may ask something during, where a question does not tell whose it is.
@@ -295,7 +295,7 @@ impl Upstream {
             offer: ArcSwapOption::empty(),
             binding: Arc::default(),
             users: Arc::default(),
-            wanted: Mutex::default(),
+            wanted: Arc::default(),
             telling: Arc::default(),
             lane: Arc::new(Semaphore::new(1)),
             roots: Mutex::default(),

@@ -8,23 +8,24 @@ use super::{Connection, listing};
 use crate::protocol::{Method, Raw};
 use crate::transport::HEADERS;
 
-/// Sends a request whose answer changes nothing.
-pub(super) fn tell(connection: &Arc<Connection>, method: Method, params: Raw) {
-    connection.tasks().spawn(asking(connection, method, params));
-}
-
-/// Asks something whose answer changes nothing, until the connection ends.
-fn asking(connection: &Arc<Connection>, method: Method, params: Raw) -> impl Future<Output = ()> + Send + use<> {
+/// Asks something that nobody waits for, until the connection ends; tells whether the server agreed.
+pub(super) fn asking(
+    connection: &Arc<Connection>,
+    method: Method,
+    params: Raw,
+) -> impl Future<Output = bool> + Send + use<> {
     let (task, stop) = (connection.clone(), connection.stop_token().clone());
     async move {
         let asked = async {
             match tokio::time::timeout(HEADERS, listing::ask(&task, &method, Some(&params))).await {
+                Ok(Ok(Ok(_))) => return true,
                 Ok(Ok(Err(error))) => tracing::debug!(server = task.label(), "{method} was refused: {}", error.message),
-                Ok(_) => {}
+                Ok(Err(_)) => {}
                 Err(_) => tracing::debug!("{method} had no answer within {HEADERS:?}"),
             }
+            false
         };
-        stop.run_until_cancelled(asked).await;
+        stop.run_until_cancelled(asked).await.unwrap_or(false)
     }
 }
 

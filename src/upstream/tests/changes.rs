@@ -262,21 +262,97 @@ async fn a_listen_without_acknowledgement_is_given_up_and_tried_again() {
     peer.hears("tools/list").await;
 }
 
+/// Shakes hands as a legacy server with resources.
+async fn serve(peer: &mut Peer) {
+    let (id, _) = peer.hears("initialize").await;
+    let mut result = initialized();
+    result["capabilities"] = json!({"resources": {"subscribe": true}});
+    peer.result(&id, &result).await;
+    peer.hears("notifications/initialized").await;
+    let (id, _) = peer.hears("resources/list").await;
+    let (templates, _) = peer.hears("resources/templates/list").await;
+    peer.result(&id, &json!({"resources": []})).await;
+    peer.result(&templates, &json!({"resourceTemplates": []})).await;
+}
+
+type Subscribing = tokio::task::JoinHandle<Result<Raw, String>>;
+
+fn subscribing(lease: &Lease, uri: &'static str) -> Subscribing {
+    let upstream = lease.upstream.clone();
+    tokio::spawn(async move { subscribe(&upstream, uri).await })
+}
+
+/// Nothing comes for a while.
+async fn hears_nothing(peer: &mut Peer) {
+    let heard = tokio::time::timeout(Duration::from_secs(1), peer.next()).await;
+    assert!(heard.is_err(), "{heard:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h54_what_is_wanted_anew_is_not_taken_back_by_what_came_before() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Auto);
+    let mut peer = peers.recv().await.unwrap();
+    serve(&mut peer).await;
+    let first = subscribing(&lease, "file:///a");
+    let (id, _) = peer.hears("resources/subscribe").await;
+    peer.result(&id, &json!({})).await;
+    assert!(first.await.unwrap().is_ok());
+    // One goes and another one comes before the server is told of the first.
+    lease.upstream.unwant_uri("file:///a");
+    let anew = tokio::time::timeout(Duration::from_secs(1), subscribe(&lease.upstream, "file:///a")).await;
+    assert!(anew.expect("it is watched").is_ok());
+    hears_nothing(&mut peer).await;
+    // And while it is being told.
+    lease.upstream.unwant_uri("file:///a");
+    let (over, _) = peer.hears("resources/unsubscribe").await;
+    let anew = subscribing(&lease, "file:///a");
+    hears_nothing(&mut peer).await;
+    peer.result(&over, &json!({})).await;
+    let (id, _) = peer.hears("resources/subscribe").await;
+    peer.result(&id, &json!({})).await;
+    assert!(anew.await.unwrap().is_ok());
+    // A server that does not answer is waited for, but not for long.
+    lease.upstream.unwant_uri("file:///a");
+    peer.hears("resources/unsubscribe").await;
+    let anew = subscribing(&lease, "file:///a");
+    peer.hears("notifications/cancelled").await;
+    let (id, _) = peer.hears("resources/subscribe").await;
+    peer.result(&id, &json!({})).await;
+    assert!(anew.await.unwrap().is_ok());
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn h54_nobody_counts_as_subscribed_before_the_server_has_agreed() {
+    let (target, mut peers) = Peer::target();
+    let lease = Lease::start(target, Auto);
+    let mut peer = peers.recv().await.unwrap();
+    serve(&mut peer).await;
+    // The first is refused, the second gives up: each of the others is told by the server itself.
+    let first = subscribing(&lease, "file:///a");
+    let (id, _) = peer.hears("resources/subscribe").await;
+    let others = [subscribing(&lease, "file:///a"), subscribing(&lease, "file:///a"), subscribing(&lease, "file:///a")];
+    hears_nothing(&mut peer).await;
+    peer.error(&id, -32002, &json!({})).await;
+    assert_eq!(first.await.unwrap(), Err("-32002".to_owned()));
+    peer.hears("resources/subscribe").await;
+    let [second, third, fourth] = others;
+    second.abort();
+    peer.hears("notifications/cancelled").await;
+    let (id, _) = peer.hears("resources/subscribe").await;
+    assert!(!third.is_finished());
+    peer.result(&id, &json!({})).await;
+    assert!(third.await.unwrap().is_ok());
+    assert!(fourth.await.unwrap().is_ok(), "it is watched");
+    hears_nothing(&mut peer).await;
+    lease.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn h54_a_legacy_server_is_subscribed_to_once_and_again_after_a_loss() {
     let (target, mut peers) = Peer::target();
     let lease = Lease::start(target, Auto);
-    let serve = async |peer: &mut Peer| {
-        let (id, _) = peer.hears("initialize").await;
-        let mut result = initialized();
-        result["capabilities"] = json!({"resources": {"subscribe": true}});
-        peer.result(&id, &result).await;
-        peer.hears("notifications/initialized").await;
-        let (id, _) = peer.hears("resources/list").await;
-        let (templates, _) = peer.hears("resources/templates/list").await;
-        peer.result(&id, &json!({"resources": []})).await;
-        peer.result(&templates, &json!({"resourceTemplates": []})).await;
-    };
     let mut peer = peers.recv().await.unwrap();
     serve(&mut peer).await;
     let upstream = lease.upstream.clone();
@@ -300,7 +376,9 @@ async fn h54_a_legacy_server_is_subscribed_to_once_and_again_after_a_loss() {
     drop(peer);
     let mut peer = peers.recv().await.unwrap();
     serve(&mut peer).await;
-    assert_eq!(peer.hears("resources/subscribe").await.1, json!({"uri": "file:///a"}));
+    let (id, params) = peer.hears("resources/subscribe").await;
+    assert_eq!(params, json!({"uri": "file:///a"}));
+    peer.result(&id, &json!({})).await;
     lease.upstream.unwant_uri("file:///a");
     lease.upstream.unwant_uri("file:///a");
     assert_eq!(peer.hears("resources/unsubscribe").await.1, json!({"uri": "file:///a"}));
