@@ -75,7 +75,8 @@ fn tool(result: Raw, gap: Gap) -> Raw {
     }
     let Some(structured) = structured else { return edits.apply() };
     edits.remove(result.as_value(), "structuredContent");
-    if blocks.iter().any(|block| says(block, structured)) {
+    let whole = serde_json::from_str::<Value>(structured.get()).ok();
+    if blocks.iter().any(|block| says(block, structured, whole.as_ref())) {
         return edits.apply();
     }
     let added = Raw::from_value(&json!({ "type": "text", "text": structured.get() }));
@@ -100,16 +101,15 @@ fn prompt(result: &Raw, known: Blocks) -> Raw {
     edits.apply()
 }
 
-/// Whether the block is a text that holds that JSON.
-fn says(block: &RawValue, json: &RawValue) -> bool {
+/// Whether the block is a text that holds that JSON, which is `whole`.
+fn says(block: &RawValue, json: &RawValue, whole: Option<&Value>) -> bool {
     let Some(said) = text(block, "text").filter(|_| text(block, "type").as_deref() == Some("text")) else {
         return false;
     };
     if said == json.get() {
         return true;
     }
-    let (said, json) = (serde_json::from_str::<Value>(&said), serde_json::from_str::<Value>(json.get()));
-    matches!((said, json), (Ok(said), Ok(json)) if said == json)
+    serde_json::from_str::<Value>(&said).is_ok_and(|said| whole == Some(&said))
 }
 
 /// Writes a block of a kind that is not known as one that is: a link as a text, a sound as an embedded resource, whatever

@@ -1,9 +1,11 @@
 //! Forms for clients of 2025-06-18: titled choices as `enum` with `enumNames`, choices of several as one switch each.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
+use super::question::grown;
 use crate::protocol::raw::{array, member, string, text};
 use crate::protocol::{Edits, Raw, object};
 
@@ -23,6 +25,8 @@ pub(super) struct Choice {
 
 /// So many values to choose from are no form any more.
 const SWITCHES: usize = 64;
+/// So many names are tried for the switches of a field.
+const STEMS: usize = 16;
 
 /// The params of an elicitation whose form a client of 2025-06-18 can show, and which fields its answer has in parts.
 ///
@@ -33,12 +37,13 @@ pub(super) fn lowered(params: &Raw) -> Result<(Raw, Vec<Choice>), Unfit> {
     let Some(schema) = params.value_of("requestedSchema") else { return Ok((params.clone(), choices)) };
     let Some(properties) = member(schema, "properties") else { return Ok((params.clone(), choices)) };
     let fields = object(properties).ok_or(Unfit)?;
+    let names: HashSet<&str> = fields.iter().map(|(name, _)| &**name).collect();
     let mut out: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::with_capacity(fields.len());
+    let mut room = grown(params.as_bytes().len());
     for (name, field) in &fields {
         match text(field, "type").as_deref() {
             Some("array") => {
-                let is_free = |name: &str| fields.iter().all(|(known, _)| known != name);
-                let (choice, switches) = split(name, field, is_free).ok_or(Unfit)?;
+                let (choice, switches) = split(name, field, &names, &mut room).ok_or(Unfit)?;
                 out.extend(choice.switches.iter().map(|(name, _)| Cow::Owned(name.clone())).zip(switches));
                 choices.push(choice);
             }
@@ -53,10 +58,8 @@ pub(super) fn lowered(params: &Raw) -> Result<(Raw, Vec<Choice>), Unfit> {
         edits.replace(properties, format!("{{{}}}", members.join(",")).into_bytes());
     }
     if let Some(required) = member(schema, "required").filter(|_| !choices.is_empty()) {
-        let is_whole = |name: &&RawValue| {
-            let name = string(name);
-            !choices.iter().any(|choice| name.as_deref() == Some(&choice.field))
-        };
+        let parted: HashSet<&str> = choices.iter().map(|choice| &*choice.field).collect();
+        let is_whole = |name: &&RawValue| !string(name).is_some_and(|name| parted.contains(&*name));
         let kept: Vec<&str> =
             array(required).unwrap_or_default().into_iter().filter(is_whole).map(RawValue::get).collect();
         edits.replace(required, format!("[{}]", kept.join(",")).into_bytes());
@@ -89,27 +92,35 @@ fn single<'a>(field: &'a RawValue, kind: Option<&str>) -> Result<Cow<'a, str>, U
     Ok(Cow::Owned(edits.apply().to_string()))
 }
 
-/// The switches for a field of several values.
-fn split<'a>(name: &str, field: &RawValue, is_free: impl Fn(&str) -> bool) -> Option<(Choice, Vec<Cow<'a, str>>)> {
+/// The switches for a field of several values, under names that no field of the form has, in what is left of the `room`.
+fn split<'a>(
+    name: &str,
+    field: &RawValue,
+    names: &HashSet<&str>,
+    room: &mut usize,
+) -> Option<(Choice, Vec<Cow<'a, str>>)> {
     let items = member(field, "items")?;
     let titled = member(items, "anyOf").or_else(|| member(items, "oneOf"));
     let values = options(titled.or_else(|| member(items, "enum"))?)?;
     if values.is_empty() || values.len() > SWITCHES {
         return None;
     }
-    let mut stem = format!("{name}__");
-    while !(0..values.len()).all(|index| is_free(&format!("{stem}{index}"))) {
-        stem.push('_');
-    }
     let chosen = member(field, "default").and_then(array).unwrap_or_default();
-    let is_chosen = |value: &Raw| chosen.iter().any(|one| string(one) == value.string());
+    let chosen: HashSet<Cow<'_, str>> = chosen.into_iter().filter_map(string).collect();
+    let is_chosen = |value: &Raw| value.string().is_some_and(|value| chosen.contains(&value));
     let heading = text(field, "title").unwrap_or(Cow::Borrowed(name));
+    let description = text(field, "description").map(Cow::into_owned);
+    // They are said for each of the values.
+    let said = name.len() + heading.len() + description.as_ref().map_or(0, String::len);
+    *room = room.checked_sub(values.len() * said)?;
+    let is_free = |stem: &String| (0..values.len()).all(|index| !names.contains(&*format!("{stem}{index}")));
+    let stem = (2..STEMS).map(|length| format!("{name}{}", "_".repeat(length))).find(is_free)?;
     let mut switches = Vec::with_capacity(values.len());
     let mut shown = Vec::with_capacity(values.len());
     for (index, (value, title)) in values.into_iter().enumerate() {
         let mut switch = serde_json::json!({ "type": "boolean", "title": format!("{heading}: {title}") });
-        if let Some(description) = text(field, "description") {
-            switch["description"] = description.into_owned().into();
+        if let Some(description) = &description {
+            switch["description"] = description.as_str().into();
         }
         if is_chosen(&value) {
             switch["default"] = true.into();
@@ -141,13 +152,14 @@ pub(super) fn gathered(answer: Raw, choices: &[Choice]) -> Raw {
         return answer;
     };
     let Some(members) = object(content) else { return answer };
-    let is_switch = |name: &str| choices.iter().flat_map(|choice| &choice.switches).any(|(switch, _)| switch == name);
-    let is_on = |name: &str| members.iter().any(|(key, value)| key == name && value.get() == "true");
-    let kept = members.iter().filter(|(key, _)| !is_switch(key));
+    let switches: HashSet<&str> =
+        choices.iter().flat_map(|choice| &choice.switches).map(|(switch, _)| &**switch).collect();
+    let on: HashSet<&str> = members.iter().filter(|(_, value)| value.get() == "true").map(|(key, _)| &**key).collect();
+    let kept = members.iter().filter(|(key, _)| !switches.contains(&**key));
     let mut out: Vec<String> =
         kept.map(|(key, value)| format!("{}:{}", Raw::from_value(&**key), value.get())).collect();
     for choice in choices {
-        let on = choice.switches.iter().filter(|(switch, _)| is_on(switch));
+        let on = choice.switches.iter().filter(|(switch, _)| on.contains(&**switch));
         let values: Vec<&str> = on.map(|(_, value)| value.as_str()).collect();
         if !values.is_empty() || !choice.never_empty {
             out.push(format!("{}:[{}]", Raw::from_value(&choice.field), values.join(",")));

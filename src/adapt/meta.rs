@@ -74,11 +74,7 @@ pub(crate) fn request_meta(
 pub(crate) fn notice(params: Raw) -> Raw {
     let Some(own) = params.value_of("_meta") else { return params };
     let mut edits = Edits::new(&params);
-    for (key, _) in object(own).unwrap_or_default() {
-        if key.starts_with(meta::PREFIX) {
-            edits.remove(own, &key);
-        }
-    }
+    edits.remove_like(own, |key| key.starts_with(meta::PREFIX));
     edits.apply()
 }
 

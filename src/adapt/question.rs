@@ -2,7 +2,7 @@
 
 use super::form::{self, Choice};
 use super::{sampling, url};
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, meta, object};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, meta};
 
 /// A question that a client can take.
 #[derive(Clone, Debug)]
@@ -94,6 +94,11 @@ pub(crate) fn question(
     Ok(Asked { params: Some(params), fold })
 }
 
+/// So long may a question become that is put in other words: what is said once must not be said a thousand times.
+pub(super) fn grown(length: usize) -> usize {
+    length.saturating_mul(4).saturating_add(64 * 1024)
+}
+
 /// Without what belongs to the server's own hop, and what the client's era has no place for.
 fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     let mut edits = Edits::new(params);
@@ -103,12 +108,11 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
         }
     }
     if let Some(own) = params.value_of("_meta") {
-        for (key, _) in object(own).unwrap_or_default() {
-            let stays = key == meta::RELATED_TASK && !to.is_modern();
-            if key == "progressToken" || (key.starts_with(meta::PREFIX) && !stays) {
-                edits.remove(own, &key);
-            }
+        fn is_the_hops(key: &str) -> bool {
+            key == "progressToken" || key.starts_with(meta::PREFIX)
         }
+        let goes = if to.is_modern() { is_the_hops } else { |key: &str| is_the_hops(key) && key != meta::RELATED_TASK };
+        edits.remove_like(own, goes);
     }
     edits.apply()
 }

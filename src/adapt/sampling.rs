@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::question::Sound;
+use super::question::{Sound, grown};
 use crate::protocol::raw::{array, member, text};
 use crate::protocol::{Edits, ErrorObject, Outcome, Raw};
 
@@ -21,29 +21,45 @@ pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
     }
     edits.remove(root, "toolChoice");
     let Some(messages) = member(root, "messages") else { return Ok(edits.apply()) };
-    let mut split = Vec::new();
+    let mut split = String::from("[");
     let mut is_split = false;
+    let room = grown(params.as_bytes().len());
     for message in array(messages).unwrap_or_default() {
         match member(message, "content").map(|content| (content, array(content))) {
-            Some((_, Some(blocks))) => {
+            Some((content, Some(blocks))) => {
                 is_split = true;
+                // What stands around the content stands around each block.
+                let whole = message.get();
+                let start = content.get().as_ptr() as usize - whole.as_ptr() as usize;
+                let (before, after) = (&whole[..start], &whole[start + content.get().len()..]);
                 for block in blocks {
                     fits(block, sound)?;
-                    let alone = Raw::from_value(message).with_member("content", block.get().as_bytes());
-                    split.push(alone.to_string());
+                    push(&mut split, &[before, block.get(), after]);
+                    if split.len() > room {
+                        return Err("its messages are too many once each block is a message of its own");
+                    }
                 }
             }
             Some((block, None)) => {
                 fits(block, sound)?;
-                split.push(message.get().to_owned());
+                push(&mut split, &[message.get()]);
             }
-            None => split.push(message.get().to_owned()),
+            None => push(&mut split, &[message.get()]),
         }
     }
     if is_split {
-        edits.replace(messages, format!("[{}]", split.join(",")).into_bytes());
+        split.push(']');
+        edits.replace(messages, split.into_bytes());
     }
     Ok(edits.apply())
+}
+
+/// Adds an item to an array that is being written.
+fn push(array: &mut String, parts: &[&str]) {
+    if array.len() > 1 {
+        array.push(',');
+    }
+    array.extend(parts.iter().copied());
 }
 
 fn fits(block: &RawValue, sound: Sound) -> Result<(), &'static str> {

@@ -1,6 +1,7 @@
 //! JSON kept as bytes, and edits that change one member and leave every other byte.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -249,22 +250,38 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 pub struct Edits<'a> {
     source: &'a Bytes,
     edits: Vec<(Range<usize>, Vec<u8>)>,
-    objects: Vec<Changed>,
+    /// By where they begin and end.
+    objects: BTreeMap<(usize, usize), Changed>,
 }
 
 /// An object that loses or gains members.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Changed {
-    range: Range<usize>,
-    removed: Vec<String>,
+    removed: Vec<Which>,
     added: Vec<(String, Vec<u8>)>,
+}
+
+/// Members that go.
+#[derive(Debug)]
+enum Which {
+    Named(String),
+    Like(fn(&str) -> bool),
+}
+
+impl Which {
+    fn is(&self, key: &str) -> bool {
+        match self {
+            Self::Named(name) => name == key,
+            Self::Like(like) => like(key),
+        }
+    }
 }
 
 impl<'a> Edits<'a> {
     /// No edit yet.
     #[must_use]
     pub fn new(source: &'a Raw) -> Self {
-        Self { source: &source.0, edits: Vec::new(), objects: Vec::new() }
+        Self { source: &source.0, edits: Vec::new(), objects: BTreeMap::new() }
     }
 
     /// Whether nothing would change.
@@ -294,15 +311,16 @@ impl<'a> Edits<'a> {
 
     /// Removes every member `name` of the source itself, of which there is one.
     pub(crate) fn strip(&mut self, name: &str) {
-        self.changed(0..self.source.len()).removed.push(name.to_owned());
+        self.changed(0..self.source.len()).removed.push(Which::Named(name.to_owned()));
     }
 
     /// Sets the member `name` of `object` (which must borrow from the source): in place, or added at the end.
     pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
         let Some(range) = self.range(object.get().as_bytes()) else { return };
-        let is_gone = |changed: &Changed| changed.range == range && changed.removed.iter().any(|gone| gone == name);
+        let changed = self.objects.get(&(range.start, range.end));
+        let is_gone = changed.is_some_and(|changed| changed.removed.iter().any(|gone| gone.is(name)));
         match member(object, name) {
-            Some(old) if !self.objects.iter().any(is_gone) => self.replace(old, value.to_vec()),
+            Some(old) if !is_gone => self.replace(old, value.to_vec()),
             _ => self.add(range, name, value),
         }
     }
@@ -313,7 +331,20 @@ impl<'a> Edits<'a> {
             return;
         }
         if let Some(range) = self.range(object.get().as_bytes()) {
-            self.changed(range).removed.push(name.to_owned());
+            self.changed(range).removed.push(Which::Named(name.to_owned()));
+        }
+    }
+
+    /// Removes every member of `object` whose name is `like` that, however many there are, in one pass.
+    pub(crate) fn remove_like(&mut self, object: &RawValue, like: fn(&str) -> bool) {
+        let mut is_any = false;
+        // What is no object has no members.
+        let _ = Scanner::new(object.get().as_bytes()).object(|key, _| {
+            is_any |= like(&key);
+            Ok(())
+        });
+        if let Some(range) = self.range(object.get().as_bytes()).filter(|_| is_any) {
+            self.changed(range).removed.push(Which::Like(like));
         }
     }
 
@@ -329,11 +360,7 @@ impl<'a> Edits<'a> {
     }
 
     fn changed(&mut self, range: Range<usize>) -> &mut Changed {
-        let at = self.objects.iter().position(|changed| changed.range == range).unwrap_or_else(|| {
-            self.objects.push(Changed { range, removed: Vec::new(), added: Vec::new() });
-            self.objects.len() - 1
-        });
-        &mut self.objects[at]
+        self.objects.entry((range.start, range.end)).or_default()
     }
 
     /// The text with all edits in.
@@ -342,8 +369,8 @@ impl<'a> Edits<'a> {
         if self.is_empty() {
             return Raw(self.source.clone());
         }
-        for changed in &self.objects {
-            changed.write(self.source, &mut self.edits);
+        for ((start, end), changed) in &self.objects {
+            changed.write(*start..*end, self.source, &mut self.edits);
         }
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let grown: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
@@ -370,24 +397,24 @@ impl<'a> Edits<'a> {
 }
 
 impl Changed {
-    /// What it comes to, as edits of the text.
-    fn write(&self, source: &Bytes, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
-        let text = &source[self.range.clone()];
+    /// What it comes to, as edits of the text of which it is that part.
+    fn write(&self, own: Range<usize>, source: &Bytes, edits: &mut Vec<(Range<usize>, Vec<u8>)>) {
+        let text = &source[own.clone()];
         let mut holds_any = !text[1..text.len() - 1].iter().all(u8::is_ascii_whitespace);
         if !self.removed.is_empty() {
             // What lies between the end of one value and the end of the next is `,"name":value`; a kept member before the
             // removed one leaves its comma to us, removed first ones take the comma behind them.
             let mut kept_before = false;
-            let mut previous_end = self.range.start + 1;
+            let mut previous_end = own.start + 1;
             // What is no object has no members.
             let _ = Scanner::new(text).object(|key, value| {
-                let end = self.range.start + value.end;
-                if !self.removed.iter().any(|name| *name == key) {
+                let end = own.start + value.end;
+                if !self.removed.iter().any(|which| which.is(&key)) {
                     kept_before = true;
                 } else if kept_before {
                     edits.push((previous_end..end, Vec::new()));
                 } else {
-                    let rest = &source[end..self.range.end];
+                    let rest = &source[end..own.end];
                     let comma = rest.iter().position(|byte| !byte.is_ascii_whitespace()).filter(|at| rest[*at] == b',');
                     let stop = comma.map_or(end, |at| end + at + 1);
                     edits.push((previous_end..stop, Vec::new()));
@@ -410,7 +437,7 @@ impl Changed {
             text.extend_from_slice(value);
         }
         if !text.is_empty() {
-            edits.push((self.range.end - 1..self.range.end - 1, text));
+            edits.push((own.end - 1..own.end - 1, text));
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::*;
 use crate::protocol::ProtocolVersion as V;
 
+mod large;
 mod questions;
 mod requests;
 mod results;

@@ -30,7 +30,7 @@ use super::client::Client;
 use super::{Mailbox, Router};
 use crate::adapt::{self, task};
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object, raw};
 use crate::registry::expose_content;
 use crate::seal::Purpose;
 use crate::upstream::{Connection, Terms, Upstream};
@@ -259,17 +259,16 @@ fn exposed(told: &Raw, server: &Server) -> Raw {
         told = told.with_member("result", expose_content(&result, alias, uris).as_bytes());
     }
     if let Some(requests) = told.member("inputRequests") {
-        let mut exposed = requests.clone();
-        for (key, entry) in object(requests.as_value()).unwrap_or_default() {
-            let entry = Raw::part(requests.bytes(), entry);
+        let mut edits = Edits::new(&requests);
+        for (_, entry) in object(requests.as_value()).unwrap_or_default() {
             if let (Some("sampling/createMessage"), Some(params)) =
-                (entry.text("method").as_deref(), entry.member("params"))
+                (raw::text(entry, "method").as_deref(), raw::member(entry, "params"))
             {
-                let params = expose_content(&params, alias, uris);
-                exposed = exposed.with_member(&key, entry.with_member("params", params.as_bytes()).as_bytes());
+                let exposed = expose_content(&Raw::part(requests.bytes(), params), alias, uris);
+                edits.replace(params, exposed.as_bytes().to_vec());
             }
         }
-        told = told.with_member("inputRequests", exposed.as_bytes());
+        told = told.with_member("inputRequests", edits.apply().as_bytes());
     }
     told
 }
