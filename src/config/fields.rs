@@ -183,6 +183,17 @@ impl<'a> Field<'a> {
         Some(count)
     }
 
+    /// How many headers a request may have: room for as many is made for each.
+    pub(super) fn header_count(&self, report: &mut Report) -> Option<usize> {
+        const MOST: usize = 4096;
+        let count = self.positive_count(report)?;
+        if count > MOST {
+            report.problem(self.at, &self.path, format!("{count} headers: {MOST} at most"));
+            return None;
+        }
+        Some(count)
+    }
+
     fn positive<T: Default + PartialEq>(&self, value: T, report: &mut Report) -> Option<T> {
         if value == T::default() {
             report.problem(self.at, &self.path, "must be more than zero");

@@ -329,6 +329,7 @@ fn refused() {
     host-values.toml:14: host.limits.message: 1024 has no unit
       write it with a unit: "64KiB", "16MiB"
     host-values.toml:15: host.limits.pendingPerServer: must be more than zero
+    host-values.toml:16: host.limits.headers: 1000000 headers: 4096 at most
     host-wide-plain.toml:5: host.listen: [::]:8808 can be reached from other machines, and there is no `host.tls` to hide tokens and all that is said
       set `host.tls` to a certificate and its key; behind a proxy with TLS, set "insecureHttp": true
     host-wide.toml:5: host.listen: 192.0.2.1:8808 can be reached from other machines, and there is no `host.auth` to tell who calls

@@ -98,7 +98,7 @@ limits! {
     /// Calls in all that are held for clients without a session.
     parked: positive_count -> usize = 1024,
     /// Headers of one request to our endpoint.
-    headers: positive_count -> usize = 100,
+    headers: header_count -> usize = 100,
     /// Bytes of its head: the first line and all headers.
     header_bytes: positive_size -> usize = 64 * 1024,
     /// Connections of clients.
