@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::lease::{self, Candidate};
@@ -132,25 +133,30 @@ impl Manager {
         entry.is_some_and(|entry| entry.suits(sharing, profile, who))
     }
 
-    /// A lease for a call that must not wait for the one that its client has: another one of the client's whose lane is
-    /// free, or a new one.
-    pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
+    /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
+    /// whose lane is free, or a new one. The lane is taken with it, else a second call would wait behind the first.
+    pub(crate) fn lease_beside(
+        &self,
+        server: &Arc<Server>,
+        who: &Who,
+    ) -> Result<(Arc<Upstream>, Option<OwnedSemaphorePermit>), NoLease> {
         let profile = lease::profile(who.profile, server.config.sharing, &server.config.roots);
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
-        let free = entries.iter_mut().find(|entry| {
-            entry.upstream.bound_to() == Some(who.owner)
-                && entry.upstream.profile() == profile
-                && entry.upstream.lane().available_permits() > 0
-        });
-        if let Some(entry) = free {
-            entry.used = Instant::now();
-            return Ok(entry.upstream.clone());
+        let own =
+            |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner) && entry.upstream.profile() == profile;
+        for entry in entries.iter_mut().filter(own) {
+            if let Ok(lane) = entry.upstream.lane().clone().try_acquire_owned() {
+                entry.used = Instant::now();
+                return Ok((entry.upstream.clone(), Some(lane)));
+            }
         }
         let upstream = self.add(server, &mut table, profile, who)?;
         upstream.bind(who.owner);
-        Ok(upstream)
+        // Nobody else can have it yet.
+        let lane = upstream.lane().clone().try_acquire_owned().ok();
+        Ok((upstream, lane))
     }
 
     /// Opens a lease for this client; at the limit the one idle longest goes.

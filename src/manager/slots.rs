@@ -31,10 +31,10 @@ impl Slots {
     /// # Cancel safety
     /// A dropped wait leaves the queue.
     pub(crate) async fn take(&self, owner: Owner, patience: Duration) -> Option<Slot> {
-        if self.line().enter(owner) {
-            return Some(Slot { slots: self.clone(), owner });
-        }
-        let mut place = self.queue(owner);
+        let mut place = match self.enter_or_queue(owner) {
+            Ok(slot) => return Some(slot),
+            Err(place) => place,
+        };
         tokio::time::timeout(patience, &mut place.given).await.ok()?.ok()?;
         // The place is gone with this; the slot stays.
         place.is_over = true;
@@ -48,10 +48,16 @@ impl Slots {
         (line.running, line.queue.len())
     }
 
-    fn queue(&self, owner: Owner) -> Place<'_> {
+    /// Under one lock: a slot that is given back in between would find nobody to give it to.
+    fn enter_or_queue(&self, owner: Owner) -> Result<Slot, Place<'_>> {
+        let mut line = self.line();
+        if line.enter(owner) {
+            return Ok(Slot { slots: self.clone(), owner });
+        }
         let (give, given) = oneshot::channel();
-        self.line().wait(owner, give);
-        Place { slots: self, owner, given, is_over: false }
+        line.wait(owner, give);
+        drop(line);
+        Err(Place { slots: self, owner, given, is_over: false })
     }
 
     fn leave(&self, owner: Owner) {

@@ -378,10 +378,11 @@ impl Router {
             Ok(lane) => lane.ok(),
             // Its client may be waiting for this very call before it answers the one that has the lane.
             Err(_) => {
-                upstream = self.lease_beside(client, server).map_err(Attempt::Failed)?;
+                let (beside, lane) = self.lease_beside(client, server).map_err(Attempt::Failed)?;
+                upstream = beside;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
                 self.runs_on(parked, &upstream);
-                upstream.lane().clone().acquire_owned().await.ok()
+                lane
             }
         };
         Ok(Reached { upstream, connection, lane })

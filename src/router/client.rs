@@ -379,11 +379,13 @@ impl Client {
         self.state().subscriptions.remove(uri)
     }
 
-    /// Whether it watches the resource, or one that this is a part of.
-    pub(super) fn watches(&self, server: usize, raw: &str) -> bool {
+    /// Whether it watches the resource, or one that this is a part of, at that server or over that lease.
+    pub(super) fn watches(&self, server: Option<usize>, upstream: &Arc<Upstream>, raw: &str) -> bool {
         let state = self.state();
-        let mut all = state.subscriptions.values();
-        all.any(|subscription| subscription.server == server && is_part(raw, &subscription.raw))
+        let there = |subscription: &Subscription| {
+            server == Some(subscription.server) || Arc::ptr_eq(&subscription.upstream, upstream)
+        };
+        state.subscriptions.values().any(|subscription| there(subscription) && is_part(raw, &subscription.raw))
     }
 
     pub(super) fn view(&self) -> Option<View> {

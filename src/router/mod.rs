@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -446,7 +447,11 @@ impl Router {
     }
 
     /// A lease for one call, beside the one that the client has.
-    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Arc<Upstream>, Failure> {
+    fn lease_beside(
+        &self,
+        client: &Client,
+        server: &Arc<Server>,
+    ) -> Result<(Arc<Upstream>, Option<OwnedSemaphorePermit>), Failure> {
         self.0.manager.lease_beside(server, &client.who).map_err(Failure::lease)
     }
 

@@ -1,5 +1,6 @@
 //! What servers say on their own: to whom it goes, and when clients hear that lists have changed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +85,14 @@ impl Router {
                 let params = expose_target(&params, &server.config.alias, server.uris);
                 self.tell_watchers(upstream, &raw, &params);
                 let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };
-                for client in clients.iter().filter(|client| client.watches(server.id, &raw)) {
+                // Those too whose lease has become another client's since they subscribed over it.
+                let users: BTreeSet<_> = clients.iter().map(|client| client.owner()).collect();
+                let all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+                let watch = |client: &&Arc<Client>| {
+                    let server = users.contains(&client.owner()).then_some(server.id);
+                    client.watches(server, upstream, &raw)
+                };
+                for client in all.iter().filter(watch) {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }
             }
@@ -139,6 +147,10 @@ impl Router {
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             let came = stop.run_until_cancelled(tokio::time::timeout(HOLD, client.mailbox().reader())).await;
+            if !ask.is_open() {
+                // It was withdrawn meanwhile.
+                return ask.forget();
+            }
             if matches!(came, Some(Ok(()))) {
                 return question::put(&client, &server, &upstream, ask, None, None);
             }

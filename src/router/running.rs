@@ -314,7 +314,14 @@ impl Running<'_, '_> {
                         leg.hang_up(retry);
                     }
                 }
-                Item::Withdrawn(ask) => self.toward.withdraw(self.connection, &ask),
+                Item::Withdrawn(ask) => {
+                    self.toward.withdraw(self.connection, &ask);
+                    if asked_at.is_some() && !self.toward.is_asked(id) {
+                        // It is the server's time again.
+                        self.end += asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
+                        reset(clock.as_mut(), idle, self.end);
+                    }
+                }
                 Item::Done(outcome) => return Ok(outcome),
                 Item::Lost(error) => return Err(Attempt::Lost(error)),
             }

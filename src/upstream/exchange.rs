@@ -161,6 +161,11 @@ impl Ask {
         matches!(&self.back, Some(Back::Server(mine)) if Arc::ptr_eq(mine, connection))
     }
 
+    /// Whether whoever asked still waits for an answer.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(&self.back, Some(Back::Server(connection)) if !connection.waits_for_answer(&self.id))
+    }
+
     /// Forgets the question: its server wants no answer any more.
     pub(crate) fn forget(mut self) {
         self.back = None;

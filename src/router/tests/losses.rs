@@ -347,6 +347,35 @@ async fn h52_a_question_beside_all_calls_is_withdrawn_from_a_session_too() {
     assert_eq!((notice.method, withdrawn), (Method::Cancelled, asked.id));
 }
 
+/// It was withdrawn before there was a stream to put it on.
+#[tokio::test(start_paused = true)]
+async fn h52_a_question_that_is_withdrawn_while_it_waits_for_a_stream_is_not_put() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.legacy(Profile::ROOTS);
+    request(&puppet.router, &client, Method::ToolsList, &json!({})).answer().await;
+    puppet.ask(1, Method::RootsList, &json!({})).await;
+    puppet.notify(Method::Cancelled, &json!({ "requestId": 1 })).await;
+    rest().await;
+    let _open = client.mailbox().read();
+    let said = tokio::time::timeout(Duration::from_secs(30), client.mailbox().next()).await;
+    assert!(said.is_err(), "{said:?}");
+}
+
+/// Its server wants a question answered no longer, and then says nothing: the time is the server's again.
+#[tokio::test(start_paused = true)]
+async fn h52_a_call_whose_question_is_withdrawn_is_no_longer_on_a_persons_time() {
+    let puppet = Puppet::new(|_| {});
+    let client = puppet.legacy(Profile::ELICITATION_FORM);
+    let running = run(&puppet.router, &client, &with_token("a"));
+    puppet.call().await;
+    puppet.ask(1, Method::Elicit, &form("?")).await;
+    running.question().await;
+    puppet.notify(Method::Cancelled, &json!({ "requestId": 1 })).await;
+    let begun = tokio::time::Instant::now();
+    assert!(text(&running.answer().await).contains("callTimeout"));
+    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+}
+
 /// A server that is done before its question is answered does not wait for the answer: nothing is kept of it.
 #[tokio::test(start_paused = true)]
 async fn h55_a_question_ends_with_its_call() {

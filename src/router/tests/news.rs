@@ -180,6 +180,10 @@ async fn h54_an_update_is_for_who_watches_the_resource_and_for_nobody_beside() {
     assert_eq!((heard(&one).await, heard(&other).await), (vec!["test://one".to_owned()], Vec::new()));
     act(&router, &one, "touch", "test://two").await;
     assert_eq!((heard(&one).await, heard(&other).await), (Vec::new(), vec!["test://two".to_owned()]));
+    // Nor is it over for whoever watches by a lease that a question has made another client's.
+    router.manager().servers()[0].upstreams()[0].bind(one.owner());
+    act(&router, &one, "touch", "test://two").await;
+    assert_eq!((heard(&one).await, heard(&other).await), (Vec::new(), vec!["test://two".to_owned()]));
     // The last word of one of them is none for the other.
     request(&router, &one, Method::ResourcesUnsubscribe, &json!({ "uri": "test://one" })).answer().await;
     act(&router, &one, "touch", "test://two").await;

@@ -22,21 +22,23 @@ pub(super) struct Lasting {
 }
 
 impl super::Table {
-    /// Nobody holds that request any more, unless it lasts without.
-    pub(super) fn let_go(&mut self, id: u64) {
-        if self.lasting.get(&id).is_some_and(|lasting| lasting.inbox.is_some()) {
-            self.lasting.remove(&id);
-        }
+    /// Nobody holds that request any more, unless it lasts without. What goes with it is dropped by the caller, who has
+    /// let go of the table: a question that nobody has heard answers itself.
+    #[must_use]
+    pub(super) fn let_go(&mut self, id: u64) -> Option<Lasting> {
+        let held = self.lasting.get(&id).is_some_and(|lasting| lasting.inbox.is_some());
+        if held { self.lasting.remove(&id) } else { None }
     }
 
-    /// A request is answered; if that is a task, its token is still good.
-    pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) {
-        let Item::Done(Ok(result)) = item else { return };
-        let Some(task) = result.member("task").and_then(|task| task.text("taskId")) else { return };
-        while self.lasting.len() >= LASTING {
-            self.lasting.pop_first();
-        }
+    /// A request is answered; if that is a task, its token is still good. The oldest one, if it is one too many, is dropped
+    /// by the caller as in [`Self::let_go`].
+    #[must_use]
+    pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) -> Option<Lasting> {
+        let Item::Done(Ok(result)) = item else { return None };
+        let task = result.member("task")?.text("taskId")?;
+        let oldest = if self.lasting.len() >= LASTING { self.lasting.pop_first() } else { None };
         self.lasting.insert(id, Lasting { task, inbox: Some(inbox.clone()) });
+        oldest.map(|(_, lasting)| lasting)
     }
 }
 
@@ -65,7 +67,12 @@ impl Connection {
 
     /// The task is over.
     pub(super) fn lasts_no_longer(&self, task: &str) {
-        self.lock().lasting.retain(|_, lasting| lasting.task != task);
+        let mut table = self.lock();
+        let of_it = |(id, lasting): (&u64, &Lasting)| (lasting.task == task).then_some(*id);
+        let ids: Vec<u64> = table.lasting.iter().filter_map(of_it).collect();
+        let gone: Vec<Lasting> = ids.iter().filter_map(|id| table.lasting.remove(id)).collect();
+        drop(table);
+        drop(gone);
     }
 }
 
@@ -76,12 +83,17 @@ impl Exchange {
         let Some(lasting) = table.lasting.get_mut(&self.id) else { return };
         lasting.inbox = None;
         let task = lasting.task.clone();
+        let mut others = Vec::new();
         // Under the lock: what comes behind it waits for that.
         while let Some(item) = self.inbox.pop() {
-            if let Item::Progress(params) = item {
-                self.connection.relay(Relayed::Progress { task: task.clone(), params });
+            match item {
+                Item::Progress(params) => self.connection.relay(Relayed::Progress { task: task.clone(), params }),
+                other => others.push(other),
             }
         }
+        drop(table);
+        // A question among them answers itself, which takes the lock.
+        drop(others);
     }
 
     /// Lets what the server says of a request that was answered with a task come with another one, from what waits on.

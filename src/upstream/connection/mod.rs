@@ -497,10 +497,11 @@ impl Connection {
                 self.cancel(id, "the session ends");
             }
         }
-        for id in asks.into_keys() {
+        for id in asks.keys() {
             let outcome = Err(ErrorObject::internal("the client is gone"));
-            self.say(Message::Response(Response { id: Some(id), outcome }));
+            self.say(Message::Response(Response { id: Some(id.clone()), outcome }));
         }
+        self.withdraw_all(asks);
         self.gone.store(true, Ordering::Release);
         self.said.close();
         self.said.wait().await;
@@ -523,18 +524,17 @@ impl Connection {
             return;
         }
         let mut table = self.lock();
-        if table.lost.is_none() {
-            table.lost = Some(error.clone());
-            table.asks.clear();
-        }
+        let asks = if table.lost.is_none() { std::mem::take(&mut table.asks) } else { BTreeMap::new() };
+        table.lost.get_or_insert_with(|| error.clone());
         drop(table);
+        self.withdraw_all(asks);
         self.gone.store(true, Ordering::Release);
         self.parts.stop.cancel();
     }
 
     /// The connection is gone: everybody who waits for something on it is told.
-    pub(super) fn lose(&self, error: &transport::Error) {
-        let waiting = {
+    pub(super) fn lose(self: &Arc<Self>, error: &transport::Error) {
+        let (waiting, asks) = {
             let mut table = self.lock();
             if table.lost.is_some() && matches!(self.wire(), Wire::Http(_)) {
                 self.parts.stop.cancel();
@@ -542,10 +542,10 @@ impl Connection {
             }
             table.lost.get_or_insert_with(|| error.clone());
             self.gone.store(true, Ordering::Release);
-            table.asks.clear();
             table.acknowledgements.clear();
-            std::mem::take(&mut table.waiting)
+            (std::mem::take(&mut table.waiting), std::mem::take(&mut table.asks))
         };
+        self.withdraw_all(asks);
         // What was queued and not written, the server has not seen; what is queued in good order still goes out.
         let unwritten = match self.wire() {
             Wire::Pipe(pipe) if *error != transport::Error::Closed => pipe.abandon(),
@@ -564,8 +564,11 @@ impl Connection {
             if !table.acknowledgements.is_empty() {
                 table.acknowledgements.remove(&id);
             }
-            table.let_go(id);
-            table.waiting.remove(&id).is_some()
+            let gone = table.let_go(id);
+            let waited = table.waiting.remove(&id).is_some();
+            drop(table);
+            drop(gone);
+            waited
         };
         if waited && cancel {
             self.cancel(id, "the caller no longer waits");

@@ -1,5 +1,6 @@
 //! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -110,10 +111,9 @@ impl Connection {
         let entry = table.waiting.remove(&id);
         if let Some(entry) = entry {
             // Under the same lock: progress on another stream finds the one or the other.
-            if entry.lasts {
-                table.answer_lasts(id, &entry.inbox, &item);
-            }
+            let oldest = if entry.lasts { table.answer_lasts(id, &entry.inbox, &item) } else { None };
             drop(table);
+            drop(oldest);
             if let (Some(task), Item::Done(_)) = (&entry.task, &item) {
                 self.lasts_no_longer(task);
             }
@@ -277,6 +277,11 @@ impl Connection {
         self.lock().asks.get(question) == Some(&Some(id))
     }
 
+    /// Whether the server still waits for the answer to that question.
+    pub(in crate::upstream) fn waits_for_answer(&self, question: &RequestId) -> bool {
+        self.lock().asks.contains_key(question)
+    }
+
     /// Answers a question that comes too soon after too many others.
     fn refuse(self: &Arc<Self>, id: RequestId) {
         let text = format!("more than {ASKS_PER_SECOND} requests in a second");
@@ -315,6 +320,13 @@ impl Connection {
             (_, Some(inbox)) => inbox.put(Item::Withdrawn(id)),
             (None, None) => self.relay(Relayed::Withdrawn(id)),
             (Some(_), None) => {}
+        }
+    }
+
+    /// The connection is over: what its server asked beside calls is taken back. A call takes back its own.
+    pub(super) fn withdraw_all(self: &Arc<Self>, asks: BTreeMap<RequestId, Option<u64>>) {
+        for (id, _) in asks.into_iter().filter(|(_, exchange)| exchange.is_none()) {
+            self.relay(Relayed::Withdrawn(id));
         }
     }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::support::{Lease, Peer, initialized};
 use crate::config::Era::Legacy;
+use crate::protocol::meta::RELATED_TASK;
 use crate::protocol::{Method, Raw};
 use crate::registry::Kind;
 use crate::upstream::{Exchange, Item, Owner, Relayed, Terms};
@@ -378,4 +379,37 @@ async fn h52_a_handshake_is_never_cancelled() {
     peer.hears("initialize").await;
     lease.end().await;
     assert!(peer.heard.recv().await.is_none());
+}
+
+/// A task's question that nobody has heard yet goes with the call that began the task: it is answered, and nobody who
+/// holds the table of the connection waits for it.
+#[tokio::test]
+async fn h55_a_question_of_a_task_that_nobody_heard_is_answered_when_its_call_goes() {
+    let (lease, mut peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    let terms = Terms { owner: Owner(1), lasts: true, ..Terms::host() };
+    let mut begun = connection.open(connection.next_id(), &Method::ToolsCall, Some(&Raw::empty_object()), &terms);
+    let (id, _) = peer.hears("tools/call").await;
+    peer.result(&id, &json!({ "task": { "taskId": "t" } })).await;
+    assert!(matches!(begun.next().await, Item::Done(Ok(_))));
+    let wanted = Raw::from_value(&json!({ "taskId": "t" }));
+    let terms = Terms { owner: Owner(1), ..Terms::host() };
+    let result = connection.open(connection.next_id(), &Method::TasksResult, Some(&wanted), &terms);
+    begun.goes_on_in(&result);
+    peer.hears("tasks/result").await;
+    let mut asked = question(&json!("q"));
+    asked["params"]["_meta"] = json!({ RELATED_TASK: { "taskId": "t" } });
+    peer.say(&asked).await;
+    while connection.leftovers()[1] == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(result);
+        drop(begun);
+        done.send(()).unwrap();
+    });
+    let waited = tokio::task::spawn_blocking(move || is_done.recv_timeout(Duration::from_secs(10))).await.unwrap();
+    waited.expect("it waits for itself");
+    assert_eq!(connection.leftovers()[1], 0);
 }
