@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 /// The longest alias.
-const ALIAS: usize = 24;
+pub(crate) const ALIAS: usize = 24;
 /// How much of a longer name is kept before its hash.
 const KEPT: usize = 19;
 

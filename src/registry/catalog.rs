@@ -10,7 +10,7 @@ use super::listing::{Entry, Holder, Listing, read_cursor};
 use super::rewrite::links;
 use super::{Contribution, Kind, Problems};
 use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
-use crate::name::ServerName;
+use crate::name::{ALIAS, ServerName};
 use crate::protocol::raw::string;
 use crate::protocol::{ProtocolVersion, Raw};
 
@@ -182,8 +182,9 @@ impl Catalog {
     /// The server whose alias stands in front of a name, whether it has such a tool or prompt or not.
     #[must_use]
     pub fn bearer(&self, name: &str) -> Option<&ServerName> {
-        let mut heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
-        heads.find_map(|head| self.by_alias(head)).map(|server| &server.alias)
+        let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
+        // A name may be megabytes of separators.
+        heads.take_while(|head| head.len() <= ALIAS).find_map(|head| self.by_alias(head)).map(|server| &server.alias)
     }
 
     /// Where the name of a tool leads: by its exposed name; by its raw name, if one server has that; to the one server that
