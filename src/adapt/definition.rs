@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use crate::protocol::raw::{array, member, string, text};
-use crate::protocol::{Edits, ProtocolVersion, Raw, object};
+use crate::protocol::raw::{array, string, text};
+use crate::protocol::{Edits, Opened, ProtocolVersion, Raw, object};
 
 /// The definition of a tool for a client of revision `to`; `None` if it needs no change.
 pub(crate) fn tool(definition: &Raw, to: ProtocolVersion) -> Option<Raw> {
@@ -26,7 +26,7 @@ fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
     }
     to >= ProtocolVersion::V2025_06_18
         && text(schema, "type").as_deref() == Some("object")
-        && (!may_refer(schema.get().as_bytes()) || refers_within(schema, schema, DEPTH))
+        && (!may_refer(schema.get().as_bytes()) || refers_within(schema, schema, &mut Opened::default(), DEPTH))
 }
 
 /// A schema nested deeper is not looked through.
@@ -40,24 +40,24 @@ fn may_refer(schema: &[u8]) -> bool {
 
 /// Whether it refers only to what is in `root`, by its path. Clients compile such a schema when they list; one that they
 /// cannot resolve costs them the whole list.
-fn refers_within(schema: &RawValue, root: &RawValue, depth: usize) -> bool {
+fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<'a>, depth: usize) -> bool {
     if depth == 0 {
         return false;
     }
     if let Some(items) = array(schema) {
-        return items.into_iter().all(|item| refers_within(item, root, depth - 1));
+        return items.into_iter().all(|item| refers_within(item, root, opened, depth - 1));
     }
     object(schema).unwrap_or_default().into_iter().all(|(key, value)| match &*key {
         // A property may be called so: its value is a schema.
-        "$ref" if value.get().starts_with('"') => string(value).is_some_and(|path| leads(&path, root)),
+        "$ref" if value.get().starts_with('"') => string(value).is_some_and(|path| leads(&path, root, opened)),
         "$dynamicRef" | "$recursiveRef" if value.get().starts_with('"') => false,
         "enum" | "const" | "default" | "examples" | "required" => true,
-        _ => refers_within(value, root, depth - 1),
+        _ => refers_within(value, root, opened, depth - 1),
     })
 }
 
-/// Whether this reference is a path in `root` that leads somewhere.
-fn leads(reference: &str, root: &RawValue) -> bool {
+/// Whether this reference is a path in `root` that leads somewhere. A schema may hold thousands of them.
+fn leads<'a>(reference: &str, root: &'a RawValue, opened: &mut Opened<'a>) -> bool {
     let Some(path) = reference.strip_prefix('#') else { return false };
     let mut steps = path.split('/');
     if steps.next() != Some("") {
@@ -66,9 +66,10 @@ fn leads(reference: &str, root: &RawValue) -> bool {
     let mut at = root;
     for step in steps {
         let step = step.replace("%25", "%").replace("%24", "$").replace("~1", "/").replace("~0", "~");
-        let next = match (array(at), step.parse::<usize>()) {
-            (Some(items), Ok(index)) => items.get(index).copied(),
-            _ => member(at, &step),
+        let next = if at.get().starts_with('[') {
+            step.parse().ok().and_then(|index| opened.item(at, index))
+        } else {
+            opened.member(at, &step)
         };
         match next {
             Some(next) => at = next,

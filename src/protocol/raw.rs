@@ -215,6 +215,44 @@ pub(crate) fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
+/// The items of an array, each found when it is asked for.
+#[derive(Debug)]
+pub(crate) struct Items {
+    array: Raw,
+    at: usize,
+}
+
+impl Items {
+    /// `None` for what is no array.
+    pub(crate) fn of(array: Raw) -> Option<Self> {
+        (array.0.first() == Some(&b'[')).then_some(Self { array, at: 1 })
+    }
+
+    /// The next item; `None` behind the last one.
+    ///
+    /// # Errors
+    /// When what is there is no JSON: some messages are read without a look at the escapes in their strings.
+    pub(crate) fn next(&mut self) -> Result<Option<Raw>, NoJson> {
+        let fault = |fault: super::scan::Fault| NoJson(fault.to_string());
+        let mut scanner = Scanner::new(&self.array.0[self.at..]);
+        match scanner.peek() {
+            Some(b']') => return Ok(None),
+            Some(_) => {}
+            None => return Err(NoJson("an array without end".to_owned())),
+        }
+        let range = scanner.value().map_err(fault)?;
+        let item = Raw(self.array.0.slice(self.at + range.start..self.at + range.end));
+        item.read::<&RawValue>().map_err(|error| NoJson(error.to_string()))?;
+        let comma = match scanner.peek() {
+            Some(b',') => 1,
+            Some(b']') => 0,
+            _ => return Err(NoJson("an array without end".to_owned())),
+        };
+        self.at += scanner.at() + comma;
+        Ok(Some(item))
+    }
+}
+
 /// The first member of that name.
 pub(crate) fn member<'a>(value: &'a RawValue, name: &str) -> Option<&'a RawValue> {
     find(value.get(), name)

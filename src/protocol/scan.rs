@@ -81,6 +81,11 @@ impl<'a> Scanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
+    /// How far it came.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Nothing but blanks may follow.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         match self.peek() {

@@ -354,3 +354,30 @@ fn h1_a_mark_may_come_in_pieces() {
     }
     assert_eq!(lines.next(), Some(Line::Whole(Bytes::from_static(b"{}"))));
 }
+
+#[test]
+fn h38_edits_of_many_objects_are_found_without_a_search() {
+    let objects = |inside: &str| format!("[{}1]", format!("{{{inside}}},").repeat(80_000));
+    let whole = Raw::parse(&objects(r#""a":1,"b":2"#).into()).unwrap();
+    let mut edits = Edits::new(&whole);
+    for item in raw::array(whole.as_value()).unwrap() {
+        edits.remove(item, "a");
+        edits.set(item, "a", b"0");
+        edits.set(item, "c", b"3");
+    }
+    assert_eq!(edits.apply().as_str(), objects(r#""b":2,"a":0,"c":3"#));
+}
+
+#[test]
+fn h47_members_that_are_asked_for_one_by_one_are_read_once() {
+    let members: Vec<String> = (0..50_000).map(|number| format!(r#""k{number}":[{number},"x"]"#)).collect();
+    let whole = Raw::parse(&format!(r#"{{"o":{{{0},"k7":0}},"k7":1}}"#, members.join(",")).into()).unwrap();
+    let mut opened = Opened::default();
+    let inner = opened.member(whole.as_value(), "o").unwrap();
+    for number in 0..50_000 {
+        let items = opened.member(inner, &format!("k{number}")).unwrap();
+        assert_eq!(opened.item(items, 0).map(|item| item.get().to_owned()), Some(number.to_string()));
+        assert!(opened.item(items, 2).is_none() && opened.member(items, "0").is_none());
+    }
+    assert!(opened.member(inner, "o").is_none() && opened.item(inner, 0).is_none());
+}

@@ -4,6 +4,7 @@
 //! What is fine keeps every byte. `schema.rs` looks into the schemas of tools.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 use super::header::{self, ParamHeader, ParamHeaders};
 use super::{Caps, Kind, schema, text};
 use crate::protocol::raw::{array, member, string};
-use crate::protocol::{Raw, object};
+use crate::protocol::{Edits, Raw, object};
 
 /// A definition that may be shown.
 #[derive(Debug)]
@@ -111,14 +112,21 @@ pub(super) fn check(
     rule: ParamHeaders,
 ) -> Result<Checked, Dropped> {
     let clean;
-    let Some(mut members) = object(value) else { return Err((None, "is no object".into())) };
-    let Some(name) = find(&members, kind.key()).and_then(string).filter(|name| !name.is_empty()) else {
-        return Err((None, format!("has no `{}`", kind.key()).into()));
+    let named = |name: Option<&RawValue>| match name.and_then(string).filter(|name| !name.is_empty()) {
+        Some(name) => Ok(name.into_owned()),
+        None => Err((None, format!("has no `{}`", kind.key()).into())),
     };
-    let name = name.into_owned();
+    let length = value.get().len();
+    if length > caps.definition && Shape::Object.fits(value) {
+        // It may be a whole page: only its name is looked for.
+        let name = named(member(value, kind.key()))?;
+        return Err((Some(name), format!("is {length} bytes long, more than {}", caps.definition).into()));
+    }
+    let Some(mut members) = object(value) else { return Err((None, "is no object".into())) };
+    let name = named(find(&members, kind.key()))?;
     let scan = text::scan(value.get().as_bytes());
-    if let Some(reason) = too_much(value, scan.depth, caps) {
-        return Err((Some(name), reason));
+    if scan.depth > caps.depth {
+        return Err((Some(name), format!("nests {} deep, more than {}", scan.depth, caps.depth).into()));
     }
     let mut mends = Vec::new();
     let mut json = Raw::part(page, value);
@@ -158,17 +166,6 @@ pub(super) fn check(
 
 fn find<'a>(members: &[(Cow<'a, str>, &'a RawValue)], name: &str) -> Option<&'a RawValue> {
     members.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
-}
-
-fn too_much(value: &RawValue, depth: usize, caps: &Caps) -> Option<Cow<'static, str>> {
-    let length = value.get().len();
-    if length > caps.definition {
-        Some(format!("is {length} bytes long, more than {}", caps.definition).into())
-    } else if depth > caps.depth {
-        Some(format!("nests {depth} deep, more than {}", caps.depth).into())
-    } else {
-        None
-    }
 }
 
 fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<Vec<Patch>, Cow<'static, str>> {
@@ -218,8 +215,8 @@ fn uri(uri: &str) -> Result<(), Cow<'static, str>> {
 }
 
 pub(super) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
-    let repeated = |index: usize, key: &str| members[..index].iter().any(|(earlier, _)| earlier == key);
-    members.iter().enumerate().find(|(index, (key, _))| repeated(*index, key)).map(|(_, (key, _))| &**key)
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
 }
 
 /// What is to be done inside a member of the right shape: a new value, or none.
@@ -259,16 +256,11 @@ fn arguments(value: &RawValue) -> Option<Vec<u8>> {
 /// The object without the members that are not as the table says; `None` if all are.
 fn fitted(value: &RawValue, table: &Table) -> Option<Vec<u8>> {
     let members = object(value)?;
-    let is_bad = |key: &str, value: &RawValue| table.iter().any(|(name, shape)| *name == key && !shape.fits(value));
-    let bad: Vec<&str> = members.iter().filter(|(key, value)| is_bad(key, value)).map(|(key, _)| &**key).collect();
-    if bad.is_empty() {
-        return None;
-    }
-    let mut clean = Raw::trusted(Bytes::copy_from_slice(value.get().as_bytes()));
-    for key in bad {
-        clean = clean.without_member(key);
-    }
-    Some(clean.as_bytes().to_vec())
+    let is_bad = |(name, shape): &&(&str, Shape)| members.iter().any(|(key, value)| key == name && !shape.fits(value));
+    let whole = Raw::trusted(Bytes::copy_from_slice(value.get().as_bytes()));
+    let mut edits = Edits::new(&whole);
+    table.iter().filter(is_bad).for_each(|(name, _)| edits.remove(whole.as_value(), name));
+    (!edits.is_empty()).then(|| edits.apply().as_bytes().to_vec())
 }
 
 /// Links to user interfaces: `_meta.ui.resourceUri`, and its older flat form.

@@ -4,11 +4,13 @@
 //! us to check what they send. Not here: the headers themselves.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::Annotations;
-use crate::protocol::raw::{array, string, text};
+use crate::protocol::raw::{array, string};
 use crate::protocol::{Edits, Raw, object};
 
 const ANNOTATION: &str = "x-mcp-header";
@@ -26,8 +28,8 @@ pub enum ParamHeaders {
 /// An argument to repeat in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamHeader {
-    /// Where it stands in the arguments: property names from the root.
-    pub path: Box<[String]>,
+    /// Where it stands in the arguments: property names from the root, each shared by all that stand below it.
+    pub path: Box<[Arc<str>]>,
     /// The last part of the header's name.
     pub header: String,
 }
@@ -46,7 +48,7 @@ pub(super) fn take(
     rule: ParamHeaders,
     shown: Annotations,
 ) -> Result<(Raw, Vec<ParamHeader>), &'static str> {
-    let Walk { edits, headers, bad } = read(definition);
+    let Walk { edits, headers, bad, .. } = read(definition);
     let json = match (shown, bad) {
         (Annotations::Keep, None) => definition.clone(),
         _ => edits.apply(),
@@ -64,7 +66,7 @@ pub(super) fn shown(definition: &Raw) -> Vec<ParamHeader> {
 }
 
 fn read(definition: &Raw) -> Walk<'_> {
-    let mut walk = Walk { edits: Edits::new(definition), headers: Vec::new(), bad: None };
+    let mut walk = Walk { edits: Edits::new(definition), headers: Vec::new(), names: HashSet::new(), bad: None };
     if let Some(schema) = definition.value_of("inputSchema") {
         walk.schema(schema, Some(&mut Vec::new()));
     }
@@ -74,18 +76,24 @@ fn read(definition: &Raw) -> Walk<'_> {
 struct Walk<'a> {
     edits: Edits<'a>,
     headers: Vec<ParamHeader>,
+    /// Of the headers, in small letters.
+    names: HashSet<String>,
     bad: Option<&'static str>,
 }
 
 impl<'a> Walk<'a> {
     /// `path`: the properties that lead here; `None` where other keywords do. The depth of a definition is bounded.
-    fn schema(&mut self, schema: &'a RawValue, mut path: Option<&mut Vec<String>>) {
-        for (key, value) in object(schema).unwrap_or_default() {
+    fn schema(&mut self, schema: &'a RawValue, mut path: Option<&mut Vec<Arc<str>>>) {
+        let members = object(schema).unwrap_or_default();
+        // One object may hold it thousands of times.
+        let is_annotated = members.iter().any(|(key, _)| key == ANNOTATION);
+        if is_annotated {
+            self.edits.remove(schema, ANNOTATION);
+        }
+        let is_scalar = is_annotated && is_scalar(&members);
+        for (key, value) in members {
             match &*key {
-                ANNOTATION => {
-                    self.edits.remove(schema, ANNOTATION);
-                    self.note(schema, value, path.as_deref());
-                }
+                ANNOTATION => self.note(is_scalar, value, path.as_deref()),
                 "properties" => self.map(value, path.as_deref_mut()),
                 "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => self.map(value, None),
                 // Values, not schemas.
@@ -97,10 +105,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Schemas by name.
-    fn map(&mut self, schemas: &'a RawValue, mut path: Option<&mut Vec<String>>) {
+    fn map(&mut self, schemas: &'a RawValue, mut path: Option<&mut Vec<Arc<str>>>) {
         for (name, schema) in object(schemas).unwrap_or_default() {
             if let Some(path) = path.as_deref_mut() {
-                path.push(Cow::into_owned(name));
+                path.push(Arc::from(name));
                 self.schema(schema, Some(path));
                 path.pop();
             } else {
@@ -109,18 +117,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn note(&mut self, schema: &RawValue, value: &RawValue, path: Option<&Vec<String>>) {
+    fn note(&mut self, is_scalar: bool, value: &RawValue, path: Option<&Vec<Arc<str>>>) {
         let header = string(value).filter(|header| !header.is_empty() && header.bytes().all(is_token));
-        let kind = text(schema, "type");
-        // Not `number`: its decimal text is not one for all.
-        let is_scalar = matches!(kind.as_deref(), Some("string" | "integer" | "boolean"));
         let reason = match (header, path.filter(|path| !path.is_empty())) {
             (None, _) => "has an `x-mcp-header` that is no header name",
             (_, None) => "has an `x-mcp-header` on what is no property",
             _ if !is_scalar => "has an `x-mcp-header` on what is no string, integer or boolean",
-            (Some(header), _) if self.headers.iter().any(|other| other.header.eq_ignore_ascii_case(&header)) => {
-                "has one `x-mcp-header` twice"
-            }
+            (Some(header), _) if !self.names.insert(header.to_ascii_lowercase()) => "has one `x-mcp-header` twice",
             (Some(header), Some(path)) => {
                 self.headers.push(ParamHeader { path: path.clone().into(), header: header.into_owned() });
                 return;
@@ -128,6 +131,12 @@ impl<'a> Walk<'a> {
         };
         self.bad = Some(reason);
     }
+}
+
+/// Whether a schema is one of values that fit a header. Not `number`: its decimal text is not one for all.
+fn is_scalar(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
+    let kind = members.iter().find(|(key, _)| key == "type").and_then(|(_, kind)| string(kind));
+    matches!(kind.as_deref(), Some("string" | "integer" | "boolean"))
 }
 
 fn is_token(byte: u8) -> bool {

@@ -2,13 +2,14 @@
 //! that repeat them; pure.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 
 use super::exchange::Terms;
-use crate::protocol::{Edits, Method, Profile, ProtocolVersion, Raw, meta, raw};
+use crate::protocol::{Edits, Method, Opened, Profile, ProtocolVersion, Raw, meta, raw};
 use crate::registry::ParamHeader;
 pub(super) use crate::transport::Heads;
 
@@ -70,8 +71,9 @@ pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wan
         heads.push((Cow::Borrowed("mcp-name"), encode(&name).into_owned()));
     }
     if let (false, Some(arguments)) = (wanted.is_empty(), params.value_of("arguments")) {
+        let mut opened = Opened::default();
         for header in wanted {
-            if let Some(value) = argument(arguments, &header.path) {
+            if let Some(value) = argument(arguments, &header.path, &mut opened) {
                 heads.push((Cow::Owned(format!("mcp-param-{}", header.header)), encode(&value).into_owned()));
             }
         }
@@ -80,8 +82,8 @@ pub(super) fn heads(method: &Method, params: &Raw, version: ProtocolVersion, wan
 }
 
 /// The argument at a path as text; `None` where it is absent, `null`, or nothing that fits a header.
-fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<Cow<'a, str>> {
-    let value = path.iter().try_fold(arguments, |value, name| raw::member(value, name))?;
+fn argument<'a>(arguments: &'a RawValue, path: &[Arc<str>], opened: &mut Opened<'a>) -> Option<Cow<'a, str>> {
+    let value = path.iter().try_fold(arguments, |value, name| opened.member(value, name))?;
     let text = value.get();
     match text.as_bytes().first()? {
         b'"' => raw::string(value),
@@ -188,7 +190,7 @@ mod tests {
         let wanted: Vec<ParamHeader> =
             [("s", "S"), ("n", "N"), ("f", "F"), ("b", "B"), ("o/i", "Deep"), ("gone", "Gone"), ("null", "Null")]
                 .map(|(path, header)| ParamHeader {
-                    path: path.split('/').map(str::to_owned).collect(),
+                    path: path.split('/').map(Arc::from).collect(),
                     header: header.to_owned(),
                 })
                 .into();
@@ -205,6 +207,12 @@ mod tests {
              mcp-param-N=42 ; mcp-param-F=1.5 ; mcp-param-B=true ; mcp-param-Deep=0"
         );
         assert_eq!(heads(&Method::ToolsList), "mcp-protocol-version=2026-07-28 ; mcp-method=tools/list");
+        let many: Vec<ParamHeader> = (0..20_000)
+            .map(|number| ParamHeader { path: [format!("k{number}").into()].into(), header: format!("H{number}") })
+            .collect();
+        let arguments: Vec<String> = (0..20_000).map(|number| format!(r#""k{number}":true"#)).collect();
+        let params = Raw::trusted(format!(r#"{{"name":"t","arguments":{{{}}}}}"#, arguments.join(",")).into());
+        assert_eq!(super::heads(&Method::ToolsCall, &params, V, &many).len(), 20_003);
         let numbers = [("9007199254740993", "9007199254740993"), ("1e2", "100"), ("0.10", "0.1"), ("1e999", "1e999")];
         for (text, want) in numbers {
             assert_eq!(number(text), want);

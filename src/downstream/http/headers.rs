@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use axum::http::{HeaderMap, HeaderName};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::value::RawValue;
 
 use crate::downstream::classify::Header;
-use crate::protocol::{ErrorObject, Method, Raw, Request, code};
+use crate::protocol::{ErrorObject, Method, Opened, Request, code, raw};
 use crate::registry::ParamHeader;
 
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -53,23 +54,21 @@ pub(super) fn check_arguments(
     request: &Request,
     wanted: &[ParamHeader],
 ) -> Result<(), ErrorObject> {
-    let arguments = request.params.as_ref().and_then(|params| params.member("arguments"));
+    let arguments = request.params.as_ref().and_then(|params| params.value_of("arguments"));
+    let mut opened = Opened::default();
     for ParamHeader { path, header } in wanted {
         let name = format!("mcp-param-{}", header.to_ascii_lowercase());
         // An annotation that is no header name was refused where it was read.
         let Ok(name) = HeaderName::try_from(name) else { continue };
-        let mut argument = arguments.clone();
-        for step in path {
-            argument = argument.and_then(|value| value.member(step));
-        }
-        match (single(headers, &name)?, argument.filter(|value| value.as_bytes() != b"null")) {
+        let argument = arguments.and_then(|all| path.iter().try_fold(all, |value, step| opened.member(value, step)));
+        match (single(headers, &name)?, argument.filter(|value| value.get() != "null")) {
             (None, None) => {}
             (None, Some(_)) => return Err(lacking(&name)),
             (Some(_), None) => {
                 return Err(mismatch(&format!("the header `{name}` repeats an argument that is not there")));
             }
             (Some(text), Some(argument)) => {
-                if !repeats(&decode(text).ok_or_else(|| malformed(&name))?, &argument) {
+                if !repeats(&decode(text).ok_or_else(|| malformed(&name))?, argument) {
                     return Err(mismatch(&format!("the header `{name}` differs from the argument that it repeats")));
                 }
             }
@@ -79,13 +78,13 @@ pub(super) fn check_arguments(
 }
 
 /// Whether a header's text says the same as the argument; `42.0` is `42`.
-fn repeats(text: &str, argument: &Raw) -> bool {
-    match argument.string() {
+fn repeats(text: &str, argument: &RawValue) -> bool {
+    match raw::string(argument) {
         Some(value) => *text == *value,
-        None if text.as_bytes() == argument.as_bytes() => true,
+        None if text == argument.get() => true,
         None => {
             let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-            number(text).is_some_and(|header| Some(header) == number(argument.as_str()))
+            number(text).is_some_and(|header| Some(header) == number(argument.get()))
         }
     }
 }
@@ -134,13 +133,15 @@ fn malformed(name: &HeaderName) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::protocol::RequestId;
+    use crate::protocol::{Raw, RequestId};
 
     #[test]
     fn h47_arguments_and_their_headers_say_the_same() {
         let header = |path: &[&str], header: &str| ParamHeader {
-            path: path.iter().map(|step| (*step).to_owned()).collect(),
+            path: path.iter().map(|step| Arc::from(*step)).collect(),
             header: header.to_owned(),
         };
         let wanted = [header(&["region"], "Region"), header(&["deep", "n"], "N")];

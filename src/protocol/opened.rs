@@ -1,0 +1,44 @@
+//! Members that are asked for again and again: what holds them is opened once, however many are asked for.
+//!
+//! Not here: one member of one object; `raw.rs` finds that without opening anything else.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use super::raw::array;
+use super::scan::Scanner;
+
+/// The objects and arrays of one JSON text that were looked into, by where they start.
+#[derive(Debug, Default)]
+pub(crate) struct Opened<'a> {
+    objects: HashMap<usize, HashMap<Cow<'a, str>, &'a RawValue>>,
+    arrays: HashMap<usize, Vec<&'a RawValue>>,
+}
+
+impl<'a> Opened<'a> {
+    /// The first member of that name.
+    pub(crate) fn member(&mut self, object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+        let text = object.get();
+        self.objects.entry(text.as_ptr() as usize).or_insert_with(|| members(text)).get(name).copied()
+    }
+
+    /// The item of that number.
+    pub(crate) fn item(&mut self, items: &'a RawValue, index: usize) -> Option<&'a RawValue> {
+        let at = items.get().as_ptr() as usize;
+        self.arrays.entry(at).or_insert_with(|| array(items).unwrap_or_default()).get(index).copied()
+    }
+}
+
+fn members(text: &str) -> HashMap<Cow<'_, str>, &RawValue> {
+    let mut members = HashMap::new();
+    // What is no object has no members.
+    let _ = Scanner::new(text.as_bytes()).object(|key, range| {
+        if let Ok(value) = serde_json::from_str(&text[range]) {
+            members.entry(key).or_insert(value);
+        }
+        Ok(())
+    });
+    members
+}
