@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::raw::array;
-use crate::protocol::{Edits, ErrorObject, Outcome, Raw, code, member, meta, object};
+use crate::protocol::{ErrorObject, Outcome, Raw, code, meta, object};
 
 /// The extension's id.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -59,16 +58,13 @@ pub(crate) fn wanted(params: &Raw) -> Raw {
     params.with_member("task", b"{}")
 }
 
-/// A page of `tools/list` of a server of 2026-07-28 that has tasks: there the server alone decides which call becomes one,
-/// for a client of 2025-11-25 that means each may.
-pub(crate) fn marked(page: &Raw) -> Raw {
-    let mut edits = Edits::new(page);
-    for tool in page.value_of("tools").and_then(array).unwrap_or_default() {
-        if member(tool, "execution").is_none() {
-            edits.set(tool, "execution", br#"{"taskSupport":"optional"}"#);
-        }
+/// A tool of a server of 2026-07-28 that has tasks: there the server alone decides which call becomes one, for a client of
+/// 2025-11-25 that means each may.
+pub(crate) fn marked(tool: &Raw) -> Raw {
+    match tool.value_of("execution") {
+        Some(_) => tool.clone(),
+        None => tool.with_member("execution", br#"{"taskSupport":"optional"}"#),
     }
-    edits.apply()
 }
 
 /// The members of a task that belong to its life, by both of their names; everything else a server adds passes.
@@ -248,11 +244,13 @@ mod tests {
 
     #[test]
     fn tools_of_a_server_that_decides_alone_may_all_be_tasks() {
-        let page = raw(r#"{"tools":[{"name":"a"},{"name":"b","execution":{}}],"ttlMs":1}"#);
-        let expected =
-            r#"{"tools":[{"name":"a","execution":{"taskSupport":"optional"}},{"name":"b","execution":{}}],"ttlMs":1}"#;
-        assert_eq!(marked(&page).as_str(), expected);
-        assert_eq!(marked(&raw(r#"{"tools":7}"#)).as_str(), r#"{"tools":7}"#);
+        for (tool, expected) in [
+            (r#"{"name":"a"}"#, r#"{"name":"a","execution":{"taskSupport":"optional"}}"#),
+            (r#"{"name":"b","execution":{}}"#, r#"{"name":"b","execution":{}}"#),
+            ("7", "7"),
+        ] {
+            assert_eq!(marked(&raw(tool)).as_str(), expected);
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use catalog::{BadCursor, Catalog, Resolution, Target};
 pub use filter::{Prefix, ServerNaming};
 pub use header::{ParamHeader, ParamHeaders};
 pub use listing::Entry;
-pub use offer::{Offer, OfferBuilder, PageError};
+pub use offer::{Offer, OfferBuilder, PageError, Reading};
 pub use owners::Owners;
 pub use rewrite::{expose_content, expose_target};
 

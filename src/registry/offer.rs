@@ -1,6 +1,6 @@
 //! What one lease of one server lists: read page by page, checked, and kept compact.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
 use super::{Caps, Kind, Problems, quoted, schema};
+use crate::adapt::task;
 use crate::protocol::Raw;
-use crate::protocol::raw::{array, string};
+use crate::protocol::raw::Items;
 
 /// Why a page is none, and with it the whole list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,7 +164,35 @@ struct Part {
     name_at: Range<u32>,
     links: Box<[(Range<u32>, String)]>,
     headers: Option<Box<[ParamHeader]>>,
+    hash: u128,
 }
+
+/// A page of a list while its definitions are taken.
+#[derive(Debug)]
+pub struct Reading {
+    kind: Kind,
+    items: Items,
+    next: Option<String>,
+    marks: bool,
+}
+
+impl Reading {
+    /// Its tools are those of a server of 2026-07-28 that has tasks.
+    pub(crate) fn mark_tasks(&mut self) {
+        self.marks = true;
+    }
+
+    /// The cursor of the page behind it, if there is one: an empty text is one, too.
+    #[must_use]
+    pub fn next(self) -> Option<String> {
+        self.next
+    }
+}
+
+/// Definitions of so many bytes are taken in one go.
+const GO: usize = 32 << 10;
+/// A definition costs more than its bytes.
+const DEFINITION: usize = 512;
 
 impl OfferBuilder {
     /// Nothing listed yet.
@@ -178,13 +207,46 @@ impl OfferBuilder {
     /// # Errors
     /// When the page cannot be one of a list that ends. The whole list has failed then: a part is never shown as the whole.
     pub fn page(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
-        let read = self.read(kind, result);
-        let draft = &mut self.drafts[kind as usize];
-        match &read {
-            Ok(next) => draft.complete = next.is_none(),
-            Err(error) => draft.failed = Some(error.to_string()),
+        let mut reading = self.open(kind, result)?;
+        while self.read_on(&mut reading)? {}
+        Ok(reading.next())
+    }
+
+    /// The same for whoever has others to serve: opens the page, to be read go by go.
+    ///
+    /// # Errors
+    /// As [`OfferBuilder::page`].
+    pub fn open(&mut self, kind: Kind, result: &Raw) -> Result<Reading, PageError> {
+        self.opened(kind, result).map_err(|error| self.failed(kind, error))
+    }
+
+    /// Takes some definitions of the page, which is a moment's work; tells whether there are more.
+    ///
+    /// # Errors
+    /// As [`OfferBuilder::page`].
+    pub fn read_on(&mut self, reading: &mut Reading) -> Result<bool, PageError> {
+        let kind = reading.kind;
+        let mut cost = 0;
+        while cost < GO {
+            match reading.items.next() {
+                Ok(Some(item)) => {
+                    cost += DEFINITION + item.as_bytes().len();
+                    let is_marked = reading.marks && kind == Kind::Tools;
+                    self.take(kind, &if is_marked { task::marked(&item) } else { item });
+                }
+                Ok(None) => {
+                    self.drafts[kind as usize].complete = reading.next.is_none();
+                    return Ok(false);
+                }
+                Err(_) => return Err(self.failed(kind, PageError::NoList(kind))),
+            }
         }
-        read
+        Ok(true)
+    }
+
+    fn failed(&mut self, kind: Kind, error: PageError) -> PageError {
+        self.drafts[kind as usize].failed = Some(error.to_string());
+        error
     }
 
     /// Notes that a list could not be read, and why.
@@ -215,10 +277,11 @@ impl OfferBuilder {
         Offer::new(lists, failures)
     }
 
-    fn read(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
-        let items = result.value_of(kind.member()).and_then(array).ok_or(PageError::NoList(kind))?;
-        let next = match result.value_of("nextCursor").filter(|cursor| cursor.get() != "null") {
-            Some(cursor) => Some(string(cursor).ok_or(PageError::BadCursor(kind))?.into_owned()),
+    fn opened(&mut self, kind: Kind, result: &Raw) -> Result<Reading, PageError> {
+        let [items, cursor] = result.members([kind.member(), "nextCursor"]);
+        let items = items.and_then(Items::of).ok_or(PageError::NoList(kind))?;
+        let next = match cursor.filter(|cursor| cursor.as_bytes() != b"null") {
+            Some(cursor) => Some(cursor.string().ok_or(PageError::BadCursor(kind))?.into_owned()),
             None => None,
         };
         let draft = &mut self.drafts[kind as usize];
@@ -231,16 +294,18 @@ impl OfferBuilder {
                 return Err(PageError::TooManyPages { kind, pages: draft.pages });
             }
         }
-        for item in items {
-            match definition::check(kind, item, result.bytes(), &self.caps, self.rule) {
-                Ok(checked) => draft.add(kind, checked, &self.caps, &mut self.bytes),
-                Err((name, reason)) => {
-                    let label = name.as_deref().map_or_else(|| "without name".to_owned(), quoted);
-                    draft.problems.add(|| format!("{} {label} left out: it {reason}", kind.word()));
-                }
+        Ok(Reading { kind, items, next, marks: false })
+    }
+
+    fn take(&mut self, kind: Kind, item: &Raw) {
+        let draft = &mut self.drafts[kind as usize];
+        match definition::check(kind, item.as_value(), item.bytes(), &self.caps, self.rule) {
+            Ok(checked) => draft.add(kind, checked, &self.caps, &mut self.bytes),
+            Err((name, reason)) => {
+                let label = name.as_deref().map_or_else(|| "without name".to_owned(), quoted);
+                draft.problems.add(|| format!("{} {label} left out: it {reason}", kind.word()));
             }
         }
-        Ok(next)
     }
 }
 
@@ -264,7 +329,8 @@ impl Draft {
         let start = self.text.len();
         self.text.extend_from_slice(json.as_bytes());
         let headers = (!headers.is_empty()).then(|| headers.into());
-        self.parts.push(Part { name, json: start..self.text.len(), name_at, links: links.into(), headers });
+        let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
+        self.parts.push(Part { name, json: start..self.text.len(), name_at, links: links.into(), headers, hash });
     }
 
     fn finish(self, kind: Kind, caps: &Caps) -> (Arc<List>, Option<String>) {
@@ -291,9 +357,8 @@ impl Draft {
 
 impl Part {
     fn cut(self, text: &Bytes) -> Definition {
-        let Self { name, json, name_at, links, headers } = self;
+        let Self { name, json, name_at, links, headers, hash } = self;
         let json = Raw::trusted(text.slice(json));
-        let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
         Definition { name, json, name_at, links, headers, hash }
     }
 }
@@ -301,10 +366,15 @@ impl Part {
 impl List {
     fn new(definitions: Vec<Definition>, asked: bool, problems: Vec<String>) -> Self {
         let mut hash = Sha256::new().chain_update([u8::from(asked)]);
+        // A step of many paths is one text.
+        let mut steps: HashMap<*const str, [u8; 32]> = HashMap::new();
         for definition in &definitions {
             hash.update(definition.hash.to_be_bytes());
-            for header in definition.headers.as_deref().unwrap_or_default() {
-                hash.update(format!("{header:?}"));
+            for ParamHeader { path, header } in definition.headers.as_deref().unwrap_or_default() {
+                for step in path {
+                    hash.update(steps.entry(Arc::as_ptr(step)).or_insert_with(|| Sha256::digest(&**step).into()));
+                }
+                hash.update(format!("{}{header:?}", path.len()));
             }
         }
         for problem in &problems {

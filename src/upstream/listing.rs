@@ -1,6 +1,6 @@
 //! The handshake and the lists of a server, asked over a connection that is open.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use super::exchange::Terms;
 use super::handshake::{self, Cache, Peer};
 use crate::adapt::task;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
-use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
+use crate::registry::{Caps, Kind, Offer, OfferBuilder, PageError, ParamHeaders};
 use crate::transport::{Error, excerpt};
 
 /// Says hello. The connection knows its peer afterwards.
@@ -112,15 +112,13 @@ async fn pages(
             let page = Cache::of(page);
             cache = Some(cache.map_or(page, |before| before.and(page)));
         }
-        let mut builder = builder.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(page) if connection.is_modern() && !is_complete(&page) => {
-                builder.fail(kind, &format!("{method} answered with a result that is not complete"));
+                lock(builder).fail(kind, &format!("{method} answered with a result that is not complete"));
                 return Ok(());
             }
-            Ok(page) => match builder.page(kind, &if has_tasks { task::marked(&page) } else { page }) {
+            Ok(page) => match read(builder, kind, &page, has_tasks).await {
                 Ok(None) => {
-                    drop(builder);
                     connection.keep_cache(kind, cache.unwrap_or_default(), asked_at);
                     return Ok(());
                 }
@@ -134,12 +132,36 @@ async fn pages(
                 // Templates are rarely implemented by servers that declare resources.
                 if kind != Kind::ResourceTemplates || error.code != crate::protocol::code::METHOD_NOT_FOUND {
                     let message = excerpt(error.message.as_bytes(), 200);
-                    builder.fail(kind, &format!("{method} answered {}: {message}", error.code));
+                    lock(builder).fail(kind, &format!("{method} answered {}: {message}", error.code));
                 }
                 return Ok(());
             }
         }
     }
+}
+
+/// Reads a page go by go: a page may hold more definitions than one server may list, and all others wait meanwhile.
+async fn read(
+    builder: &Mutex<OfferBuilder>,
+    kind: Kind,
+    page: &Raw,
+    has_tasks: bool,
+) -> Result<Option<String>, PageError> {
+    let mut reading = lock(builder).open(kind, page)?;
+    if has_tasks {
+        reading.mark_tasks();
+    }
+    loop {
+        let has_more = lock(builder).read_on(&mut reading)?;
+        if !has_more {
+            return Ok(reading.next());
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn lock(builder: &Mutex<OfferBuilder>) -> MutexGuard<'_, OfferBuilder> {
+    builder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a result says that it is whole, or nothing of it (`hazards.md` H44).
@@ -150,4 +172,34 @@ fn is_complete(result: &Raw) -> bool {
 /// A request of the host itself.
 pub(super) async fn ask(connection: &Arc<Connection>, method: &Method, params: Option<&Raw>) -> Result<Outcome, Error> {
     connection.open(connection.next_id(), method, params, &Terms::host()).outcome().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn h40_others_have_their_turn_while_a_page_is_read() {
+        let tools: Vec<String> =
+            (0..5000).map(|number| format!(r#"{{"name":"t{number}","x":"{}"}}"#, "y".repeat(500))).collect();
+        let page = Raw::trusted(format!(r#"{{"tools":[{}]}}"#, tools.join(",")).into());
+        let builder = Mutex::new(OfferBuilder::new(Caps::default(), ParamHeaders::Ignore));
+        let mut turns = 0;
+        let others = async {
+            loop {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+        };
+        let next = tokio::select! {
+            biased;
+            next = read(&builder, Kind::Tools, &page, true) => next,
+            () = others => None.ok_or(PageError::NoList(Kind::Tools)),
+        };
+        assert_eq!(next, Ok(None));
+        // Five megabytes, 32 KiB at a time.
+        assert!(turns >= 100, "{turns}");
+        let offer = builder.into_inner().unwrap().finish();
+        assert_eq!(offer.count(Kind::Tools), 1000);
+    }
 }
