@@ -153,13 +153,30 @@ pub fn without_query(uri: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where the beginning of a value stands at the end of a text that was cut there.
+/// Where the beginning of a value stands at the end of a text that was cut there. Linear in the value, whatever is repeated
+/// in it: a prefix function, as of Knuth, Morris and Pratt.
 fn stub(text: &str, value: &str) -> Option<usize> {
     let body = text.strip_suffix('…').unwrap_or(text);
-    let longest = value.len().saturating_sub(1).min(body.len());
-    let lengths = (STUB..=longest).rev().filter(|&length| value.is_char_boundary(length));
-    lengths
-        .map(|length| (length, &value[..length]))
-        .find(|(_, start)| body.ends_with(start))
-        .map(|(length, _)| body.len() - length)
+    let (bytes, longest) = (value.as_bytes(), value.len().saturating_sub(1));
+    let tail = &body.as_bytes()[body.len().saturating_sub(longest)..];
+    let (first, last) = (bytes.get(..STUB)?, *tail.last()?);
+    // Nearly all texts end here.
+    if !bytes.contains(&last) || !tail.windows(STUB).any(|window| window == first) {
+        return None;
+    }
+    // How much of its beginning the value ends with, at each place.
+    let mut again = vec![0; longest];
+    for at in 1..longest {
+        again[at] = step(bytes, &again, again[at - 1], bytes[at]);
+    }
+    let matched = tail.iter().fold(0, |matched, byte| step(bytes, &again, matched, *byte));
+    (matched >= STUB).then(|| body.len() - matched)
+}
+
+/// How much of the beginning of a value ends with a byte, where so much of it stood before.
+fn step(value: &[u8], again: &[usize], mut matched: usize, byte: u8) -> usize {
+    while matched > 0 && value[matched] != byte {
+        matched = again[matched - 1];
+    }
+    matched + usize::from(value[matched] == byte)
 }

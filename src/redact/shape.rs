@@ -1,5 +1,8 @@
 //! What looks like a credential wherever it stands: values behind telling names, bearer and basic tokens, keys of known
 //! makers, users and queries of URLs.
+//!
+//! **Invariant:** the work is linear in the text. Whoever writes it may repeat whatever begins a credential, so what runs on
+//! behind many beginnings is gone through once for all of them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,14 +20,27 @@ pub fn names_a_secret(name: &str) -> bool {
 /// Whether a text is a key by its looks: a known beginning, or a long run of letters and digits that is no word.
 #[must_use]
 pub fn looks_secret(text: &str) -> bool {
-    if MAKERS.iter().any(|prefix| text.starts_with(prefix)) || text.starts_with("Bearer ") {
-        return true;
-    }
-    let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
-    let uuid = hex == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    uuid || text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
+    begins_a_secret(text) || is_uuid(text) || last_key(text).is_some()
+}
+
+fn begins_a_secret(text: &str) -> bool {
+    MAKERS.iter().any(|prefix| text.starts_with(prefix)) || text.starts_with("Bearer ")
+}
+
+fn is_uuid(text: &str) -> bool {
+    // In that order, because the first ends at the first other letter.
+    text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        && text.bytes().filter(u8::is_ascii_hexdigit).count() == 32
+}
+
+/// Where the last run of letters and digits begins that is no word.
+fn last_key(text: &str) -> Option<usize> {
+    let mut at = text.len();
+    text.rsplit(|c: char| !c.is_ascii_alphanumeric()).find_map(|run| {
         let (digits, letters) = (run.bytes().any(|b| b.is_ascii_digit()), run.bytes().any(|b| b.is_ascii_alphabetic()));
-        run.len() >= LONG && digits && letters
+        let start = at - run.len();
+        at = text[..start].char_indices().next_back().map_or(0, |(before, _)| before);
+        (run.len() >= LONG && digits && letters).then_some(start)
     })
 }
 
@@ -64,19 +80,25 @@ pub(super) fn masked(text: &str) -> Cow<'_, str> {
 
 /// Users, passwords and queries of URLs.
 fn urls(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
-    for (at, sign) in text.match_indices("://") {
-        let start = at + sign.len();
-        let end = end_of(text, start, |c| c.is_whitespace() || "\"'<>`|\\{}".contains(c));
-        let url = &text[start..end];
-        let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
-        if let Some(user) = url[..authority].rfind('@') {
-            found.push((start..start + user, MASK));
+    let mut from = 0;
+    while let Some(first) = text[from..].find("://").map(|at| from + at) {
+        let end = end_of(text, first, |c| c.is_whitespace() || "\"'<>`|\\{}".contains(c));
+        // One may stand in the path of another; what stands in a query goes with it.
+        let query = text[first..end].find(['?', '#']).map(|query| first + query);
+        let path = &text[..query.unwrap_or(end)];
+        for (at, sign) in path[first..].match_indices("://") {
+            let start = first + at + sign.len();
+            let authority = &path[start..end_of(path, start, |c| c == '/')];
+            if let Some(user) = authority.rfind('@') {
+                found.push((start..start + user, MASK));
+            }
         }
-        if let Some(query) = url.find(['?', '#']).filter(|query| query + 1 < url.len()) {
+        if let Some(query) = query.filter(|query| query + 1 < end) {
             // A sentence may end behind the URL.
-            let last = url.trim_end_matches([',', '.', ';', ':', ')', ']']).len().max(query + 1);
-            found.push((start + query + 1..start + last, "…"));
+            let last = first + text[first..end].trim_end_matches([',', '.', ';', ':', ')', ']']).len();
+            found.push((query + 1..last.max(query + 1), "…"));
         }
+        from = end;
     }
 }
 
@@ -87,10 +109,14 @@ fn schemes(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
         for (at, _) in lower.match_indices(scheme) {
             let start = at + scheme.len();
             let blank = text[start..].find(|c: char| c != ' ').unwrap_or(0);
+            // Without one it is a part of a word, which may go on with the same again.
+            if blank == 0 {
+                continue;
+            }
             let end = end_of(text, start + blank, |c| !is_token(c));
             let token = &text[start + blank..end];
             let is_word = token.bytes().all(|byte| byte.is_ascii_lowercase() || b".-".contains(&byte));
-            if blank > 0 && token.len() >= WORD && !is_word {
+            if token.len() >= WORD && !is_word {
                 found.push((start + blank..end, MASK));
             }
         }
@@ -99,6 +125,7 @@ fn schemes(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
 
 /// `name=value`, `"name":"value"`, and headers.
 fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
+    let (mut bare_value, mut cookies) = (Bare::default(), 0..0);
     for (at, sign) in text.match_indices(['=', ':']) {
         let before = text[..at].trim_end_matches(' ');
         let bare = before.strip_suffix('"').or_else(|| before.strip_suffix('\'')).unwrap_or(before);
@@ -111,28 +138,75 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
         if name.is_empty() || !(names_a_secret(&lower) || OAUTH.contains(&lower.as_str())) {
             continue;
         }
-        let (value, in_quotes) = value(text, at + sign.len());
-        let shown = &text[value.clone()];
-        let cookie = lower.ends_with("cookie") && sign == ":" && shown.contains('=');
+        let value = value(text, at + sign.len(), &mut bare_value);
+        let (range, in_quotes) = (value.range(), matches!(value, Value::Quoted(_)));
+        let shown = &text[range.clone()];
+        let cookie = lower.ends_with("cookie") && sign == ":" && value.has_equals(text);
         let hide = match (sign, in_quotes) {
             _ if shown.is_empty() || shown == MASK => false,
             _ if cookie => true,
             ("=", _) => shown.len() >= WORD,
             // A name in quotes is JSON; else it may be a sentence.
-            (_, true) => quoted && shown.len() >= WORD || looks_secret(shown),
-            (_, false) => looks_secret(shown) || credential(text, value.clone(), found),
+            (_, true) => quoted && shown.len() >= WORD || value.looks_secret(text),
+            (_, false) => value.looks_secret(text) || credential(text, range.clone(), found),
         };
         if hide {
-            let end =
-                if cookie && !in_quotes { end_of(text, value.start, |c| "\"'\n\\".contains(c)) } else { value.end };
-            found.push((value.start..end, MASK));
+            let mut end = range.end;
+            if cookie && !in_quotes {
+                if !cookies.contains(&range.start) {
+                    cookies = range.start..end_of(text, range.start, |c| "\"'\n\\".contains(c));
+                }
+                end = cookies.end;
+            }
+            found.push((range.start..end, MASK));
+        }
+    }
+}
+
+/// The last value without quotes that was gone through. Where another begins inside it, it has the same end, and what was
+/// found of it holds for its end, too.
+#[derive(Clone, Default)]
+struct Bare {
+    range: Range<usize>,
+    /// Its last `=`, and where its last run begins that is a key by its looks.
+    equals: Option<usize>,
+    key: Option<usize>,
+}
+
+/// The value of a pair.
+enum Value<'a> {
+    Quoted(Range<usize>),
+    /// From there to the end of the other one.
+    Bare(usize, &'a Bare),
+}
+
+impl Value<'_> {
+    fn range(&self) -> Range<usize> {
+        match self {
+            Self::Quoted(range) => range.clone(),
+            Self::Bare(start, whole) => *start..whole.range.end,
+        }
+    }
+
+    fn has_equals(&self, text: &str) -> bool {
+        match self {
+            Self::Quoted(range) => text[range.clone()].contains('='),
+            Self::Bare(start, whole) => whole.equals >= Some(*start),
+        }
+    }
+
+    fn looks_secret(&self, text: &str) -> bool {
+        let shown = &text[self.range()];
+        match self {
+            Self::Quoted(_) => looks_secret(shown),
+            Self::Bare(start, whole) => begins_a_secret(shown) || is_uuid(shown) || whole.key >= Some(*start),
         }
     }
 }
 
 /// What stands behind a scheme in a header, which is no value of its own.
 fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &'static str)>) -> bool {
-    if SCHEMES.contains(&text[scheme.clone()].to_ascii_lowercase().as_str()) {
+    if SCHEMES.iter().any(|known| text[scheme.clone()].eq_ignore_ascii_case(known)) {
         let start = scheme.end + text[scheme.end..].find(|c: char| c != ' ').unwrap_or(0);
         let end = end_of(text, start, |c| !is_token(c));
         if end > start {
@@ -142,16 +216,24 @@ fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &
     false
 }
 
-/// The value that begins there, without its quotes; whether it has some.
-fn value(text: &str, from: usize) -> (Range<usize>, bool) {
+/// The value that begins there, without its quotes.
+fn value<'a>(text: &str, from: usize, last: &'a mut Bare) -> Value<'a> {
     let start = from + text[from..].find(|c: char| c != ' ').unwrap_or(0);
     let escaped = usize::from(text[start..].starts_with('\\'));
     match text[start + escaped..].chars().next() {
         Some(quote @ ('"' | '\'')) => {
             let start = start + escaped + 1;
-            (start..end_of_quoted(text, start, quote, escaped == 1), true)
+            Value::Quoted(start..end_of_quoted(text, start, quote, escaped == 1))
         }
-        _ => (start..end_of(text, start, |c| c.is_whitespace() || "&,;\"'<>)]}|".contains(c)), false),
+        _ => {
+            if !last.range.contains(&start) {
+                let range = start..end_of(text, start, |c| c.is_whitespace() || "&,;\"'<>)]}|".contains(c));
+                let shown = &text[range.clone()];
+                let (equals, key) = (shown.rfind('='), last_key(shown));
+                *last = Bare { range, equals: equals.map(|at| start + at), key: key.map(|at| start + at) };
+            }
+            Value::Bare(start, last)
+        }
     }
 }
 
@@ -171,11 +253,14 @@ fn end_of_quoted(text: &str, start: usize, quote: char, by_escape: bool) -> usiz
 /// Keys that tell by their first letters whose they are.
 fn makers(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
     for prefix in MAKERS {
+        let mut token = 0..0;
         for (at, _) in text.match_indices(prefix) {
             let inside = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-            let end = end_of(text, at, |c| !is_token(c));
-            if !inside && end - at >= LONG {
-                found.push((at..end, MASK));
+            if !token.contains(&at) {
+                token = at..end_of(text, at, |c| !is_token(c));
+            }
+            if !inside && token.end - at >= LONG {
+                found.push((at..token.end, MASK));
             }
         }
     }

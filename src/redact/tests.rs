@@ -1,5 +1,8 @@
 //! What is taken out, and what stays readable.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -71,6 +74,72 @@ fn h97_a_value_that_was_cut_is_known_by_its_beginning() {
     assert_eq!(scrubber.scrub("it said: correct hor"), "it said: ***");
     assert_eq!(scrubber.scrub("it said: correct hor…"), "it said: ***");
     assert_eq!(scrubber.scrub("it said: corre"), "it said: corre");
+}
+
+#[test]
+fn h97_what_begins_a_credential_again_and_again_is_gone_through_once() {
+    const SIZE: usize = 128 * 1024;
+    let beginnings = [
+        "://",
+        "a://b@",
+        "://?)",
+        ")",
+        "@",
+        "?x&",
+        "a=",
+        "a:",
+        "token=",
+        "token:",
+        "token= ",
+        "Bearer ",
+        "bearer",
+        "basic",
+        r#""token":""#,
+        r#""token":"\"#,
+        r#"token=\""#,
+        "token='token=\"",
+        "auth:basic ",
+        "cookie:",
+        "cookie:a=b;",
+        "cookie=",
+        "sk-",
+        "eyJ",
+        "x",
+        " ",
+        "\\",
+    ];
+    let mut scrubber = Scrubber::default();
+    // The beginning of it stands at nearly every place, and its end at none.
+    scrubber.know(&format!("{}y", "x".repeat(SIZE)));
+    let (done, all) = mpsc::channel();
+    std::thread::spawn(move || {
+        for begins in beginnings {
+            // Once as it is, and once behind what a mask might begin with and before what ends it.
+            let many = begins.repeat(SIZE / begins.len());
+            let shown = [many.clone(), format!("token:://bearer {many}\"'? x")].map(|text| scrubber.scrub(&text).len());
+            let _ = done.send((begins, shown));
+        }
+    });
+    // It takes well under a second; were a line gone through from each beginning, it would be hours.
+    for begins in beginnings {
+        let (known, shown) = all.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{begins:?}"));
+        assert!(known == begins && shown.iter().all(|length| *length <= 2 * SIZE), "{begins:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn h97_a_value_that_repeats_itself_is_known_by_its_beginning() {
+    let mut scrubber = Scrubber::default();
+    scrubber.know("abababacababab-abababac");
+    for (cut, shown) in [
+        ("abababababab", "ababab***"),
+        ("xababacababa", "xababacababa"),
+        ("abababacab", "***"),
+        ("ab abababacababab-abab…", "ab ***"),
+        ("abababababac", "abab***"),
+    ] {
+        assert_eq!(scrubber.scrub(cut), shown, "{cut}");
+    }
 }
 
 proptest! {
