@@ -4,24 +4,27 @@
 //! alive.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(unix)]
 use super::guard::{self, Ward};
+use super::turn::Turn;
 use super::{Error, Label, environment, excerpt};
 use crate::config;
 use crate::redact::Scrubber;
 
-/// The last lines that a child wrote to standard error, without the secrets that it was given.
-#[derive(Clone, Debug, Default)]
+/// The last lines that a child wrote to standard error. They are shown without the secrets that it was given; as they are kept,
+/// nobody has gone through them, because a child may write more than can be.
+#[derive(Clone, Default)]
 pub(crate) struct StderrTail {
-    lines: Arc<Mutex<VecDeque<String>>>,
+    lines: Arc<Mutex<VecDeque<Box<[u8]>>>>,
     scrubber: Arc<Scrubber>,
 }
 
@@ -45,25 +48,38 @@ impl StderrTail {
 
     /// The last line that says something.
     pub(crate) fn last(&self) -> Option<String> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).back().map(|line| line.chars().take(REASON).collect())
+        let lines = self.lock();
+        let shown = lines.iter().rev().map(|line| self.shown(line, LINE)).find(|line| !line.is_empty());
+        // Cut only now: half of a secret looks like none.
+        shown.map(|line| line.chars().take(REASON).collect())
     }
 
     #[cfg(test)]
     pub(super) fn lines(&self) -> usize {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock().len()
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().map(String::len).sum()
+        self.lock().iter().map(|line| line.len()).sum()
     }
 
-    fn push(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+    fn push(&self, line: &[u8]) {
+        let mut lines = self.lock();
         if lines.len() == TAIL_LINES {
             lines.pop_front();
         }
-        lines.push_back(line);
+        lines.push_back(line.into());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Box<[u8]>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for StderrTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StderrTail({} lines)", self.lock().len())
     }
 }
 
@@ -220,36 +236,41 @@ fn signal(_: ExitStatus) -> String {
 }
 
 /// Reads standard error to its end, into the tail, and into the log of a `server`. A child that is not read here would block.
-pub(super) async fn drain(mut stderr: ChildStderr, tail: StderrTail, server: Option<Label>) {
+pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, tail: StderrTail, server: Option<Label>) {
     let mut buffer = [0u8; 4096];
-    let mut line = Vec::new();
+    let (mut line, mut turn) = (Vec::new(), Turn::default());
     let mut second = (Instant::now(), 0u32);
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        turn.bytes(count);
         for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
             let room = LINE - line.len().min(LINE);
             line.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
+                turn.message();
                 tell(&mut line, &tail, server.as_deref(), &mut second);
+                turn.pass().await;
             }
         }
+        turn.pass().await;
     }
     tell(&mut line, &tail, server.as_deref(), &mut second);
 }
 
 fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: Option<&str>, second: &mut (Instant, u32)) {
-    let text = tail.shown(line, LINE);
+    if !line.trim_ascii().is_empty() {
+        if second.0.elapsed() >= Duration::from_secs(1) {
+            *second = (Instant::now(), 0);
+        }
+        second.1 = second.1.saturating_add(1);
+        if let Some(server) = server.filter(|_| second.1 <= LINES_PER_SECOND) {
+            let text = tail.shown(line, LINE);
+            if !text.is_empty() {
+                tracing::info!(target: "mcp_host::stderr", server, "{text}");
+            }
+        }
+        tail.push(line);
+    }
     line.clear();
-    if text.is_empty() {
-        return;
-    }
-    if second.0.elapsed() >= Duration::from_secs(1) {
-        *second = (Instant::now(), 0);
-    }
-    second.1 += 1;
-    if let Some(server) = server.filter(|_| second.1 <= LINES_PER_SECOND) {
-        tracing::info!(target: "mcp_host::stderr", server, "{text}");
-    }
-    tail.push(text);
 }
 
 /// A process group, by the pid of its leader.
@@ -314,6 +335,49 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
 
     use super::*;
+    use crate::redact::Learned;
+
+    /// Drains that, and tells how often others had their turn meanwhile.
+    async fn turns(said: &[u8], tail: &StderrTail) -> usize {
+        let mut turns = 0;
+        let others = std::future::poll_fn(|_| {
+            turns += 1;
+            std::task::Poll::<()>::Pending
+        });
+        tokio::select! {
+            biased;
+            () = drain(said, tail.clone(), Some("it".into())) => {}
+            () = others => {}
+        }
+        turns
+    }
+
+    #[tokio::test]
+    async fn h5_a_flood_on_standard_error_leaves_the_others_their_turn() {
+        let tail = StderrTail::default();
+        // Of what is there at once: by the bytes, and by the lines.
+        assert!(turns(&vec![b'x'; 1 << 20], &tail).await >= 30);
+        assert!(turns("x\n".repeat(1 << 16).as_bytes(), &tail).await >= 1000);
+        assert!(turns("://".repeat(2730).as_bytes().repeat(100).as_slice(), &tail).await >= 20);
+        assert!(turns(b"x\n", &tail).await == 0);
+    }
+
+    #[tokio::test]
+    async fn h97_the_last_words_are_shown_without_what_is_secret_by_then() {
+        let (learned, mut knows) = (Learned::default(), Scrubber::default());
+        knows.know("correct horse");
+        knows.follow(&learned);
+        let tail = StderrTail::of(Arc::new(knows));
+        // Most of it is over the rate.
+        let said = "it was correct horse and tr0ub4dor\n".repeat(1000) + "\u{3000}\n \t\n";
+        drain(said.as_bytes(), tail.clone(), Some("it".into())).await;
+        assert_eq!(tail.last().as_deref(), Some("it was *** and tr0ub4dor"));
+        let mut more = Scrubber::default();
+        more.know("tr0ub4dor");
+        learned.learn(&more);
+        assert_eq!(tail.last().as_deref(), Some("it was *** and ***"));
+        assert!(!format!("{tail:?}").contains("tr0ub4dor"));
+    }
 
     #[test]
     fn h12_a_number_that_is_anothers_is_not_signalled() {
