@@ -184,26 +184,29 @@ pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<()
     Ok(())
 }
 
-/// Posts a message over HTTP with SSE. In a task: the answer may be on the stream before the server has accepted the POST,
+/// Posts a request over HTTP with SSE. In a task: the answer may be on the stream before the server has accepted the POST,
 /// and a POST that is broken off then would cost the HTTP connection.
-pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: Option<u64>, frame: Frame) {
+pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: u64, frame: Frame) {
     let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
-    let post = connection.say_in_time(async move {
-        match stop.run_until_cancelled(tokio::time::timeout(ACCEPT, sse.post(frame))).await {
-            Some(Ok(Ok(None))) | None => {}
-            Some(Ok(Ok(Some(answer)))) => take(&task, id, &answer),
-            Some(Ok(Err(error))) => {
-                task.failed(&error);
-                match id {
-                    Some(id) => lost(&task, id, error),
-                    None => tracing::debug!(server = task.label(), "not sent: {error}"),
-                }
+    let post = async move { stop.run_until_cancelled(deliver(&task, &sse, Some(id), frame)).await };
+    connection.tasks().spawn(connection.say_in_time(post));
+}
+
+/// Posts a message over HTTP with SSE.
+pub(super) async fn deliver(connection: &Arc<Connection>, sse: &Sse, id: Option<u64>, frame: Frame) {
+    match tokio::time::timeout(ACCEPT, sse.post(frame)).await {
+        Ok(Ok(None)) => {}
+        Ok(Ok(Some(answer))) => take(connection, id, &answer),
+        Ok(Err(error)) => {
+            connection.failed(&error);
+            match id {
+                Some(id) => lost(connection, id, error),
+                None => tracing::debug!(server = connection.label(), "not sent: {error}"),
             }
-            // Its answer may still come; if not, the call has a deadline of its own.
-            Some(Err(_)) => tracing::warn!(server = task.label(), "a message was not accepted within {ACCEPT:?}"),
         }
-    });
-    connection.tasks().spawn(post);
+        // Its answer may still come; if not, the call has a deadline of its own.
+        Err(_) => tracing::warn!(server = connection.label(), "a message was not accepted within {ACCEPT:?}"),
+    }
 }
 
 /// Reads the stream of a server over HTTP with SSE. Its end is the end of the session: nothing of it can be resumed.

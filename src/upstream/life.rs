@@ -556,6 +556,7 @@ fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Ar
         client_info: settings.client_info.clone(),
         caps: settings.caps,
         pending_cap: limits.pending_per_server,
+        queue: limits.server_queue,
         depth: limits.depth,
         users: upstream.users.clone(),
         tasks: tasks.clone(),

@@ -7,6 +7,7 @@
 mod flood;
 mod lasting;
 mod receive;
+mod say;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -23,13 +24,12 @@ use tokio_util::task::TaskTracker;
 use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::{Cache, Peer};
 use super::{Nature, Relay, drive, modern};
-use crate::protocol::{
-    ErrorObject, Frame, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response,
-};
+use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 use flood::Flood;
 use lasting::Lasting;
+use say::Speech;
 
 /// How messages leave.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(super) struct Parts {
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,
+    /// Bytes that may wait to be said over HTTP.
+    pub(super) queue: usize,
     /// How deep its messages may nest.
     pub(super) depth: usize,
     /// How many clients use the lease.
@@ -75,8 +77,8 @@ pub(crate) struct Connection {
     answered: AtomicBool,
     served: AtomicBool,
     gone: AtomicBool,
-    /// What is being said over HTTP and answers nothing.
-    said: TaskTracker,
+    /// What is said beside requests.
+    speech: Speech,
     /// What the server listed last, for the headers that it wants of its tools.
     offer: ArcSwapOption<Offer>,
     /// What it said of keeping each list, and since when.
@@ -154,7 +156,7 @@ impl Connection {
             answered: AtomicBool::new(false),
             served: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            said: TaskTracker::new(),
+            speech: Speech::default(),
             offer: ArcSwapOption::empty(),
             caches: Mutex::default(),
         })
@@ -383,7 +385,7 @@ impl Connection {
                 Ok(())
             }
             Wire::Sse(sse) => {
-                drive::post(self, sse, Some(id), Frame::request(&rpc_id, method, params));
+                drive::post(self, sse, id, Frame::request(&rpc_id, method, params));
                 Ok(())
             }
         };
@@ -415,101 +417,6 @@ impl Connection {
     fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         modern::stamp(params, terms, &self.parts.client_info, version)
-    }
-
-    /// Sends a notification; over HTTP in a task, so that nobody waits for it.
-    pub(crate) fn notify(self: &Arc<Self>, method: Method, params: Option<Raw>) {
-        // In the modern era a client tells nothing but that, and over HTTP by closing the stream.
-        if self.is_modern() && (method != Method::Cancelled || matches!(self.wire(), Wire::Http(_))) {
-            return;
-        }
-        self.say(Message::Notification(Notification { method, params }));
-    }
-
-    /// Sends a notification that must arrive before anything that is sent later.
-    pub(super) async fn say_first(self: &Arc<Self>, method: Method) -> Result<(), transport::Error> {
-        let notice = Notification { method, params: None };
-        match self.wire() {
-            Wire::Http(http) => http.post(notice.frame()).await.map(drop),
-            Wire::Sse(sse) => sse.post(notice.frame()).await.map(drop),
-            Wire::Pipe(_) | Wire::Memory(_) => {
-                self.say(Message::Notification(notice));
-                Ok(())
-            }
-        }
-    }
-
-    pub(super) fn respond(self: &Arc<Self>, id: &RequestId, outcome: Outcome) {
-        if self.lock().asks.remove(id).is_some() {
-            self.say(Message::Response(Response { id: Some(id.clone()), outcome }));
-        }
-    }
-
-    fn say(self: &Arc<Self>, message: Message) {
-        if self.is_gone() {
-            return;
-        }
-        let result = match self.wire() {
-            Wire::Pipe(pipe) => pipe.send(message.frame()),
-            Wire::Memory(memory) => memory.send(message),
-            Wire::Http(http) => {
-                let (http, connection) = (http.clone(), self.clone());
-                self.parts.tasks.spawn(self.say_in_time(async move {
-                    match tokio::time::timeout(transport::HEADERS, http.post(message.frame())).await {
-                        Ok(Ok(_)) => {}
-                        Ok(Err(error)) => connection.failed(&error),
-                        Err(_) => tracing::warn!("a message was not accepted within {:?}", transport::HEADERS),
-                    }
-                }));
-                Ok(())
-            }
-            Wire::Sse(sse) => {
-                drive::post(self, sse, None, message.frame());
-                Ok(())
-            }
-        };
-        if let Err(error) = result {
-            tracing::debug!(server = &*self.parts.server, "not sent: {error}");
-        }
-    }
-
-    /// Counts a POST that has to be over before the session may end.
-    pub(super) fn say_in_time<F: Future>(&self, post: F) -> impl Future<Output = F::Output> + use<F> {
-        self.said.track_future(post)
-    }
-
-    /// Takes leave in good order: what runs is cancelled at the server, its questions are answered, and once all that is
-    /// out nothing is said any more. The session may end then.
-    pub(super) async fn part(self: &Arc<Self>) {
-        let error = transport::Error::Closed;
-        let (waiting, asks) = {
-            let mut table = self.lock();
-            if table.lost.is_some() {
-                return;
-            }
-            table.lost = Some(error.clone());
-            table.acknowledgements.clear();
-            (std::mem::take(&mut table.waiting), std::mem::take(&mut table.asks))
-        };
-        for (id, entry) in waiting {
-            entry.inbox.put(Item::Lost(error.clone()));
-            if self.peer.get().is_some() {
-                self.cancel(id, "the session ends");
-            }
-        }
-        for id in asks.keys() {
-            let outcome = Err(ErrorObject::internal("the client is gone"));
-            self.say(Message::Response(Response { id: Some(id.clone()), outcome }));
-        }
-        self.withdraw_all(asks);
-        self.gone.store(true, Ordering::Release);
-        self.said.close();
-        self.said.wait().await;
-    }
-
-    fn cancel(self: &Arc<Self>, id: u64, reason: &str) {
-        let params = format!(r#"{{"requestId":{id},"reason":"{reason}"}}"#);
-        self.notify(Method::Cancelled, Some(Raw::trusted(params.into())));
     }
 
     /// An error that means more than its own request: the server is not there, or has forgotten us. Nothing more is sent

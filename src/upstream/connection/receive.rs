@@ -235,7 +235,8 @@ impl Connection {
             let mut table = self.lock();
             if table.asks_too_often() {
                 drop(table);
-                return self.refuse(id);
+                let text = format!("more than {ASKS_PER_SECOND} requests in a second");
+                return self.refuse(id, ErrorObject::internal(text));
             }
             if table.asks.contains_key(&id) || table.asks.len() >= ASKS {
                 drop(table);
@@ -248,7 +249,7 @@ impl Connection {
             table.asks.insert(id.clone(), None);
         }
         match method {
-            Method::Ping => self.respond(&id, Ok(Raw::empty_object())),
+            Method::Ping => self.echo(&id, Ok(Raw::empty_object())),
             Method::RootsList | Method::CreateMessage | Method::Elicit => {
                 let task = params.as_ref().and_then(related_task);
                 let ask = Ask::new(id.clone(), method, params, self.clone());
@@ -268,7 +269,7 @@ impl Connection {
                     }
                 }
             }
-            other => self.respond(&id, Err(ErrorObject::method_not_found(other.as_str()))),
+            other => self.echo(&id, Err(ErrorObject::method_not_found(other.as_str()))),
         }
     }
 
@@ -280,12 +281,6 @@ impl Connection {
     /// Whether the server still waits for the answer to that question.
     pub(in crate::upstream) fn waits_for_answer(&self, question: &RequestId) -> bool {
         self.lock().asks.contains_key(question)
-    }
-
-    /// Answers a question that comes too soon after too many others.
-    fn refuse(self: &Arc<Self>, id: RequestId) {
-        let text = format!("more than {ASKS_PER_SECOND} requests in a second");
-        self.say(Message::Response(Response { id: Some(id), outcome: Err(ErrorObject::internal(text)) }));
     }
 
     /// The request that waits for the result of a task: what the task asks belongs to it, and to no other.

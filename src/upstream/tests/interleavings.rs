@@ -80,6 +80,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
         client_info: Raw::empty_object(),
         caps: Caps::default(),
         pending_cap: 4,
+        queue: 4096,
         depth: 128,
         users: Arc::default(),
         tasks: TaskTracker::new(),

@@ -113,6 +113,35 @@ async fn what_runs_is_cancelled_before_the_session_ends_and_nothing_is_said_afte
 }
 
 #[tokio::test]
+async fn h18_what_waits_to_be_said_is_said_in_the_end_and_before_the_session_ends() {
+    const NEWS: &str = "POST notifications/roots/list_changed";
+    let (open, opened) = watch::channel(false);
+    let server = Server::start(move |seen| match seen.what().as_str() {
+        // None of these is answered yet.
+        NEWS => Reply::Late(opened.clone(), 202),
+        _ => legacy(seen),
+    })
+    .await;
+    let lease = Lease::start(server.target(), Legacy);
+    let connection = lease.connected().await;
+    for _ in 0..100 {
+        connection.notify(Method::RootsListChanged, None);
+    }
+    server.until(NEWS, 16).await;
+    assert_eq!(server.story().iter().filter(|said| *said == NEWS).count(), 16, "the others wait");
+    let end = lease.end();
+    let later = async {
+        tokio::task::yield_now().await;
+        open.send_replace(true);
+    };
+    tokio::join!(end, later);
+    let story = server.story();
+    let (last, before) = story.split_last().unwrap();
+    assert_eq!(last, "DELETE", "{story:?}");
+    assert_eq!(before.iter().filter(|said| *said == NEWS).count(), 100);
+}
+
+#[tokio::test]
 async fn a_call_waits_for_the_stream_of_questions_to_be_open_or_refused() {
     let (open, opened) = watch::channel(false);
     let server = Server::start(move |seen| match seen.what().as_str() {

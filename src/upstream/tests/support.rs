@@ -199,6 +199,8 @@ pub(super) enum Reply {
     Text(u16, &'static str),
     /// The data of events, until the sender is gone.
     Stream(mpsc::Receiver<String>),
+    /// A status without a body, as soon as that is so.
+    Late(watch::Receiver<bool>, u16),
     /// Nothing, for ever.
     Silence,
     /// The end of the connection.
@@ -283,6 +285,10 @@ async fn serve(stream: TcpStream, script: Script, log: Arc<Log>) {
                     log.closed.send_modify(|all| all.push(seen.what()));
                 }
                 return;
+            }
+            Reply::Late(mut now, status) => {
+                drop(now.wait_for(|now| *now).await.unwrap());
+                (status, String::new(), String::new())
             }
             Reply::Silence => return std::future::pending().await,
             Reply::HangUp => return,

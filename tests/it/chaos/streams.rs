@@ -1,5 +1,6 @@
 //! Streams of events that are cut, never end, or come again and again.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use mcp_host::protocol::Raw;
 use serde_json::{Value, json};
 
-use super::server::{Close, EVENTS, Endless, Reset, Seen, Server, Write, text};
+use super::server::{Close, EVENTS, Endless, Hold, Reset, Seen, Server, Write, text};
 use super::{beside, call, host, host_with, still_serves};
 
 /// The events that answer a call: an empty one, progress, the answer. Each has an id.
@@ -138,6 +139,45 @@ async fn h25_a_resumed_stream_of_somebody_else_is_dropped() {
     let status = host.status().into_iter().find(|status| status.name == "bad").unwrap();
     assert_eq!(status.dropped, 2);
     host.shutdown().await;
+}
+
+/// So many POSTs of ours one server may leave without an answer, and some connections for what else goes on.
+const SOCKETS: usize = 16 + 6;
+
+#[tokio::test]
+async fn h18_a_server_that_asks_without_end_and_takes_no_answer_holds_few_sockets() {
+    let server = Server::start(|seen| match (seen.what(), seen.body.is_null()) {
+        ("GET", _) => {
+            let mut flood = String::new();
+            for id in 0..5000 {
+                let method = if id % 2 == 0 { "ping" } else { "no/such" };
+                let request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+                write!(flood, "data: {request}\n\n").unwrap();
+            }
+            Some(vec![text(EVENTS), text(flood), Hold])
+        }
+        // What we answer.
+        ("POST", false) => Some(vec![Hold]),
+        _ => None,
+    })
+    .await;
+    let host = host_with(server.entry(), json!({ "stopClose": "100ms" })).await;
+    let dropped = || host.status().into_iter().find(|status| status.name == "bad").unwrap().dropped;
+    let all = async {
+        // Some are answered, some wait for that; all others are counted.
+        while dropped() < 4900 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    beside(&host, tokio::time::timeout(Duration::from_secs(60), all)).await.unwrap_or_else(|_| panic!("{}", dropped()));
+    still_serves(&host).await;
+    assert!(server.count("POST") <= SOCKETS, "{} answers at once", server.count("POST"));
+    assert!(server.connections() <= SOCKETS, "{} connections", server.connections());
+    // Nor does it keep the host from ending.
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    host.shutdown().await;
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

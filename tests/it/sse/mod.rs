@@ -337,6 +337,28 @@ async fn an_event_has_a_cap() {
 }
 
 #[tokio::test]
+async fn h18_a_server_that_asks_without_end_and_takes_no_answer_holds_few_sockets() {
+    let server = Server::start(Script { deaf: true, ..Script::default() }).await;
+    let host = host(&server, &json!({"type": "sse"})).await;
+    let flood: Vec<String> = (0..5000)
+        .map(|id| json!({"jsonrpc": "2.0", "id": id, "method": if id % 2 == 0 { "ping" } else { "no/such" }}))
+        .map(|request| format!("data: {request}\n\n"))
+        .collect();
+    server.say(&flood.concat());
+    let all = async {
+        while status(&host).dropped < 4900 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), all).await.unwrap_or_else(|_| panic!("{}", status(&host).dropped));
+    // Its calls go on meanwhile.
+    assert_eq!(call(&host, "echo", &json!({"a": 1})).await, r#"{"a":1}"#);
+    let answers = server.story().into_iter().filter(|what| what == "POST /messages?session=1 -").count();
+    assert!((1..=16).contains(&answers), "{answers} at once");
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn without_a_type_post_is_tried_first() {
     for (code, body) in [(405, ""), (404, "<html>"), (400, "{\"error\":\"no\"}"), (415, "no")] {
         let server = Server::start(Script { post: (code, body), ..Script::default() }).await;

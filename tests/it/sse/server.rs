@@ -29,6 +29,8 @@ pub(super) struct Script {
     pub(super) first: &'static str,
     /// The status and body behind a message that is taken.
     pub(super) taken: (u16, &'static str),
+    /// Whether answers of the client are left without a word.
+    pub(super) deaf: bool,
     pub(super) version: &'static str,
 }
 
@@ -39,6 +41,7 @@ impl Default for Script {
             get: 200,
             first: "event: endpoint\ndata: /messages?session=N\n\n",
             taken: (202, "Accepted"),
+            deaf: false,
             version: "2025-06-18",
         }
     }
@@ -142,6 +145,9 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
         (_, "/found") => moved(302, "/sse"),
         (_, path) if path.starts_with("/moved/") => moved(307, target.strip_prefix("/moved").unwrap()),
         (&Method::GET, "/sse") => inner.open(),
+        (&Method::POST, "/messages") if inner.script.deaf && message["method"].is_null() => {
+            std::future::pending().await
+        }
         (&Method::POST, "/messages") => {
             let number = head.uri.query().and_then(|query| query.strip_prefix("session=")).unwrap_or_default();
             inner.take(number, &message)
