@@ -255,7 +255,7 @@ impl Client {
     }
 
     /// Puts a question of a server to the client, on the stream of the call it belongs to or on the general one.
-    pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
+    pub(super) fn ask(&self, mut ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
         let mut state = self.state();
         if state.closed {
             return;
@@ -265,7 +265,8 @@ impl Client {
         let request = Message::Request(Request {
             id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)),
             method: ask.method.clone(),
-            params: ask.params.clone(),
+            // From here on the mailbox has them, and counts them; nobody needs them for the answer.
+            params: ask.params.take(),
         });
         let leg = call.map(|(_, leg)| leg.clone());
         state.asked.insert(id, Asked { ask, call: call.map(|(call, _)| call), answered, leg: leg.clone() });

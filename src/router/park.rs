@@ -57,7 +57,7 @@ pub(super) struct Parked {
 
 #[derive(Debug)]
 struct Inner {
-    /// That of `results` and `outcome`.
+    /// That of `open`, `results` and `outcome`.
     share: Share,
     /// The requests that it serves now, and what was said while it served none.
     audience: Audience,
@@ -367,7 +367,7 @@ impl Parked {
             }
         }
         for (key, value) in given {
-            if let Some(ask) = inner.open.remove(&*key) {
+            if let Some(ask) = inner.close(&key) {
                 answers.push((ask, Raw::part(responses.bytes(), value)));
             }
         }
@@ -397,6 +397,7 @@ impl Parked {
             return ask.answer(Ok(answer));
         }
         let key = inner.key(wish);
+        inner.share.add(ask.weight());
         inner.open.insert(key, ask);
         inner.since.get_or_insert_with(Instant::now);
         drop(inner);
@@ -451,7 +452,7 @@ impl Parked {
             inner.share.add(weight(&outcome));
             inner.outcome = Some(outcome);
         }
-        let open = std::mem::take(&mut inner.open);
+        let open = inner.take_back(|_| true);
         drop(inner);
         drop(open);
         self.news.notify_waiters();
@@ -516,11 +517,18 @@ impl Inner {
     /// Takes questions out that are not to be asked any more.
     fn take_back(&mut self, which: impl Fn(&Ask) -> bool) -> Vec<Ask> {
         let keys: Vec<String> = self.open.iter().filter(|(_, ask)| which(ask)).map(|(key, _)| key.clone()).collect();
-        let taken = keys.iter().filter_map(|key| self.open.remove(key)).collect();
+        let taken = keys.iter().filter_map(|key| self.close(key)).collect();
         if self.open.is_empty() {
             self.since = None;
         }
         taken
+    }
+
+    /// Takes a question out.
+    fn close(&mut self, key: &str) -> Option<Ask> {
+        let ask = self.open.remove(key)?;
+        self.share.take(ask.weight());
+        Some(ask)
     }
 
     /// A key that this call has not used yet.

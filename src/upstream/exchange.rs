@@ -151,6 +151,11 @@ impl Ask {
         }
     }
 
+    /// How much it holds.
+    pub(crate) fn weight(&self) -> usize {
+        128 + self.params.as_ref().map_or(0, |params| params.as_bytes().len())
+    }
+
     /// Whether this is question `id` of that connection.
     pub(crate) fn is(&self, connection: &Arc<Connection>, id: &RequestId) -> bool {
         self.is_on(connection) && self.id == *id
@@ -255,7 +260,7 @@ impl Item {
     fn weight(&self) -> usize {
         let raw = match self {
             Self::Progress(params) | Self::Log(params) => Some(params),
-            Self::Ask(ask) => ask.params.as_ref(),
+            Self::Ask(ask) => return ask.weight(),
             Self::Done(outcome) => outcome.as_ref().ok(),
             Self::HangUp(_) | Self::Withdrawn(_) | Self::Lost(_) => None,
         };

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::declared;
+use super::hold::Hold;
 use super::registry::Place;
 use crate::adapt::task;
 use crate::manager::Server;
@@ -115,7 +116,7 @@ impl Router {
         let id = made.text("taskId").unwrap_or_default();
         let session = |progress: Rising| {
             let (connection, progress) = (Arc::downgrade(connection), Mutex::new(progress));
-            Place::Session { lease: upstream.id, connection, hold: Arc::default(), progress }
+            Place::Session { lease: upstream.id, connection, hold: Arc::new(Hold::of(&self.account())), progress }
         };
         let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
         let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {

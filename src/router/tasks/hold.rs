@@ -15,6 +15,7 @@ use super::At;
 use super::registry::{Place, Task};
 use crate::adapt::task;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::queues::{Account, Spare};
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::{Router, question};
@@ -22,17 +23,19 @@ use crate::transport::Error;
 use crate::upstream::{Ask, Connection, Item};
 
 /// The questions of one task, and its outcome once there is one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hold {
     inner: Mutex<Inner>,
     news: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// A `tasks/result` is open.
     is_open: bool,
     questions: BTreeMap<u64, Ask>,
+    /// That of the questions: nobody may ever come for them, so they have room only where there is plenty.
+    room: Spare,
     keys: u64,
     outcome: Option<Outcome>,
 }
@@ -42,7 +45,17 @@ const GATHER: Duration = Duration::from_millis(25);
 /// A server that says it waits for input gets that long to ask.
 const ASKING: Duration = Duration::from_secs(1);
 
+/// The answer to a question that there is no room for.
+const NO_ROOM: &str = "too much waits for clients (host.limits.clientQueues): ask again later";
+
 impl Hold {
+    /// Nothing so far; what it keeps for a client counts for that account.
+    pub(super) fn of(account: &Account) -> Self {
+        let room = account.spare();
+        let inner = Inner { is_open: false, questions: BTreeMap::new(), room, keys: 0, outcome: None };
+        Self { inner: Mutex::new(inner), news: Notify::new() }
+    }
+
     /// A question of the task.
     pub(super) fn ask(&self, at: &At, client: &Client, ask: Ask) {
         let Some(ask) = question::judge(&at.server, at.upstream.profile(), ask) else { return };
@@ -51,6 +64,10 @@ impl Hold {
             return ask.answer(Err(error));
         }
         let mut inner = self.lock();
+        if !inner.room.try_add(ask.weight()) {
+            drop(inner);
+            return ask.answer(Err(ErrorObject::internal(NO_ROOM)));
+        }
         inner.keys += 1;
         let key = inner.keys;
         inner.questions.insert(key, ask);
@@ -67,7 +84,7 @@ impl Hold {
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         let mut inner = self.lock();
         let key = inner.questions.iter().find(|(_, ask)| ask.is(connection, id)).map(|(key, _)| *key);
-        let ask = key.and_then(|key| inner.questions.remove(&key));
+        let ask = key.and_then(|key| inner.take(key));
         drop(inner);
         if let Some(ask) = ask {
             ask.forget();
@@ -97,7 +114,7 @@ impl Hold {
         }
         for (key, value) in given {
             let number = key.strip_prefix('i').and_then(|number| number.parse::<u64>().ok());
-            let ask = number.and_then(|number| self.lock().questions.remove(&number));
+            let ask = number.and_then(|number| self.lock().take(number));
             if let Some(ask) = ask {
                 ask.answer(Ok(Raw::part(responses.bytes(), value)));
             }
@@ -130,7 +147,8 @@ impl Hold {
             inner.outcome = outcome;
         }
         // What is still asked has no one to wait for it.
-        let questions = std::mem::take(&mut inner.questions);
+        let keys: Vec<u64> = inner.questions.keys().copied().collect();
+        let questions: Vec<Ask> = keys.into_iter().filter_map(|key| inner.take(key)).collect();
         drop(inner);
         drop(questions);
         self.news.notify_waiters();
@@ -138,6 +156,15 @@ impl Hold {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Takes a question out.
+    fn take(&mut self, key: u64) -> Option<Ask> {
+        let ask = self.questions.remove(&key)?;
+        self.room.take(ask.weight());
+        Some(ask)
     }
 }
 

@@ -9,6 +9,8 @@ mod driven;
 mod eras;
 mod far;
 #[cfg(feature = "server")]
+mod growth;
+#[cfg(feature = "server")]
 mod jobs;
 mod leaks;
 #[cfg(feature = "server")]

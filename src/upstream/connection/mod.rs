@@ -4,6 +4,7 @@
 //! The table of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it
 //! would cost each call two wake-ups.
 
+mod asks;
 mod flood;
 mod lasting;
 mod receive;
@@ -13,7 +14,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, oneshot};
@@ -27,6 +27,7 @@ use super::{Nature, Relay, drive, modern};
 use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
+use asks::Asks;
 use flood::Flood;
 use lasting::Lasting;
 use say::Speech;
@@ -92,29 +93,14 @@ struct Table {
     waiting: BTreeMap<u64, Waiting>,
     /// Requests that were answered with a task.
     lasting: BTreeMap<u64, Lasting>,
-    /// Questions of the server that have no answer yet, and the exchange that each went to.
-    asks: BTreeMap<RequestId, Option<u64>>,
+    /// Questions of the server that have no answer yet.
+    asks: Asks,
     /// Listens whose first word is waited for.
     acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
     /// Resources that changed a moment ago, and which stream said so.
     updates: Vec<(String, Option<u64>, Instant)>,
-    /// Since when, and how many questions came since.
-    asked: Option<(Instant, u32)>,
     flood: Flood,
     lost: Option<transport::Error>,
-}
-
-impl Table {
-    /// Counts a question, and tells whether it is one of too many in a second.
-    fn asks_too_often(&mut self) -> bool {
-        let now = Instant::now();
-        let (since, count) = self.asked.get_or_insert((now, 0));
-        if now - *since >= Duration::from_secs(1) {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
-        *count > ASKS_PER_SECOND
-    }
 }
 
 #[derive(Debug)]
@@ -134,10 +120,6 @@ struct Waiting {
     lasts: bool,
 }
 
-/// Questions without an answer that one server may have.
-const ASKS: usize = 256;
-/// Questions that one server may put in a second (`hazards.md` H18).
-const ASKS_PER_SECOND: u32 = 50;
 /// The bit of "something changed", for each of the lists.
 pub(super) const TOOLS: u8 = 1;
 pub(super) const PROMPTS: u8 = 2;
@@ -431,10 +413,10 @@ impl Connection {
             return;
         }
         let mut table = self.lock();
-        let asks = if table.lost.is_none() { std::mem::take(&mut table.asks) } else { BTreeMap::new() };
+        let asks = table.lost.is_none().then(|| table.asks.take());
         table.lost.get_or_insert_with(|| error.clone());
         drop(table);
-        self.withdraw_all(asks);
+        self.withdraw_all(asks.unwrap_or_default());
         self.gone.store(true, Ordering::Release);
         self.parts.stop.cancel();
     }
@@ -450,7 +432,7 @@ impl Connection {
             table.lost.get_or_insert_with(|| error.clone());
             self.gone.store(true, Ordering::Release);
             table.acknowledgements.clear();
-            (std::mem::take(&mut table.waiting), std::mem::take(&mut table.asks))
+            (std::mem::take(&mut table.waiting), table.asks.take())
         };
         self.withdraw_all(asks);
         // What was queued and not written, the server has not seen; what is queued in good order still goes out.

@@ -1,6 +1,5 @@
 //! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +9,8 @@ use tokio::time::Instant;
 
 use super::super::exchange::{Ask, Inbox, Item, Owner};
 use super::super::{Relayed, renew};
-use super::{ASKS, ASKS_PER_SECOND, Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
+use super::asks::Turned;
+use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
 };
@@ -231,22 +231,13 @@ impl Connection {
             tracing::warn!(server = &*self.parts.server, "a request of a modern server, dropped: {method}");
             return;
         }
-        {
-            let mut table = self.lock();
-            if table.asks_too_often() {
-                drop(table);
-                let text = format!("more than {ASKS_PER_SECOND} requests in a second");
-                return self.refuse(id, ErrorObject::internal(text));
-            }
-            if table.asks.contains_key(&id) || table.asks.len() >= ASKS {
-                drop(table);
-                tracing::warn!(
-                    server = &*self.parts.server,
-                    "a question with an id in use, or one of too many: dropped"
-                );
-                return;
-            }
-            table.asks.insert(id.clone(), None);
+        let size = params.as_ref().map_or(0, |params| params.as_bytes().len());
+        // Named, so that the table is not locked while it is answered.
+        let admitted = self.lock().asks.admit(&id, size, Instant::now());
+        match admitted {
+            Ok(()) => {}
+            Err(Turned::Away(why)) => return self.refuse(id, ErrorObject::internal(why)),
+            Err(Turned::Down(why)) => return self.drop_one(why),
         }
         match method {
             Method::Ping => self.echo(&id, Ok(Raw::empty_object())),
@@ -256,7 +247,7 @@ impl Connection {
                 match task.map_or_else(|| self.correlate(origin, true), |task| self.waiting_for(&task)) {
                     Whose::Exchange(exchange, owner, inbox) => {
                         self.bind(owner);
-                        self.lock().asks.insert(id, Some(exchange));
+                        self.lock().asks.went_to(&id, exchange);
                         inbox.put(Item::Ask(ask));
                     }
                     Whose::Nobody => {
@@ -275,12 +266,12 @@ impl Connection {
 
     /// Whether the server asked that during the request, and still waits for the answer.
     pub(in crate::upstream) fn was_asked(&self, id: u64, question: &RequestId) -> bool {
-        self.lock().asks.get(question) == Some(&Some(id))
+        self.lock().asks.exchange_of(question) == Some(id)
     }
 
     /// Whether the server still waits for the answer to that question.
     pub(in crate::upstream) fn waits_for_answer(&self, question: &RequestId) -> bool {
-        self.lock().asks.contains_key(question)
+        self.lock().asks.holds(question)
     }
 
     /// The request that waits for the result of a task: what the task asks belongs to it, and to no other.
@@ -319,7 +310,7 @@ impl Connection {
     }
 
     /// The connection is over: what its server asked beside calls is taken back. A call takes back its own.
-    pub(super) fn withdraw_all(self: &Arc<Self>, asks: BTreeMap<RequestId, Option<u64>>) {
+    pub(super) fn withdraw_all(self: &Arc<Self>, asks: Vec<(RequestId, Option<u64>)>) {
         for (id, _) in asks.into_iter().filter(|(_, exchange)| exchange.is_none()) {
             self.relay(Relayed::Withdrawn(id));
         }

@@ -173,7 +173,7 @@ impl Connection {
             }
             table.lost = Some(error.clone());
             table.acknowledgements.clear();
-            (std::mem::take(&mut table.waiting), std::mem::take(&mut table.asks))
+            (std::mem::take(&mut table.waiting), table.asks.take())
         };
         for (id, entry) in waiting {
             entry.inbox.put(Item::Lost(error.clone()));
@@ -181,7 +181,7 @@ impl Connection {
                 self.cancel(id, "the session ends");
             }
         }
-        for id in asks.keys() {
+        for (id, _) in &asks {
             let outcome = Err(ErrorObject::internal("the client is gone"));
             self.say(Message::Response(Response { id: Some(id.clone()), outcome }), Why::Ours);
         }

@@ -99,6 +99,30 @@ async fn h53_progress_goes_by_our_own_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h55_questions_and_their_ids_have_a_size() {
+    let (lease, mut peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    let mut mine = call(&lease, 1).await;
+    peer.hears("tools/call").await;
+    peer.say(&question(&json!("x".repeat(1025)))).await;
+    nothing(&mut mine).await;
+    assert_eq!((connection.dropped(), connection.questions()), (1, 0));
+    let mut large = question(&json!(1));
+    large["params"]["message"] = json!("x".repeat(16 << 20));
+    peer.say(&large).await;
+    let Item::Ask(first) = mine.next().await else { panic!() };
+    peer.say(&question(&json!(2))).await;
+    let crate::protocol::Message::Response(refused) = peer.heard.recv().await.unwrap() else { panic!() };
+    let error = refused.outcome.unwrap_err();
+    assert!(error.message.contains("over 16 MiB together"), "{}", error.message);
+    first.answer(Ok(Raw::empty_object()));
+    peer.heard.recv().await.unwrap();
+    peer.say(&question(&json!(3))).await;
+    assert!(matches!(mine.next().await, Item::Ask(_)), "there is room again");
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn h34_ids_are_new_and_not_to_be_guessed() {
     let (lease, _peer) = shaken(&json!({})).await;
     let connection = lease.connected().await;
