@@ -10,6 +10,9 @@ use crate::protocol::{ErrorObject, Outcome, Raw, code, meta, object};
 /// The extension's id.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
+/// Bytes of what a server calls a task: it is kept as long as the task, and sealed into what the client calls it.
+pub(crate) const LONGEST_ID: usize = 1024;
+
 /// How far a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {

@@ -86,6 +86,16 @@ impl Rising {
         Self { token: self.token.or(token), ..self }
     }
 
+    /// The same without the message that the token came in: for what is kept longer than the call.
+    pub(super) fn detached(self) -> Self {
+        Self { token: self.token.as_ref().map(Raw::detached), ..self }
+    }
+
+    /// How much it holds.
+    pub(super) fn weight(&self) -> usize {
+        self.token.as_ref().map_or(0, |token| token.as_bytes().len())
+    }
+
     /// The notification to send, if one is due.
     pub(super) fn step(&mut self, params: &Raw) -> Option<Message> {
         let token = self.token.as_ref()?;

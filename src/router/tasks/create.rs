@@ -114,8 +114,11 @@ impl Router {
         let nobody = || Attempt::Failed(Failure::malformed("a task that nobody asked for"));
         let made = task::created(result).ok_or_else(nobody)?;
         let id = made.text("taskId").unwrap_or_default();
+        if id.len() > task::LONGEST_ID {
+            return Err(Attempt::Failed(Failure::malformed("a task whose id is longer than 1 KiB")));
+        }
         let session = |progress: Rising| {
-            let (connection, progress) = (Arc::downgrade(connection), Mutex::new(progress));
+            let (connection, progress) = (Arc::downgrade(connection), Mutex::new(progress.detached()));
             Place::Session { lease: upstream.id, connection, hold: Arc::new(Hold::of(&self.account())), progress }
         };
         let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);

@@ -42,7 +42,8 @@ pub(super) enum Place {
     Here { outcome: Outcome, at: Duration },
 }
 
-/// All of them, oldest first; the oldest go when there are too many.
+/// All of them, oldest first. Those whose session is over go with the next one that comes, and the oldest when there are too
+/// many.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Registry(Mutex<Records>);
 
@@ -54,13 +55,14 @@ struct Records {
 
 /// Tasks that are known at once. One of a server without a session is found without this table.
 const KEPT: usize = 4096;
-/// Bytes of results that are kept with them.
+/// Bytes that are kept of them, results above all.
 const HEAVY: usize = 64 << 20;
 
 impl Registry {
     pub(super) fn put(&self, task: Task) -> Arc<Task> {
         let task = Arc::new(task);
         let mut records = self.lock();
+        let over = records.take_over();
         if records.by_handle.insert(task.handle.clone(), task.clone()).is_none() {
             records.order.push_back(task.handle.clone());
         }
@@ -69,6 +71,9 @@ impl Registry {
             let oldest = records.order.pop_front().and_then(|oldest| records.by_handle.remove(&oldest));
             weight -= oldest.map_or(0, |oldest| oldest.weight()).min(weight);
         }
+        drop(records);
+        // What they still ask is answered now.
+        drop(over);
         task
     }
 
@@ -101,18 +106,48 @@ impl Registry {
 }
 
 impl Registry {
+    /// How many there are.
+    #[cfg(test)]
+    pub(in crate::router) fn len(&self) -> usize {
+        self.lock().order.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Records> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Records {
+    /// Takes out the tasks that were lost with their session: nobody finds them any more.
+    fn take_over(&mut self) -> Vec<Arc<Task>> {
+        let over: Vec<Arc<Task>> = self.by_handle.extract_if(|_, task| task.is_lost()).map(|(_, task)| task).collect();
+        if !over.is_empty() {
+            self.order.retain(|handle| self.by_handle.contains_key(handle));
+        }
+        over
     }
 }
 
 impl Task {
     /// How many bytes are kept for it.
     fn weight(&self) -> usize {
-        match &self.place {
-            Place::Session { hold, .. } => hold.weight(),
+        let more = match &self.place {
+            Place::Session { hold, progress, .. } => {
+                hold.weight() + progress.lock().unwrap_or_else(PoisonError::into_inner).weight()
+            }
             Place::Open { .. } => 0,
             Place::Here { outcome, .. } => outcome.as_ref().map_or(0, |result| result.as_bytes().len()),
+        };
+        self.handle.len() + self.id.len() + more
+    }
+
+    /// Whether the session that it ran in is over.
+    fn is_lost(&self) -> bool {
+        match &self.place {
+            Place::Session { connection, .. } => {
+                connection.upgrade().is_none_or(|connection| connection.lost().is_some())
+            }
+            Place::Open { .. } | Place::Here { .. } => false,
         }
     }
 

@@ -1,13 +1,17 @@
 //! What is kept for clients that do not come, or never let go: it counts, has an end, and holds no more than it has to.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::jobs::Shop;
 use super::support::*;
-use crate::protocol::Method::{TasksGet, TasksUpdate, ToolsCall};
-use crate::protocol::{Profile, ProtocolVersion, Raw, Response};
+use crate::manager::Principal;
+use crate::protocol::Method::{Progress, SetLevel, TasksGet, TasksUpdate, ToolsCall};
+use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
+use crate::router::Client;
 
 const LITTLE: Duration = Duration::from_millis(1);
 
@@ -44,6 +48,67 @@ async fn h49_what_a_parked_call_asks_counts_until_it_is_answered() {
     assert!(waiting() < 200_000, "{}", waiting());
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(waiting(), 0);
+}
+
+/// Serves a request of which the test keeps a handle.
+async fn serve(shop: &Shop, client: &Arc<Client>, method: Method, params: &Raw) -> Value {
+    static IDS: AtomicI64 = AtomicI64::new(0);
+    let id = RequestId::Number(IDS.fetch_add(1, Ordering::SeqCst));
+    let leg = shop.router.leg(client);
+    let request = Request { id, method, params: Some(params.clone()) };
+    shop.router.request(client, request, &leg).await.unwrap().unwrap().read().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn h55_nothing_of_a_message_is_kept_with_what_lasts() {
+    let shop = Shop::legacy();
+    let hello = Raw::from_value(&json!({
+        "protocolVersion": "2025-11-25", "clientInfo": { "name": "large", "version": "x".repeat(1000) },
+        "capabilities": { "elicitation": {}, "roots": {}, "extensions": { "io.modelcontextprotocol/ui": { "a": 1 } } },
+    }));
+    let (client, _) = shop.router.open(Principal::local(), Some(&hello), shop.router.account()).unwrap();
+    let level = Raw::from_value(&json!({ "level": "info" }));
+    serve(&shop, &client, SetLevel, &level).await;
+    let begin = Raw::from_value(&json!({
+        "name": "job", "arguments": { "much": "x".repeat(1000) }, "task": { "ttl": 60_000 }, "_meta": { "progressToken": "mine" }
+    }));
+    let created = serve(&shop, &client, ToolsCall, &begin).await;
+    assert!(created["task"]["taskId"].is_string(), "{created}");
+    shop.jobs.progress(0, 1.0).await;
+    while !matches!(client.mailbox().next().await, Some(Message::Notification(told)) if told.method == Progress) {}
+    let alone = [hello, level, begin].map(|params| params.bytes().is_unique());
+    assert_eq!(alone, [true; 3], "and the token of the task is known all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h55_the_id_of_a_task_has_a_length() {
+    let shop = Shop::legacy();
+    let client = shop.core();
+    let begin = async |length: usize| {
+        let params = json!({ "name": "job", "arguments": { "id": "x".repeat(length) }, "task": {} });
+        shop.answer(&client, ToolsCall, &params).await
+    };
+    assert!(begin(1024).await["task"]["taskId"].is_string());
+    let refused = begin(1025).await;
+    assert!(text(&refused).contains("longer than 1 KiB"), "{refused}");
+    assert_eq!(refused["_meta"]["mcp-host/error"]["kind"], "malformed");
+    assert_eq!(shop.router.0.known_tasks.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h55_tasks_go_with_the_session_of_their_server() {
+    let shop = Shop::legacy();
+    let client = shop.core();
+    let begin = json!({ "name": "job", "arguments": {}, "task": {} });
+    for _ in 0..3 {
+        shop.answer(&client, ToolsCall, &begin).await;
+    }
+    assert_eq!(shop.router.0.known_tasks.len(), 3);
+    shop.jobs.crash();
+    while shop.answer(&client, ToolsCall, &begin).await["task"].is_null() {
+        tokio::time::sleep(LITTLE).await;
+    }
+    assert_eq!(shop.router.0.known_tasks.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::super::Relayed;
 use super::super::exchange::{Exchange, Inbox, Item};
 use super::Connection;
+use crate::adapt::task::LONGEST_ID;
 use crate::protocol::Raw;
 
 /// So many are known of one connection; the oldest go.
@@ -35,7 +36,7 @@ impl super::Table {
     #[must_use]
     pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) -> Option<Lasting> {
         let Item::Done(Ok(result)) = item else { return None };
-        let task = result.member("task")?.text("taskId")?;
+        let task = result.member("task")?.text("taskId").filter(|task| task.len() <= LONGEST_ID)?;
         let oldest = if self.lasting.len() >= LASTING { self.lasting.pop_first() } else { None };
         self.lasting.insert(id, Lasting { task, inbox: Some(inbox.clone()) });
         oldest.map(|(_, lasting)| lasting)

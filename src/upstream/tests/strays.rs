@@ -99,6 +99,26 @@ async fn h53_progress_goes_by_our_own_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h55_a_task_is_known_by_an_id_that_has_a_length() {
+    let (lease, mut peer) = shaken(&json!({})).await;
+    let connection = lease.connected().await;
+    for (length, is_known) in [(1024, true), (1025, false)] {
+        let terms = Terms { owner: Owner(1), lasts: true, ..Terms::host() };
+        let id = connection.next_id();
+        let mut exchange = connection.open(id, &Method::ToolsCall, Some(&Raw::empty_object()), &terms);
+        peer.hears("tools/call").await;
+        peer.result(&json!(id), &json!({ "task": { "taskId": "x".repeat(length) } })).await;
+        assert!(matches!(exchange.next().await, Item::Done(Ok(_))));
+        let before = connection.dropped();
+        let params = json!({ "progressToken": id, "progress": 1 });
+        peer.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params })).await;
+        let told = tokio::time::timeout(Duration::from_secs(1), exchange.next()).await;
+        assert_eq!((told.is_ok(), connection.dropped() > before), (is_known, !is_known), "{length}: {told:?}");
+    }
+    lease.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn h55_questions_and_their_ids_have_a_size() {
     let (lease, mut peer) = shaken(&json!({})).await;
     let connection = lease.connected().await;
