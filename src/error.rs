@@ -9,8 +9,10 @@ use crate::protocol::{ErrorObject, Raw};
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
-    server: Option<String>,
-    text: String,
+    server: Option<Box<str>>,
+    text: Box<str>,
+    /// What mends it, where that is known.
+    help: Option<Box<str>>,
     /// The server's own error object.
     answer: Option<ErrorObject>,
 }
@@ -41,12 +43,16 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, server: None, text: text.into(), answer: None }
+        Self { kind, server: None, text: text.into().into(), help: None, answer: None }
     }
 
     pub(crate) fn of(mut self, server: Option<String>) -> Self {
-        self.server = server.filter(|server| !server.is_empty());
+        self.server = server.filter(|server| !server.is_empty()).map(Into::into);
         self
+    }
+
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into().into()), ..self }
     }
 
     /// Reads an error of the router: our own carry their kind.
@@ -77,6 +83,12 @@ impl Error {
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
+    }
+
+    /// What mends it, where that is known: a sentence for people.
+    #[must_use]
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
     }
 
     /// The server's own error object, where it answered with one.

@@ -157,8 +157,21 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
+/// Takes the lock of an open file if nobody has it, without waiting; it goes with the file.
+#[cfg(unix)]
+pub(crate) fn try_lock(file: &File) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// Elsewhere no lock can be had.
+#[cfg(not(unix))]
+pub(crate) fn try_lock(_: &File) -> bool {
+    false
+}
+
 /// State is for its user alone.
-fn private(options: &mut OpenOptions) {
+pub(crate) fn private(options: &mut OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     #[cfg(not(unix))]

@@ -30,9 +30,11 @@ pub mod exposed;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod glob;
 mod host;
 pub mod in_process;
 mod keep;
+mod lineage;
 mod manager;
 pub mod name;
 pub mod protocol;
@@ -52,9 +54,10 @@ pub use downstream::admin;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "server")]
 pub use host::HttpEndpoint;
-pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
+pub use host::{Call, ClientEvents, ClientHandler, Events, Host, HostBuilder, Progress};
 pub use in_process::InProcess;
 pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
 pub use registry::{Catalog, Entry};
-pub use transport::guard;
+pub use router::{ClientChange, ClientEvent, ClientStatus};
+pub use transport::{Unstartable, guard};
 pub use upstream::StateName;

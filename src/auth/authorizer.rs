@@ -3,7 +3,7 @@
 //! A request costs a look at a pointer and at the clock. One refusal brings at most one new token and one replay, one nonce
 //! and one step up; what was tried in vain is not tried again for a while, and a person is asked once (`hazards.md` H74).
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub(crate) struct Authorizer {
     pub(super) stamp: Mutex<Option<u64>>,
     /// Somebody looks whether it can be read by now.
     pub(super) looking: AtomicBool,
+    /// Its last 401 said nothing of where tokens come from.
+    is_bare: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
     pub(super) login: Mutex<Option<Under>>,
     /// The login that whoever asks for something is invited to, or was last.
@@ -96,6 +98,11 @@ impl Hint {
     /// Nothing but scopes.
     pub(super) fn scopes(scopes: &[String]) -> Self {
         Self { scopes: scopes.to_vec(), ..Self::default() }
+    }
+
+    /// Whether it says nothing of where tokens come from.
+    fn is_bare(&self) -> bool {
+        self.metadata.is_none() && self.scopes.is_empty() && !self.dpop
     }
 
     /// What cannot be read says nothing.
@@ -188,6 +195,7 @@ impl Authorizer {
             unread: Mutex::default(),
             stamp: Mutex::default(),
             looking: AtomicBool::new(false),
+            is_bare: AtomicBool::new(false),
             progress: tokio::sync::Mutex::default(),
             login: Mutex::default(),
             #[cfg(feature = "server")]
@@ -204,6 +212,11 @@ impl Authorizer {
     /// Whether its tokens come from a user who signs in.
     pub(crate) fn wants_user(&self) -> bool {
         self.config.grant == Grant::Code
+    }
+
+    /// Whether its last 401 said nothing of where tokens come from.
+    pub(crate) fn wants_key(&self) -> bool {
+        self.wants_user() && self.is_bare.load(Ordering::Relaxed)
     }
 
     /// Where it is: scheme, host and port.
@@ -256,6 +269,9 @@ impl Authorizer {
             return Ok(false);
         }
         let hint = Hint::of(headers, self.keys.limits.oauth_challenge);
+        if status == 401 {
+            self.is_bare.store(held.is_none() && hint.is_bare(), Ordering::Relaxed);
+        }
         match (status, hint.error.as_deref()) {
             (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
             (401, _) if tries.replayed => {

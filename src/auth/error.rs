@@ -7,6 +7,9 @@ pub enum Error {
     /// Somebody has to sign in first.
     #[error("somebody has to sign in")]
     LoginNeeded,
+    /// It wants a token, and says nothing of where one signs in: most likely it takes an API key.
+    #[error("it answered 401 and does not say where to sign in")]
+    KeyNeeded,
     /// Its user has ended the login.
     #[error("its user has signed out")]
     SignedOut,

@@ -138,7 +138,7 @@ mod tests {
 
     /// Files in that folder, as each program has them.
     fn files(folder: &Path) -> Arc<dyn SecretStore> {
-        let secrets = Secrets { store: StoreKind::File, key: SecretKey::parse(&"07".repeat(32)) };
+        let secrets = Secrets { store: StoreKind::File, key: SecretKey::parse(&"07".repeat(32)), key_file: None };
         chosen(&secrets, Some(folder)).unwrap()
     }
 

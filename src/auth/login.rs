@@ -8,7 +8,7 @@ use url::Url;
 use super::attempt::Attempt;
 use super::authorizer::{Authorizer, Hint, Notice};
 use super::desk::Desk;
-use super::{Error, Kept, keychain, lock};
+use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
 
 /// A login that has begun: show the page to the user, and finish with what the browser was sent back to.
@@ -113,6 +113,11 @@ impl Authorizer {
         })?;
         let cap = self.keys.limits.oauth_challenge;
         Ok(if answer.status() == 401 { Hint::of(answer.headers(), cap) } else { Hint::default() })
+    }
+
+    /// Where a login would be kept that is made now.
+    pub(crate) async fn keeping(&self) -> Result<Keeping, Error> {
+        Ok(self.keys.vault.keeping().await?)
     }
 
     /// What is held for this server.

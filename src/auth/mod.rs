@@ -49,5 +49,5 @@ pub(crate) use place::well_known;
 #[cfg(feature = "server")]
 pub use redirect::Redirect;
 pub(crate) use store::chosen;
-pub use store::{Kept, MemoryStore, SecretStore, StoreError, keyring};
+pub use store::{Keeping, Kept, MemoryStore, SecretStore, StoreError, keyring, make_key_file};
 pub(crate) use token::Held;

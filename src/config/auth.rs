@@ -10,7 +10,8 @@ use super::syntax::{Origin, Value};
 use super::{Auth, Enterprise, Grant, OAuth, SecretSource};
 
 /// What other clients keep of a login that means nothing here.
-const FOREIGN: [&str; 4] = ["oauth_resource", "authProviderType", "targetAudience", "targetServiceAccount"];
+const FOREIGN: [&str; 5] =
+    ["oauth_resource", "authProviderType", "targetAudience", "targetServiceAccount", "oauthPublicClient"];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -44,9 +45,11 @@ pub(super) fn foreign(fields: &mut Fields<'_>, report: &mut Report) -> Auth {
         }
     }
     let mut oauth = OAuth::default();
-    if let Some(field) = fields.take(&["scopes"], report) {
+    if let Some(field) = fields.take(&["scopes", "oauthScopes"], report) {
         oauth.scopes = scopes(&field, report);
     }
+    let id = fields.take(&["oauthClientId"], report);
+    oauth.client_id = id.and_then(|field| field.text(report)).map(str::to_owned);
     if let Some(field) = fields.take(&["oauth", "oauthClient"], report) {
         match field.node.value {
             // opencode and Gemini turn it off.
@@ -64,7 +67,7 @@ fn client(field: &Field<'_>, oauth: &mut OAuth, report: &mut Report) {
     let mut text = |names: &[&str]| fields.take(names, report).and_then(|field| field.text(report).map(str::to_owned));
     oauth.client_id = text(&["clientId", "client_id", "CLIENT_ID"]);
     oauth.client_secret = text(&["clientSecret", "client_secret", "CLIENT_SECRET"]).map(Secret::new);
-    if let Some(field) = fields.take(&["scopes", "scope"], report) {
+    if let Some(field) = fields.take(&["scopes", "scope", "oauthScopes"], report) {
         oauth.scopes = scopes(&field, report);
     }
 }

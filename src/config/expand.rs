@@ -3,12 +3,13 @@
 //! Each client has its own way to write them; [`Dialect`] tells which one a file uses. Nothing is ever run to get a
 //! value, and a value is never looked at again for more variables. What a keyring has is asked by `keyring.rs`.
 
-use std::collections::BTreeMap;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::contents::Reads;
+use super::inputs::{self, Input, Inputs};
 use super::keyring::Asked;
-use super::report::Report;
+use super::place;
+use super::report::{Lack, Report};
 use super::secret::Secret;
 use super::syntax::{Member, Node, Origin, Value};
 use super::vars::Vars;
@@ -24,6 +25,8 @@ pub(super) enum Dialect {
     Dollar,
     /// The same, and `$X`; on Windows `%X%` too.
     Shell,
+    /// The same as in a shell, and `$(…)`, which is never run.
+    Commands,
     /// `{env:X}` and `{file:…}`.
     Braces,
     /// `${{ secrets.X }}` and `${{ inputs.X }}` beside [`Dialect::Dollar`].
@@ -37,10 +40,12 @@ pub(super) enum Dialect {
 pub(super) struct Scope<'a> {
     pub(super) vars: &'a Vars,
     pub(super) home: Option<&'a Path>,
-    /// The config file.
+    /// The config file, from the root of the disk on.
     pub(super) file: &'a Path,
+    /// The folder where relative paths start, if it is not the file's.
+    pub(super) base: Option<&'a Path>,
     /// What the file's `inputs` say of each id.
-    pub(super) inputs: &'a BTreeMap<String, String>,
+    pub(super) inputs: &'a Inputs,
     pub(super) dialect: Dialect,
     /// What reads other files.
     pub(super) reads: &'a Reads,
@@ -51,15 +56,27 @@ pub(super) struct Scope<'a> {
 /// What came of an expansion beside the tree.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// What had no value: field and reason.
-    pub(super) missing: Vec<String>,
+    /// What had no value.
+    pub(super) missing: Vec<Lack>,
+    /// Texts with variables as they are written, by their field.
+    written: Vec<(String, String)>,
     /// Values that are not to be seen, by the name of their variable or because they come from a file or an input.
     pub(super) secrets: Vec<Secret>,
 }
 
+impl Outcome {
+    /// The text of a field as it is written, if variables were put into it.
+    pub(super) fn written(&self, field: &str) -> Option<&str> {
+        self.written.iter().find(|(known, _)| known == field).map(|(_, text)| text.as_str())
+    }
+}
+
 enum Resolved {
     Value(String),
-    Missing(String),
+    /// What everybody may know: the folder of the file, a default that is written there.
+    Plain(String),
+    /// What is wrong, and what to do about it.
+    Missing(String, Option<String>),
     Unknown,
 }
 
@@ -106,8 +123,9 @@ impl Scope<'_> {
                         origin = Origin::Expanded;
                     }
                 }
-                Resolved::Missing(reason) => {
-                    outcome.missing.push(format!("{path}: {reason}"));
+                Resolved::Plain(value) => out.push_str(&value),
+                Resolved::Missing(message, help) => {
+                    outcome.missing.push(Lack { at: node.at, field: path.to_owned(), message, help });
                     out.push_str(reference);
                     origin = Origin::Missing;
                 }
@@ -118,6 +136,9 @@ impl Scope<'_> {
             }
         }
         out.push_str(rest);
+        if origin != Origin::Literal {
+            outcome.written.push((path.to_owned(), text.to_owned()));
+        }
         if self.dialect == Dialect::None && text.contains("${") {
             report.note(node.at, path, "this kind of file has no variables, left as it is");
         }
@@ -125,6 +146,10 @@ impl Scope<'_> {
     }
 
     fn resolve(&self, body: &str) -> Resolved {
+        if body.starts_with("$(") {
+            let message = "$(…) would run a command, which a config may not".to_owned();
+            return missing(message, "use $NAME, and set that variable before the host starts");
+        }
         // One look only: a default is text, and a variable inside it would be left half read.
         if body.contains("${") {
             return Resolved::Unknown;
@@ -141,18 +166,18 @@ impl Scope<'_> {
             Some(("file", path)) => return self.file(path),
             Some(("keyring", name)) => return self.entry(name),
             Some((kind @ ("cmd" | "command"), _)) => {
-                return Resolved::Missing(format!(
-                    "${{{kind}:…}} would run a command, which a config may not; use ${{env:NAME}}"
-                ));
+                let message = format!("${{{kind}:…}} would run a command, which a config may not");
+                return missing(message, "use ${env:NAME}");
             }
             Some(("config", name)) => {
-                return Resolved::Missing(format!("only an editor knows its setting {name:?}; use ${{env:NAME}}"));
+                return missing(format!("only an editor knows its setting {name:?}"), "use ${env:NAME}");
             }
             _ => {}
         }
         match body {
-            "/" | "pathSeparator" => Resolved::Value(MAIN_SEPARATOR.to_string()),
-            "userHome" => self.home.map_or_else(|| unset("HOME"), path_value),
+            "/" | "pathSeparator" => Resolved::Plain(MAIN_SEPARATOR.to_string()),
+            "userHome" => self.home.map_or_else(|| unset("HOME"), known_place),
+            "cwd" if self.vars.get("cwd").is_none() => self.workspace(body),
             _ if body.starts_with("workspaceFolder") => self.workspace(body),
             _ => self.variable(body),
         }
@@ -177,26 +202,29 @@ impl Scope<'_> {
     }
 
     fn input(&self, id: &str) -> Resolved {
-        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        let name = format!("MCP_HOST_INPUT_{}", id.chars().map(upper).collect::<String>());
-        match self.vars.get(&name) {
-            Some(value) => Resolved::Value(value.to_owned()),
-            None => {
-                let about = self.inputs.get(id).filter(|about| !about.is_empty());
+        let name = inputs::variable(id);
+        match (self.vars.get(&name), self.inputs.get(id)) {
+            (Some(value), _) => Resolved::Value(value.to_owned()),
+            (None, Some(Input { default: Some(value), password: true, .. })) => Resolved::Value(value.clone()),
+            (None, Some(Input { default: Some(value), .. })) => Resolved::Plain(value.clone()),
+            (None, input) => {
+                let about = input.map(|input| input.about.as_str()).filter(|about| !about.is_empty());
                 let about = about.map_or(String::new(), |about| format!(" ({about})"));
-                Resolved::Missing(format!("the input {id:?}{about} has no value; set {name}"))
+                let one_of = input.filter(|input| !input.options.is_empty());
+                let one_of = one_of.map_or(String::new(), |input| format!(" to one of {}", input.options.join(", ")));
+                missing(format!("the input {id:?}{about} has no value"), format!("set {name}{one_of}"))
             }
         }
     }
 
     fn entry(&self, name: &str) -> Resolved {
         let Some(keyring) = self.keyring else {
-            let what = "of a keyring is only for the entries of servers; use ${env:NAME} or ${file:PATH}";
-            return Resolved::Missing(format!("{name:?} {what}"));
+            let what = "of a keyring is only for the entries of servers";
+            return missing(format!("{name:?} {what}"), "use ${env:NAME} or ${file:PATH}");
         };
         match keyring.value(name) {
             Ok(secret) => Resolved::Value(secret.expose().to_owned()),
-            Err(reason) => Resolved::Missing(reason),
+            Err(reason) => Resolved::Missing(reason, None),
         }
     }
 
@@ -207,7 +235,10 @@ impl Scope<'_> {
                 let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
                 Resolved::Value(line.unwrap_or(&text).to_owned())
             }
-            Err(error) => Resolved::Missing(format!("the file {} cannot be read: {error}", full.display())),
+            Err(error) => Resolved::Missing(
+                format!("the file {} cannot be read: {}", full.display(), place::reason(&error)),
+                place::help(&full, &error),
+            ),
         }
     }
 
@@ -220,37 +251,46 @@ impl Scope<'_> {
     }
 
     fn folder(&self) -> &Path {
+        if let Some(base) = self.base {
+            return base;
+        }
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The folder that an editor would have open, told from where the file lies: `x/.vscode/mcp.json` and
-    /// `x/.mcp.json` mean `x`.
+    /// The folder that an editor would have open.
     fn workspace(&self, body: &str) -> Resolved {
-        let hidden = |path: &&Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let inside = [self.file, self.folder()].into_iter().find(hidden);
-        let Some(folder) = inside.and_then(Path::parent).filter(|folder| Some(*folder) != self.home) else {
-            return Resolved::Missing(format!("there is no open workspace for ${{{body}}}; write the path"));
+        let Some(folder) = self.base.or_else(|| place::workspace(self.file, self.home)) else {
+            return missing(format!("there is no open workspace for ${{{body}}}"), "write the path");
         };
         match body {
-            "workspaceFolder" => path_value(folder),
+            "workspaceFolder" | "cwd" => known_place(folder),
             "workspaceFolderBasename" => {
-                folder.file_name().map_or(Resolved::Unknown, |name| path_value(Path::new(name)))
+                folder.file_name().map_or(Resolved::Unknown, |name| known_place(Path::new(name)))
             }
             _ => match body.strip_prefix("workspaceFolder:") {
-                Some(name) if folder.file_name().is_some_and(|folder| folder == name) => path_value(folder),
-                Some(_) => Resolved::Missing(format!("only an editor knows ${{{body}}}; write the path")),
+                Some(name) if folder.file_name().is_some_and(|folder| folder == name) => known_place(folder),
+                Some(_) => missing(format!("only an editor knows ${{{body}}}"), "write the path"),
                 None => self.variable(body),
             },
         }
     }
 }
 
-fn unset(name: &str) -> Resolved {
-    Resolved::Missing(format!("the variable {name} is not set; set it before the host starts"))
+/// What to do about a variable that is not set.
+pub(super) fn set_it(name: &str) -> String {
+    format!("set it before the host starts: export {name}=…")
 }
 
-fn path_value(path: &Path) -> Resolved {
-    Resolved::Value(path.to_string_lossy().into_owned())
+fn unset(name: &str) -> Resolved {
+    missing(format!("the variable {name} is not set"), set_it(name))
+}
+
+fn missing(message: String, help: impl Into<String>) -> Resolved {
+    Resolved::Missing(message, Some(help.into()))
+}
+
+fn known_place(path: &Path) -> Resolved {
+    Resolved::Plain(path.to_string_lossy().into_owned())
 }
 
 /// Finds the next reference: the text before it, itself, its body, the text after it.
@@ -267,15 +307,35 @@ pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &s
             (_, Dialect::None) => return None,
             ('{', Dialect::Braces) if rest.starts_with("{env:") || rest.starts_with("{file:") => found(start, 1, "}"),
             ('$', Dialect::Templates) if rest.starts_with("${{") => found(start, 3, "}}"),
-            ('$', Dialect::Dollar | Dialect::Shell | Dialect::Templates) if rest.starts_with("${") => {
+            ('$', Dialect::Commands) if rest.starts_with("$(") => command(text, start),
+            ('$', Dialect::Dollar | Dialect::Shell | Dialect::Commands | Dialect::Templates)
+                if rest.starts_with("${") =>
+            {
                 found(start, 2, "}")
             }
-            ('$', Dialect::Shell) => bare(text, start),
+            ('$', Dialect::Shell | Dialect::Commands) => bare(text, start),
             ('%', Dialect::Shell) if cfg!(windows) => found(start, 1, "%").filter(|(_, _, body, _)| is_plain(body)),
             _ => None,
         };
         if reference.is_some() {
             return reference;
+        }
+    }
+    None
+}
+
+/// `$(…)` at `start`, whole: it may hold others. Its body is itself.
+fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
+    let mut open = 0usize;
+    for (at, c) in text[start..].char_indices() {
+        match c {
+            '(' => open += 1,
+            ')' if open == 1 => {
+                let end = start + at + 1;
+                return Some((&text[..start], &text[start..end], &text[start..end], &text[end..]));
+            }
+            ')' => open -= 1,
+            _ => {}
         }
     }
     None

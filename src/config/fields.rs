@@ -25,14 +25,18 @@ impl<'a> Fields<'a> {
     /// Opens an object that stands under `path`. A key that comes twice is a problem: one of the two would be lost.
     pub(super) fn open(node: &'a Node, path: &str, report: &mut Report) -> Option<Self> {
         let Some(members) = node.members() else {
-            report.problem(node.at, path, format!("expected an object, found {}", node.kind()));
+            let problem = report.problem(node.at, path, format!("expected an object, found {}", node.kind()));
+            if path.is_empty() {
+                problem.help("write an object with `command`, a program to start, or `url`, an endpoint to connect to");
+            }
             return None;
         };
         let fields = Self { path: path.to_owned(), left: members.iter().collect() };
         for (index, member) in members.iter().enumerate() {
             if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
                 let message = format!("given twice, first on line {}", first.at.line);
-                report.problem(member.at, &fields.path_of(&member.key), message);
+                let problem = report.problem(member.at, &fields.path_of(&member.key), message);
+                problem.help("take one of the two out");
             }
         }
         Some(fields)
@@ -103,10 +107,27 @@ impl<'a> Field<'a> {
         report.problem(self.at, &self.path, "this build does not have this feature").help("take the key out");
     }
 
+    /// How a text would be written as a list of its words; nothing of it is shown that may be a secret.
+    fn as_list(&self) -> String {
+        let words: Vec<&str> = self.node.text().unwrap_or_default().split_whitespace().collect();
+        let secret = |word: &&str| redact::looks_secret(word) || redact::names_a_secret(word);
+        if self.node.origin != Origin::Literal || words.is_empty() || words.iter().any(secret) {
+            return "write a list, each word in quotes of its own: [\"one\", \"two\"]".to_owned();
+        }
+        let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+        format!("write a list, each word in quotes of its own: [{}]", quoted.join(", "))
+    }
+
     fn expected(&self, what: &str, report: &mut Report) {
         if self.node.origin != Origin::Missing {
             let found = self.node.kind();
-            report.problem(self.at, &self.path, format!("expected {what}, found {found}"));
+            let problem = report.problem(self.at, &self.path, format!("expected {what}, found {found}"));
+            problem.help = match (what, found) {
+                ("a list", "a string") => Some(self.as_list()),
+                ("true or false" | "a whole number", "a string") => Some("write it without quotes".to_owned()),
+                ("a string", "a number" | "a boolean") => Some("put it in quotes".to_owned()),
+                _ => None,
+            };
         }
     }
 
@@ -229,6 +250,12 @@ impl<'a> Field<'a> {
             Value::Number(number) => format!("{number} has no unit"),
             _ => format!("expected a {what}, found {}", self.node.kind()),
         };
+        let help = match &self.node.value {
+            Value::Number(number) if what == "time" => {
+                format!("write it with a unit: \"{number}s\" for seconds, or \"500ms\", \"2m\", \"1h\"")
+            }
+            _ => help.to_owned(),
+        };
         report.problem(self.at, &self.path, message).help(help);
         None
     }
@@ -296,9 +323,16 @@ pub(super) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let key = plain(key);
     let close = |name: &&str| {
         let name = plain(name);
-        distance(&key, &name) <= if name.len() > 5 { 2 } else { 1 }
+        distance(&key, &name) <= if name.len() > 5 { 2 } else { 1 } || is_swapped(&key, &name)
     };
     known.iter().copied().find(|name| key.len() > 2 && close(name))
+}
+
+/// Whether two letters that stand side by side have changed places: `agrs`.
+fn is_swapped(left: &[u8], right: &[u8]) -> bool {
+    let Some(at) = left.iter().zip(right).position(|(a, b)| a != b) else { return false };
+    let swapped = left.get(at..at + 2).is_some_and(|two| right.get(at..at + 2) == Some(&[two[1], two[0]]));
+    swapped && left.get(at + 2..) == right.get(at + 2..)
 }
 
 /// Levenshtein's distance, bounded by the length of a key.
@@ -329,6 +363,7 @@ mod tests {
         assert_eq!(nearest("calTimeuot", &known), None);
         assert_eq!(nearest("calTimeout", &known), Some("callTimeout"));
         assert_eq!(nearest("starts", &known), Some("start"));
+        assert_eq!(nearest("evn", &known), Some("env"));
         assert_eq!(nearest("x", &known), None);
     }
 }

@@ -24,6 +24,8 @@ pub struct Helper {
     pub program: String,
     /// Its arguments, one each; no shell reads them.
     pub args: Vec<String>,
+    /// Variables that it gets as we have them, if we have them: names and globs.
+    pub inherit_env: Vec<String>,
     /// What it has given so far, which nobody is to see.
     pub(super) given: Learned,
 }
@@ -39,7 +41,7 @@ impl Helper {
 /// What it has given is no part of what the config says.
 impl PartialEq for Helper {
     fn eq(&self, other: &Self) -> bool {
-        (&self.program, &self.args) == (&other.program, &other.args)
+        (&self.program, &self.args, &self.inherit_env) == (&other.program, &other.args, &other.inherit_env)
     }
 }
 
@@ -114,7 +116,7 @@ pub(super) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Option<Helpe
         return None;
     }
     let mut words = words.into_iter();
-    Some(Helper { program: words.next()?, args: words.collect(), given: Learned::default() })
+    Some(Helper { program: words.next()?, args: words.collect(), ..Helper::default() })
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use super::claude::{self, Shared, Stand};
 use super::contents::{Contents, Reads};
 use super::expand::{Outcome, Scope};
 use super::keyring::{Asked, Keyring};
 use super::project::{self, Approved, NOT_APPROVED};
+use super::reach::Unusable;
 use super::report::{Error, Place, Report};
 use super::syntax::{self, Node, Syntax};
 use super::vars::Vars;
-use super::{Config, Server, host, server, shape};
+use super::{Config, Server, host, inputs, place, server, shape};
 
 /// The largest config file that is read.
 const FILE: u64 = 16 * 1024 * 1024;
@@ -29,6 +31,8 @@ pub struct LoadRequest {
     pub config_home: Option<PathBuf>,
     /// Where a project's config is looked for: a directory that somebody else may have filled.
     pub working_directory: Option<PathBuf>,
+    /// The project whose servers are taken of Claude Code's own file; without one it is that of the working directory.
+    pub project_directory: Option<PathBuf>,
     /// Whether the files that are named were found there.
     pub project: bool,
     /// What the user has approved of configs of projects.
@@ -41,10 +45,8 @@ impl LoadRequest {
     /// A request with the surroundings of this process and no file named.
     pub fn from_process() -> Self {
         let vars = Vars::from_process();
-        let absolute = |name: &str| vars.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = absolute(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
-        let platform = if cfg!(windows) { absolute("APPDATA") } else { home.as_ref().map(|home| home.join(".config")) };
-        let config_home = absolute("XDG_CONFIG_HOME").or(platform);
+        let home = vars.path(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+        let config_home = vars.config_home();
         let working_directory = std::env::current_dir().ok();
         Self { vars, home, config_home, working_directory, ..Self::default() }
     }
@@ -54,6 +56,14 @@ impl LoadRequest {
     pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
         self.files.push(file.into());
         self
+    }
+
+    /// The files that [`load`] reads.
+    ///
+    /// # Errors
+    /// When none is named and none is found.
+    pub fn found(&self) -> Result<Vec<PathBuf>, Error> {
+        self.find().map(|(files, _)| files)
     }
 
     /// The files to read: those named, else the one of `MCP_HOST_CONFIG`, else that of the working directory, else the
@@ -93,6 +103,8 @@ pub fn load(request: &LoadRequest) -> Result<Config, Error> {
     let mut loader = Loader::new(&request.vars, request.home.as_deref(), &request.keyring);
     let (files, project) = request.find()?;
     loader.approved = project.then_some(&request.approved);
+    let (named, here) = (request.project_directory.as_deref().map(place::absolute), &request.working_directory);
+    loader.stand = Stand { named: named.as_deref(), here: here.as_deref(), home: request.home.as_deref() };
     for file in files {
         if let Some(text) = loader.read_file(&file) {
             loader.add(&text, Syntax::of(&file), &file);
@@ -122,6 +134,11 @@ struct Loader<'a> {
     keyring: Asked<'a>,
     /// What is approved, if the files are a project's.
     approved: Option<&'a Approved>,
+    stand: Stand<'a>,
+    /// The projects with servers that the files have, in words.
+    projects: Vec<String>,
+    /// What was chosen among them says of servers in other files.
+    shared: Vec<Shared>,
     servers: Vec<Server>,
     hosts: Vec<Node>,
     files: Vec<PathBuf>,
@@ -134,7 +151,9 @@ impl<'a> Loader<'a> {
         let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
         let (reads, report) = (Reads::default(), Report::default());
         let keyring = Asked::new(keyring);
-        Self { vars, home, keyring, approved: None, servers, hosts, files, reads, report }
+        let (approved, stand) = (None, Stand::default());
+        let (projects, shared) = (Vec::new(), Vec::new());
+        Self { vars, home, keyring, approved, stand, projects, shared, servers, hosts, files, reads, report }
     }
 
     fn read_file(&mut self, file: &Path) -> Option<String> {
@@ -143,7 +162,8 @@ impl<'a> Loader<'a> {
             Err(error) => error,
         };
         let at = Place { file: self.report.add_file(file), ..Place::default() };
-        self.report.problem(at, "", format!("cannot be read: {error}"));
+        let problem = self.report.problem(at, "", format!("cannot be read: {}", place::reason(&error)));
+        problem.help = place::help(file, &error);
         None
     }
 
@@ -157,10 +177,25 @@ impl<'a> Loader<'a> {
     fn add_reading(&mut self, text: &str, syntax: Syntax, file: &Path, reads: &Reads) {
         let number = self.report.add_file(file);
         let Some(root) = syntax::parse(text, syntax, number, &mut self.report) else { return };
-        let Some(shape) = shape::read(&root, file, &mut self.report) else { return };
+        let given = file;
+        let file = &*place::absolute(file);
+        let Some(mut shape) = shape::read(&root, file, self.stand, &mut self.report) else { return };
+        if self.approved.is_some() {
+            inputs::forget_defaults(&mut shape.inputs);
+        }
+        self.projects.append(&mut shape.projects);
+        self.shared.extend(shape.shared.take());
         let dialect = super::expand::Dialect::Dollar;
-        let scope =
-            Scope { vars: self.vars, home: self.home, file, inputs: &shape.inputs, dialect, reads, keyring: None };
+        let scope = Scope {
+            vars: self.vars,
+            home: self.home,
+            file,
+            base: None,
+            inputs: &shape.inputs,
+            dialect,
+            reads,
+            keyring: None,
+        };
         match shape.host {
             Some(host) if self.approved.is_some() => {
                 let note = self.report.note(host.at, "host", "a project's config does not set up the host, ignored");
@@ -174,7 +209,8 @@ impl<'a> Loader<'a> {
             self.report.enter(Some(&entry.name));
             if let Some((_, first)) = seen.iter().find(|(name, _)| *name == entry.name) {
                 let first = self.report.place(*first);
-                self.report.problem(entry.at, "", format!("given twice, first at {first}"));
+                let problem = self.report.problem(entry.at, "", format!("given twice, first at {first}"));
+                problem.help("give one of them another name, or take it out");
                 continue;
             }
             seen.push((&entry.name, entry.at));
@@ -182,11 +218,11 @@ impl<'a> Loader<'a> {
                 Some(enabled) => self.switch(entry, enabled),
                 None => {
                     let own = if self.approved.is_some() { Reads::careful() } else { Reads::default() };
-                    let scope = Scope { dialect: entry.flavor.dialect(), ..scope };
-                    let keyring = self.may_ask(entry, file, scope).then_some(&self.keyring);
+                    let scope = Scope { dialect: entry.flavor.dialect(), base: entry.base.as_deref(), ..scope };
+                    let keyring = self.may_ask(entry, given, scope).then_some(&self.keyring);
                     let scope = Scope { reads: &own, keyring, ..scope };
-                    if let Some(server) = server::read(entry, scope, &mut self.report) {
-                        let server = self.judged(server, entry, file, &own.contents());
+                    if let Some(read) = server::read(entry, scope, &mut self.report) {
+                        let server = self.judged(read, entry, given, &own.contents());
                         self.put(server);
                     }
                     reads.take(&own);
@@ -196,7 +232,8 @@ impl<'a> Loader<'a> {
         self.report.enter(None);
         if self.report.has_note(number, server::WRITTEN_SECRET) && others_may_read(file) {
             let at = Place { file: number, ..Place::default() };
-            self.report.note(at, "", "other users can read this file with its secrets").help("chmod 600");
+            let note = self.report.note(at, "", "other users can read this file with its secrets");
+            note.help(format!("chmod 600 {}", place::quoted(&given.to_string_lossy())));
         }
     }
 
@@ -208,20 +245,24 @@ impl<'a> Loader<'a> {
         }
         // A pipe can be read once, and what is wrong is told when the entry is read for good.
         let reads = Reads::careful();
-        let server = server::read(entry, Scope { reads: &reads, ..scope }, &mut Report::default());
-        server.is_some_and(|server| server.disabled.is_none())
+        let mut report = Report::default();
+        let read = server::read(entry, Scope { reads: &reads, ..scope }, &mut report);
+        read.is_some_and(|read| read.server.disabled.is_none() && read.wrong.is_empty() && report.problems() == 0)
             && self.approved.is_none_or(|approved| project::judge(entry, file, &reads.contents(), approved).approved)
     }
 
-    /// A server of a project waits for the user to approve it.
-    fn judged(&self, mut server: Server, entry: &shape::Entry<'_>, file: &Path, reads: &Contents) -> Server {
-        let Some(approved) = self.approved else { return server };
-        let project = project::judge(entry, file, reads, approved);
-        if !project.approved {
-            server.disabled.get_or_insert_with(|| NOT_APPROVED.to_owned());
-            server.unusable = None;
+    /// The server, with what keeps it from starting: a project's waits for the user to approve it. What is wrong with one
+    /// that is off is kept until all files are read, because a later one may turn it on.
+    fn judged(&self, read: server::Read, entry: &shape::Entry<'_>, file: &Path, reads: &Contents) -> Server {
+        let server::Read { mut server, wrong, missing } = read;
+        if let Some(approved) = self.approved {
+            let project = project::judge(entry, file, reads, approved);
+            if !project.approved {
+                server.disabled.get_or_insert_with(|| NOT_APPROVED.to_owned());
+            }
+            server.project = Some(project);
         }
-        server.project = Some(project);
+        server.unusable = Unusable::new(wrong, missing);
         server
     }
 
@@ -229,8 +270,9 @@ impl<'a> Loader<'a> {
         let mut outcome = Outcome::default();
         let host = scope.expand(host, "host", &mut outcome, &mut self.report);
         // There is no server to fail alone, so here a missing variable is a problem.
-        for missing in outcome.missing {
-            self.report.problem(host.at, "", missing);
+        for lack in outcome.missing {
+            let problem = self.report.lack(lack);
+            self.report.put_back([problem]);
         }
         self.hosts.push(host);
     }
@@ -252,6 +294,22 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// What Claude Code's own file says beyond its own servers, and whether a project that was named is there.
+    fn apply_projects(&mut self) {
+        for server in &mut self.servers {
+            let off = self.shared.iter().find_map(|shared| shared.turns_off(&server.name, &server.source.file));
+            if let Some(why) = off {
+                server.disabled.get_or_insert(why);
+            }
+        }
+        for shared in &self.shared {
+            shared.tell_unread(&self.files, &mut self.report);
+        }
+        if let Some(named) = self.stand.named.filter(|_| self.shared.is_empty()) {
+            claude::refuse(named, &self.projects, &mut self.report);
+        }
+    }
+
     /// Two servers of one alias could not be told apart.
     fn unique_aliases(&mut self) {
         for (index, server) in self.servers.iter().enumerate() {
@@ -269,8 +327,22 @@ impl<'a> Loader<'a> {
 
     fn finish(mut self, flags: &[(String, String)]) -> Result<Config, Error> {
         self.unique_aliases();
+        self.apply_projects();
+        // What is not to be started has no need to be right.
+        for server in self.servers.iter_mut().filter(|server| server.disabled.is_some()) {
+            server.unusable = None;
+        }
         let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
-        let Self { servers, files, reads, report, approved, .. } = self;
+        let Self { servers, files, reads, mut report, approved, .. } = self;
+        // Of a config that is refused everything is told that is to be mended in its files.
+        if report.problems() > 0 {
+            report.put_back(
+                servers
+                    .iter()
+                    .filter_map(|server| server.unusable.as_ref())
+                    .flat_map(|unusable| unusable.wrong().to_vec()),
+            );
+        }
         let (problems, notes) = report.finish();
         if !problems.is_empty() {
             return Err(Error::Invalid { problems });

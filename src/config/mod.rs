@@ -8,15 +8,22 @@
 //! Start with [`load()`].
 
 mod auth;
+mod claude;
 mod contents;
 mod expand;
 mod fields;
+mod habits;
 mod helper;
 mod hidden;
 mod host;
+mod inherit;
+mod inputs;
 mod keyring;
 mod load;
+mod place;
 mod project;
+mod published;
+mod reach;
 mod report;
 mod secret;
 mod server;
@@ -33,7 +40,7 @@ mod vars;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
@@ -45,16 +52,19 @@ pub(crate) use self::helper::is_own_header;
 pub use self::host::{
     Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Limits, SecretKey, Secrets, StoreKind,
 };
+pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
 pub(crate) use self::keyring::SERVICE as KEYRING_SERVICE;
 pub use self::keyring::{Keyring, Unread};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
-pub use self::report::{Error, Note, Problem};
+pub use self::reach::Unusable;
+pub use self::report::{Error, Excerpt, Note, Problem};
 pub use self::secret::Secret;
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
+pub use self::units::time;
 pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
@@ -73,6 +83,19 @@ pub struct Config {
     pub contents: Contents,
     /// Whether it was found in the working directory, and so is a project's word and not the user's.
     pub project: bool,
+}
+
+/// Why a server that turns out to be this host is switched off, and what mends it.
+pub const ITSELF: &str = "this is this host itself; take it out of the config";
+
+impl Config {
+    /// The config files, each with the SHA-256 of what it held, where it could be read.
+    pub(crate) fn read_files(&self) -> impl Iterator<Item = (&Path, Option<[u8; 32]>)> {
+        self.files.iter().map(|file| {
+            let content = self.contents.hashes().find(|(path, _)| path == file).and_then(|(_, hash)| hash);
+            (file.as_path(), content)
+        })
+    }
 }
 
 /// One server.
@@ -126,9 +149,9 @@ pub struct Server {
     pub disabled: Option<String>,
     /// What came out of variables, files and inputs and is secret by its name or place; wherever the entry has it.
     pub secrets: Vec<Secret>,
-    /// Why it cannot be started as configured, in one line: a variable that is not set, a file that is not there.
-    /// Such a server is `failed` from the beginning; the others are not concerned.
-    pub unusable: Option<String>,
+    /// Why it cannot be started as configured: a variable that is not set, a file that is not there, a word of another
+    /// client that means nothing here. Such a server is `failed` from the beginning; the others are not concerned.
+    pub unusable: Option<Unusable>,
     /// What a project's config says of it, and whether the user has approved that.
     pub project: Option<Project>,
 }
@@ -214,7 +237,7 @@ pub struct Stdio {
     pub args: Vec<String>,
     /// Variables that it gets.
     pub env: Vec<(String, Secret)>,
-    /// Variables that it gets as we have them, if we have them.
+    /// Variables that it gets as we have them, if we have them: names and globs.
     pub forward_env: Vec<String>,
     /// Where it runs; our own directory otherwise.
     pub cwd: Option<PathBuf>,

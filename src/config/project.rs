@@ -63,6 +63,10 @@ pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: 
         hash.update([0]);
     }
     hash.update(text.as_bytes());
+    if let Some(base) = &entry.base {
+        hash.update([0]);
+        hash.update(base.as_os_str().as_encoded_bytes());
+    }
     for (path, content) in reads.hashes() {
         hash.update([0]);
         hash.update(path.to_string_lossy().as_bytes());
@@ -107,7 +111,10 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     for (path, _) in reads.hashes().filter(|(path, _)| leads_out(path, file)) {
         lines.push(format!("! reads {}, which is not part of the project", path.display()));
     }
-    risky(entry.node, "", &mut lines);
+    if let Some(base) = &entry.base {
+        lines.push(format!("! runs in {}", base.display()));
+    }
+    risky(&server::flatten(entry.node), "", &mut lines);
     let names = server::keyring_names(entry);
     lines.extend(names.into_iter().map(|(path, name)| format!("! {path}: takes {name:?} out of your keyring")));
     lines
@@ -154,6 +161,9 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if !path.contains('.') && matches!(key.as_str(), "envFile") {
             lines.push("! envFile: what stands in that file is set as well".to_owned());
+        }
+        if !path.contains('.') && matches!(key.as_str(), "inheritEnv" | "env_vars" | "env_keys") {
+            lines.push(format!("! {path}: these variables are passed on as you have them set"));
         }
         if path.contains('.') && loads_code(key) {
             lines.push(format!("! {path}: changes which code programs load"));

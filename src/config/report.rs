@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::Source;
+use super::reach::{self, Reach};
 
 /// One thing that is wrong, or worth knowing, and where it stands.
 ///
-/// Displays as `file:line: server "name": field: message`, on one line.
+/// Displays as `file:line: server "name": field: message`, on one line; with the column where there is an excerpt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -25,6 +26,18 @@ pub struct Problem {
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
+    /// The line itself, where a file cannot be parsed.
+    pub excerpt: Option<Excerpt>,
+}
+
+/// A line of a file that cannot be parsed. What may be a secret is masked in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Excerpt {
+    /// The line, without its indentation, and cut if it is long.
+    pub line: String,
+    /// The place in it, in characters.
+    pub caret: usize,
 }
 
 /// Something that does not stop the host; it looks like a [`Problem`].
@@ -42,6 +55,9 @@ impl fmt::Display for Problem {
         write!(f, "{}", self.file.display())?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
+            if let Some(column) = self.column.filter(|_| self.excerpt.is_some()) {
+                write!(f, ":{column}")?;
+            }
         }
         f.write_str(": ")?;
         if let Some(server) = &self.server {
@@ -109,6 +125,15 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
+/// A value that is not there, and where it is wanted.
+#[derive(Debug)]
+pub(super) struct Lack {
+    pub(super) at: Place,
+    pub(super) field: String,
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+}
+
 /// Collects problems and notes while files are read.
 #[derive(Debug, Default)]
 pub(super) struct Report {
@@ -133,6 +158,38 @@ impl Report {
     /// How many problems there are so far.
     pub(super) fn problems(&self) -> usize {
         self.problems.len()
+    }
+
+    /// Takes out the problems that stop at their entry, from that number on.
+    pub(super) fn take_local(&mut self, from: usize) -> Vec<Problem> {
+        let reported = self.problems.split_off(from.min(self.problems.len()));
+        let is_local = |problem: &Problem| reach::of(problem.field.as_deref()) == Reach::Entry;
+        let (mut local, whole): (Vec<_>, Vec<_>) = reported.into_iter().partition(is_local);
+        self.problems.extend(whole);
+        local.sort_by_key(|problem| problem.line);
+        local
+    }
+
+    /// Adds problems that were taken out.
+    pub(super) fn put_back(&mut self, problems: impl IntoIterator<Item = Problem>) {
+        self.problems.extend(problems);
+    }
+
+    /// Forgets the problems from that number on.
+    pub(super) fn drop_from(&mut self, from: usize) {
+        self.problems.truncate(from);
+    }
+
+    /// Adds to the problems from that number on the line that each is about.
+    pub(super) fn show_lines(&mut self, from: usize, excerpt: impl Fn(usize, usize) -> Option<Excerpt>) {
+        for problem in self.problems.iter_mut().skip(from) {
+            problem.excerpt = problem.line.zip(problem.column).and_then(|(line, column)| excerpt(line, column));
+        }
+    }
+
+    /// Makes a problem of a value that is not there, and leaves it to the caller.
+    pub(super) fn lack(&self, lack: Lack) -> Problem {
+        Problem { help: lack.help, ..self.make(lack.at, &lack.field, lack.message) }
     }
 
     /// Names the server that what follows is about.
@@ -197,6 +254,7 @@ impl Report {
             field: (!field.is_empty()).then(|| field.to_owned()),
             message,
             help: None,
+            excerpt: None,
         }
     }
 }

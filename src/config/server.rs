@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::expand::{Dialect, Outcome, Scope};
 use super::fields::Fields;
-use super::report::{Place, Report};
+use super::report::{Place, Problem, Report};
 use super::shape::{Entry, Flavor};
 use super::syntax::{Member, Node, Value};
 use super::transport::Reader;
@@ -14,40 +14,58 @@ use super::{Server, Stdio, Transport, helper, keyring, settings};
 /// What is noted of a secret that is not kept elsewhere.
 pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
 
-/// Reads an entry. Nothing comes of one that is wrong, which the report tells, and of one that is not a server.
-pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Server> {
+const NAME_IT: &str = "names of tools begin with it: write \"files\", for example";
+
+/// An entry that was read.
+pub(super) struct Read {
+    pub(super) server: Server,
+    /// Mistakes that stop at this server. Those that refuse the whole file are in the report.
+    pub(super) wrong: Vec<Problem>,
+    /// Values that are not there.
+    pub(super) missing: Vec<Problem>,
+}
+
+/// Reads an entry. Nothing comes of one that is not a server.
+pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Read> {
+    let before = report.problems();
     let node = helper::split(flatten(entry.node), scope.dialect, report);
     if is_foreign(entry, &node, report) {
         return None;
     }
     let mut outcome = Outcome::default();
     let node = expand(&node, entry.flavor, scope, &mut outcome, report);
-    let before = report.problems();
-    let mut fields = Fields::open(&node, "", report)?;
-    let mut reader =
-        Reader { flavor: entry.flavor, scope: &scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
-    let transport = reader.read(&mut fields, entry.at);
-    let written = reader.written_secrets;
-    written_secrets(&written, report);
-    // An entry without a transport is refused all the same; the rest of it is still judged.
-    let transport = transport.unwrap_or_else(|| Transport::Stdio(Stdio::default()));
-    let mut server = match Server::new(&entry.name, transport) {
+    let mut server = match Server::new(&entry.name, Transport::Stdio(Stdio::default())) {
         Ok(server) => server,
         Err(error) => {
             report.problem(entry.at, "", error.to_string());
             return None;
         }
     };
+    if entry.nameless {
+        report.problem(entry.at, "name", "a server needs a name").help(NAME_IT);
+    }
     server.source.file = report.file(entry.at.file).to_owned();
     server.source.line = (entry.at.line > 0).then_some(entry.at.line);
     server.disabled = entry.disabled.clone();
-    settings::fill(&mut server, &mut fields, entry.flavor, report);
-    settings::finish(fields, report);
-    server.secrets = outcome.secrets;
-    if !outcome.missing.is_empty() && server.disabled.is_none() {
-        server.unusable = Some(outcome.missing.join("; "));
+    server.call_timeout = entry.call_timeout.unwrap_or(server.call_timeout);
+    if let Some(mut fields) = Fields::open(&node, "", report) {
+        let (flavor, scope) = (entry.flavor, &scope);
+        let mut reader = Reader { flavor, scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
+        // The rest of an entry without a transport is still judged.
+        if let Some(transport) = reader.read(&mut fields, entry.at) {
+            server.transport = transport;
+        }
+        if let (Transport::Stdio(stdio), Some(base)) = (&mut server.transport, &entry.base) {
+            stdio.cwd.get_or_insert_with(|| base.clone());
+        }
+        let written = reader.written_secrets;
+        written_secrets(&written, report);
+        settings::fill(&mut server, &mut fields, entry.flavor, report);
+        settings::finish(fields, report);
     }
-    (report.problems() == before).then_some(server)
+    server.secrets = outcome.secrets;
+    let missing = outcome.missing.into_iter().map(|lack| report.lack(lack)).collect();
+    Some(Read { server, wrong: report.take_local(before), missing })
 }
 
 /// What an entry takes out of a keyring, as it is when its variables are put in: where each reference stands, and the name in it.
@@ -78,7 +96,7 @@ pub(super) fn switch(node: &Node) -> Option<bool> {
 }
 
 /// Lifts what some clients keep one level deeper: Cline's `transport`, Goose's `config`, Zed's old `command`.
-fn flatten(node: &Node) -> Cow<'_, Node> {
+pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     let nested = |member: &&Member| {
         matches!(member.key.as_str(), "transport" | "config" | "command") && member.node.members().is_some()
     };
@@ -106,6 +124,7 @@ fn is_foreign(entry: &Entry<'_>, node: &Node, report: &mut Report) -> bool {
     let inside = match entry.flavor {
         Flavor::Goose => matches!(kind, Some("builtin" | "platform" | "frontend" | "inline_python")),
         Flavor::Zed => node.get("command").is_none() && node.get("url").is_none(),
+        Flavor::CherryStudio => kind == Some("inMemory"),
         _ => false,
     };
     if inside {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fields::{Field, Fields};
+use super::habits;
 use super::report::Report;
 use super::shape::Flavor;
 use super::syntax::Value;
 use super::{Era, Prefix, Restart, Roots, Server, Sharing, Start};
 
 /// Every key of ours in an entry, for finding what a misspelt one was meant to be.
-const KEYS: [&str; 35] = [
+const KEYS: [&str; 36] = [
     "args",
     "auth",
     "autoReconnect",
@@ -26,6 +27,7 @@ const KEYS: [&str; 35] = [
     "excludeTools",
     "headers",
     "includeTools",
+    "inheritEnv",
     "insecureHttp",
     "maxCallTime",
     "maxConcurrent",
@@ -49,29 +51,49 @@ const KEYS: [&str; 35] = [
 ];
 
 /// Keys of other clients that ask nothing of a host: approvals, looks, their own bookkeeping.
-const FOREIGN: [&str; 22] = [
+const FOREIGN: [&str; 42] = [
     "alwaysAllow",
     "alwaysLoad",
     "autoApprove",
     "bundled",
+    "chatMenu",
     "default_tools_approval_mode",
+    "deferTools",
     "dev",
+    "disableToolCache",
+    "disabledAutoApproveTools",
     "displayName",
     "display_name",
+    "experimental_environment",
     "faviconUrl",
+    "filterMapping",
     "gallery",
     "icon",
+    "iconPath",
     "id",
+    "isDefaultServer",
+    "logoUrl",
+    "longRunning",
     "metadata",
     "name",
+    "provider",
+    "providerUrl",
+    "registryUrl",
     "remote",
     "remoteConfigured",
+    "requiresOAuth",
+    "serverInstructions",
     "serverName",
+    "slowConnectionThresholdMs",
     "source",
+    "sseReadTimeout",
+    "stderr",
     "supports_parallel_tool_calls",
     "tags",
+    "title",
     "trust",
     "version",
+    "versionNegotiation",
 ];
 
 /// Takes the settings of a server over the defaults that it has.
@@ -97,9 +119,10 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     restart(&mut server.restart, fields, report);
     tools(server, fields, flavor, report);
     times(server, fields, flavor, report);
+    habits::read(server, fields, report);
     // A setting outside the entry may have turned it off already.
     let disabled = flag(fields, "disabled", report).unwrap_or(false);
-    let enabled = flag(fields, "enabled", report).unwrap_or(true);
+    let enabled = fields.take(&["enabled", "isActive"], report).and_then(|field| field.flag(report)).unwrap_or(true);
     if disabled || !enabled {
         server.disabled = Some("disabled in the config".to_owned());
     }
@@ -107,17 +130,17 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
 
 /// Names what nobody took.
 pub(super) fn finish(mut fields: Fields<'_>, report: &mut Report) {
-    for name in ["sandbox", "sandboxEnabled"] {
-        if let Some(field) = fields.take(&[name], report) {
-            report.note(field.at, &field.path, "this build has no sandbox, the server runs without one");
-        }
-    }
+    habits::lacking(&mut fields, report);
     fields.skip(&FOREIGN);
     fields.finish(&KEYS, report);
 }
 
 fn start(fields: &mut Fields<'_>, report: &mut Report) -> Start {
-    let launch = flag(fields, "start_on_launch", report).unwrap_or(true);
+    let mut launch = flag(fields, "start_on_launch", report).unwrap_or(true);
+    // LibreChat's; with another value it is more likely a misspelt key of ours.
+    if fields.peek("startup").is_some_and(|member| matches!(member.node.value, Value::Flag(_))) {
+        launch = flag(fields, "startup", report).unwrap_or(launch);
+    }
     let start = fields.take(&["start"], report);
     let start = start.and_then(|field| field.choice(&[("eager", Start::Eager), ("lazy", Start::Lazy)], report));
     start.unwrap_or(if launch { Start::Eager } else { Start::Lazy })
@@ -127,7 +150,13 @@ fn start(fields: &mut Fields<'_>, report: &mut Report) -> Start {
 fn times(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     let mut start = fields.take(&["startTimeout"], report).and_then(|field| field.positive_time(report));
     let mut call = fields.take(&["callTimeout"], report).and_then(|field| field.positive_time(report));
-    for (name, unit) in [("startup_timeout_sec", 1.0), ("startup_timeout_ms", 0.001), ("connectionTimeout", 0.001)] {
+    for (name, unit) in [
+        ("startup_timeout_sec", 1.0),
+        ("startup_timeout_ms", 0.001),
+        ("connectionTimeout", 0.001),
+        ("discoveryTimeoutMs", 0.001),
+        ("initTimeout", 0.001),
+    ] {
         let foreign = fields.take(&[name], report).and_then(|field| field.foreign_time(unit, report));
         start = start.or(foreign);
     }
@@ -140,10 +169,11 @@ fn times(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &
             && unit < 1.0
             && time < Duration::from_secs(1)
         {
-            report.note(field.at, &field.path, format!("{number} ms; were seconds meant?"));
+            let note = report.note(field.at, &field.path, format!("{number} ms; were seconds meant?"));
+            note.help = Some(format!("write {} for {number} seconds", time.as_micros()));
         }
-        // opencode limits the start with it, the others a call.
-        if flavor == Flavor::OpenCode { start = start.or(time) } else { call = call.or(time) }
+        // opencode and Crush limit the start with it, the others a call.
+        if matches!(flavor, Flavor::OpenCode | Flavor::Crush) { start = start.or(time) } else { call = call.or(time) }
     }
     server.start_timeout = start.unwrap_or(server.start_timeout);
     server.call_timeout = call.unwrap_or(server.call_timeout);

@@ -1,12 +1,17 @@
 //! Whose file is this? Finds the servers in the shapes that MCP clients use, and says which client's rules apply.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::claude::{self, Shared, Stand};
 use super::expand::Dialect;
 use super::fields::nearest;
+use super::inputs::{self, Inputs};
+use super::published;
 use super::report::{Place, Report};
-use super::syntax::{Node, Value};
+use super::syntax::{Member, Node, Value};
+use super::units;
+use crate::glob::is_match;
 
 /// Whose rules an entry follows where clients differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,20 +20,24 @@ pub(super) enum Flavor {
     Plain,
     VsCode,
     Gemini,
+    Copilot,
+    CherryStudio,
     Cline,
     Roo,
     Codex,
     Zed,
     Goose,
     OpenCode,
+    Crush,
     Continue,
 }
 
 impl Flavor {
     pub(super) fn dialect(self) -> Dialect {
         match self {
-            Self::Plain | Self::VsCode | Self::Cline | Self::Roo => Dialect::Dollar,
-            Self::Gemini => Dialect::Shell,
+            Self::Plain | Self::VsCode | Self::CherryStudio | Self::Cline | Self::Roo => Dialect::Dollar,
+            Self::Gemini | Self::Copilot => Dialect::Shell,
+            Self::Crush => Dialect::Commands,
             Self::OpenCode => Dialect::Braces,
             Self::Continue => Dialect::Templates,
             Self::Codex | Self::Zed | Self::Goose => Dialect::None,
@@ -38,8 +47,8 @@ impl Flavor {
     /// What one unit of `timeout` is, in seconds.
     pub(super) fn timeout_unit(self) -> f64 {
         match self {
-            Self::Cline | Self::Roo | Self::Zed | Self::Goose | Self::Codex => 1.0,
-            Self::Plain | Self::VsCode | Self::Gemini | Self::OpenCode | Self::Continue => 0.001,
+            Self::CherryStudio | Self::Cline | Self::Roo | Self::Zed | Self::Goose | Self::Codex | Self::Crush => 1.0,
+            Self::Plain | Self::VsCode | Self::Gemini | Self::Copilot | Self::OpenCode | Self::Continue => 0.001,
         }
     }
 }
@@ -51,8 +60,23 @@ pub(super) struct Entry<'a> {
     pub(super) at: Place,
     pub(super) node: &'a Node,
     pub(super) flavor: Flavor,
+    /// Whether the name is made up, because the file gives none.
+    pub(super) nameless: bool,
     /// Why a setting outside the entry keeps the server from starting.
     pub(super) disabled: Option<String>,
+    /// The directory where it runs, unless it says another one itself, and where its relative paths start.
+    pub(super) base: Option<PathBuf>,
+    /// How long a call may be silent, unless the entry says so itself.
+    pub(super) call_timeout: Option<Duration>,
+}
+
+impl<'a> Entry<'a> {
+    /// An entry with nothing said about it elsewhere.
+    fn new(name: &str, at: Place, node: &'a Node, flavor: Flavor) -> Self {
+        let nameless = name.trim().is_empty();
+        let name = if nameless { format!("unnamed (line {})", at.line) } else { name.to_owned() };
+        Self { name, at, node, flavor, nameless, disabled: None, base: None, call_timeout: None }
+    }
 }
 
 /// What a file holds.
@@ -60,14 +84,18 @@ pub(super) struct Entry<'a> {
 pub(super) struct Shape<'a> {
     pub(super) entries: Vec<Entry<'a>>,
     pub(super) host: Option<&'a Node>,
-    /// The `inputs` of VS Code: id and description.
-    pub(super) inputs: BTreeMap<String, String>,
+    pub(super) inputs: Inputs,
+    /// What the file says of servers that stand in another one, if a project of it was chosen.
+    pub(super) shared: Option<Shared>,
+    /// Its projects with servers, in words.
+    pub(super) projects: Vec<String>,
 }
 
 /// Where servers are kept, and by whom. More than one may be in a file.
-const ROOTS: [(&[&str], Flavor); 9] = [
+const ROOTS: [(&[&str], Flavor); 10] = [
     (&["mcpServers"], Flavor::Plain),
     (&["amp.mcpServers"], Flavor::Plain),
+    (&["augment.advanced", "mcpServers"], Flavor::Plain),
     (&["servers"], Flavor::VsCode),
     (&["mcp", "servers"], Flavor::VsCode),
     (&["customizations", "vscode", "mcp", "servers"], Flavor::VsCode),
@@ -78,18 +106,19 @@ const ROOTS: [(&[&str], Flavor); 9] = [
 ];
 
 /// Finds the servers and the settings in a file.
-pub(super) fn read<'a>(root: &'a Node, file: &Path, report: &mut Report) -> Option<Shape<'a>> {
+pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &mut Report) -> Option<Shape<'a>> {
     let Some(members) = root.members() else {
         report.problem(root.at, "", format!("expected an object, found {}", root.kind()));
         return None;
     };
     for (index, member) in members.iter().enumerate() {
         if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
-            report.problem(member.at, &member.key, format!("given twice, first on line {}", first.at.line));
+            let message = format!("given twice, first on line {}", first.at.line);
+            report.problem(member.at, &member.key, message).help("take one of the two out");
         }
     }
     let mut shape = Shape { host: root.get("host").filter(|host| !is_entry(host)), ..Shape::default() };
-    shape.inputs = inputs(root);
+    shape.inputs = inputs::read(root);
     let mut roots = Vec::new();
     for (path, flavor) in ROOTS {
         let Some(node) = path.iter().try_fold(root, |node, key| node.get(key)) else { continue };
@@ -100,8 +129,22 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, report: &mut Report) -> Opti
             continue;
         }
         roots.push(path[0]);
-        let flavor = if flavor == Flavor::Plain { plain_flavor(node, file) } else { flavor };
+        let flavor = match flavor {
+            Flavor::Plain => plain_flavor(node, file),
+            Flavor::OpenCode if is_crush(root, node, file) => Flavor::Crush,
+            flavor => flavor,
+        };
         collect(node, flavor, &path.join("."), &mut shape, report);
+    }
+    if local(root, file, stand, &mut shape, report) {
+        roots.push("projects");
+    }
+    if default_timeout(root, &mut shape) {
+        roots.push(ZED_TIMEOUT);
+    }
+    if roots.is_empty() && published::is_one(root) {
+        published::refuse(root, report);
+        return None;
     }
     if roots.is_empty() {
         bare(root, file, &mut shape);
@@ -129,25 +172,12 @@ fn collect<'a>(node: &'a Node, flavor: Flavor, path: &str, shape: &mut Shape<'a>
     match &node.value {
         Value::Null => {}
         Value::Object(members) => {
-            for member in members {
-                let entry =
-                    Entry { name: member.key.clone(), at: member.at, node: &member.node, flavor, disabled: None };
-                shape.entries.push(entry);
-            }
+            shape.entries.extend(members.iter().map(|member| Entry::new(&member.key, member.at, &member.node, flavor)));
         }
         Value::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                match item.get("name").and_then(Node::text) {
-                    Some(name) => {
-                        let flavor = Flavor::Continue;
-                        let entry = Entry { name: name.to_owned(), at: item.at, node: item, flavor, disabled: None };
-                        shape.entries.push(entry);
-                    }
-                    None => {
-                        report.problem(item.at, &format!("{path}[{index}].name"), "a server in a list needs a name");
-                    }
-                }
-            }
+            let name = |item: &Node| item.get("name").and_then(Node::text).unwrap_or_default().to_owned();
+            let entries = items.iter().map(|item| Entry::new(&name(item), item.at, item, Flavor::Continue));
+            shape.entries.extend(entries);
         }
         _ => {
             report.problem(node.at, path, format!("expected an object of servers, found {}", node.kind()));
@@ -157,22 +187,22 @@ fn collect<'a>(node: &'a Node, flavor: Flavor, path: &str, shape: &mut Shape<'a>
 
 /// A file without a root key: a map of servers, or one server that is called like the file.
 fn bare<'a>(root: &'a Node, file: &Path, shape: &mut Shape<'a>) {
-    let flavor = plain_flavor(root, file);
+    let members = root.members().unwrap_or_default();
+    let flavor = if members.iter().any(is_of_opencode) { Flavor::OpenCode } else { plain_flavor(root, file) };
     if is_entry(root) {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        shape.entries.push(Entry { name, at: root.at, node: root, flavor, disabled: None });
+        shape.entries.push(Entry::new(&name, root.at, root, flavor));
         return;
     }
-    let members = root.members().unwrap_or_default();
     let servers = members.iter().filter(|member| is_entry(&member.node));
-    let entry = |member: &'a super::syntax::Member| Entry {
-        name: member.key.clone(),
-        at: member.at,
-        node: &member.node,
-        flavor,
-        disabled: None,
-    };
-    shape.entries.extend(servers.map(entry));
+    shape.entries.extend(servers.map(|member| Entry::new(&member.key, member.at, &member.node, flavor)));
+}
+
+/// Whether opencode wrote an entry: there a local server is one list, and one with a URL is "remote".
+fn is_of_opencode(member: &Member) -> bool {
+    let kind = member.node.get("type").and_then(Node::text);
+    let list = member.node.get("command").is_some_and(|command| matches!(command.value, Value::List(_)));
+    kind == Some("remote") || kind == Some("local") && list
 }
 
 /// Which of the clients with a root `mcpServers` wrote this.
@@ -181,12 +211,20 @@ fn plain_flavor(servers: &Node, file: &Path) -> Flavor {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let entries = || servers.members().unwrap_or_default().iter();
     let any_has = |keys: &[&str]| entries().any(|entry| keys.iter().any(|key| entry.node.get(key).is_some()));
-    if lies_in(".gemini") || name == "gemini-extension.json" || any_has(&["httpUrl", "trust", "authProviderType"]) {
+    if lies_in(".gemini")
+        || lies_in(".qwen")
+        || name == "gemini-extension.json"
+        || any_has(&["httpUrl", "trust", "authProviderType"])
+    {
         Flavor::Gemini
     } else if lies_in(".roo") || lies_in(".kilocode") || name == "mcp_settings.json" || any_has(&["alwaysAllow"]) {
         Flavor::Roo
     } else if lies_in(".cline") || name == "cline_mcp_settings.json" || any_has(&["transportType"]) {
         Flavor::Cline
+    } else if lies_in(".copilot") || any_has(&["deferTools", "filterMapping"]) {
+        Flavor::Copilot
+    } else if any_has(&["isActive", "baseUrl"]) {
+        Flavor::CherryStudio
     } else {
         Flavor::Plain
     }
@@ -194,7 +232,7 @@ fn plain_flavor(servers: &Node, file: &Path) -> Flavor {
 
 fn is_entry(node: &Node) -> bool {
     let text = |key| node.get(key).is_some_and(|value| value.text().is_some());
-    ["command", "cmd", "url", "serverUrl", "httpUrl", "uri"].iter().any(|key| node.get(key).is_some())
+    ["command", "cmd", "url", "serverUrl", "httpUrl", "uri", "baseUrl"].iter().any(|key| node.get(key).is_some())
         || (node.get("config").is_some() || node.get("transport").is_some())
         || text("type")
 }
@@ -204,21 +242,50 @@ fn members_are_entries(node: &Node) -> bool {
     node.members().is_some_and(|members| members.iter().any(|member| entry(&member.node)))
 }
 
-fn inputs(root: &Node) -> BTreeMap<String, String> {
-    let found = [&["inputs"][..], &["mcp", "inputs"]];
-    let lists = found.iter().filter_map(|path| path.iter().try_fold(root, |node, key| node.get(key)));
-    let items = lists.filter_map(|list| match &list.value {
-        Value::List(items) => Some(items),
-        _ => None,
-    });
-    let input = |item: &Node| {
-        let about = item.get("description").and_then(Node::text).unwrap_or_default();
-        Some((item.get("id")?.text()?.to_owned(), about.to_owned()))
+/// Takes the servers that Claude Code keeps for the project that is meant; one of them hides one of the user that has its
+/// name. Whether the file has projects.
+fn local<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, shape: &mut Shape<'a>, report: &mut Report) -> bool {
+    let projects = claude::projects(root);
+    shape.projects = claude::known(&projects);
+    let Some(project) = claude::choose(&projects, stand) else {
+        if stand.named.is_none() {
+            claude::tell_others(&projects, report);
+        }
+        return !projects.is_empty();
     };
-    items.flatten().filter_map(input).collect()
+    shape.shared = Some(Shared::new(project, file));
+    let members = project.servers.and_then(Node::members).unwrap_or_default();
+    shape.entries.retain(|entry| !members.iter().any(|member| member.key == entry.name));
+    shape.entries.extend(members.iter().map(|member| Entry {
+        base: Some(project.folder.clone()),
+        ..Entry::new(&member.key, member.at, &member.node, Flavor::Plain)
+    }));
+    true
 }
 
-/// The Gemini CLI turns servers off beside their entries.
+const ZED_TIMEOUT: &str = "context_server_timeout";
+
+/// Zed has one timeout for all servers that have none of their own, in seconds. Whether it is given.
+fn default_timeout(root: &Node, shape: &mut Shape<'_>) -> bool {
+    let Some(Value::Number(seconds)) = root.get(ZED_TIMEOUT).map(|node| &node.value) else { return false };
+    let time = seconds.parse().ok().and_then(units::seconds_f64).filter(|time| !time.is_zero());
+    for entry in shape.entries.iter_mut().filter(|entry| entry.flavor == Flavor::Zed) {
+        entry.call_timeout = time;
+    }
+    time.is_some()
+}
+
+/// Whether the `mcp` of a file is Crush's and not opencode's.
+fn is_crush(root: &Node, servers: &Node, file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let schema = root.get("$schema").and_then(Node::text).unwrap_or_default();
+    let mut kinds = servers.members().unwrap_or_default().iter().filter_map(|entry| entry.node.get("type")?.text());
+    matches!(&*name, "crush.json" | ".crush.json")
+        || schema.contains("crush")
+        || !schema.contains("opencode") && kinds.any(|kind| matches!(kind, "stdio" | "http" | "sse"))
+}
+
+/// The Gemini CLI turns servers off beside their entries, and Qwen Code does by globs.
 fn exclude(root: &Node, shape: &mut Shape<'_>) {
     let names = |key: &str| match root.get("mcp").and_then(|mcp| mcp.get(key)).map(|node| &node.value) {
         Some(Value::List(items)) => Some(items.iter().filter_map(Node::text).collect::<Vec<_>>()),
@@ -229,9 +296,10 @@ fn exclude(root: &Node, shape: &mut Shape<'_>) {
         shape.entries.iter_mut().filter(|entry| entry.flavor == Flavor::Gemini || entry.flavor == Flavor::Plain)
     {
         let name = entry.name.as_str();
-        if excluded.as_ref().is_some_and(|names| names.contains(&name)) {
+        let named = |globs: &Vec<&str>| globs.iter().any(|glob| is_match(glob, name));
+        if excluded.as_ref().is_some_and(named) {
             entry.disabled = Some("named in mcp.excluded of the config".to_owned());
-        } else if allowed.as_ref().is_some_and(|names| !names.contains(&name)) {
+        } else if allowed.as_ref().is_some_and(|globs| !named(globs)) {
             entry.disabled = Some("not named in mcp.allowed of the config".to_owned());
         }
     }

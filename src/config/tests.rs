@@ -24,7 +24,7 @@ fn bad(text: &str, syntax: Syntax) -> String {
 fn argument(text: &str, vars: &[(&str, &str)]) -> Result<String, String> {
     let config = good(&format!("{{ \"s\": {{ \"command\": \"c\", \"args\": [{text:?}] }} }}"), vars);
     let Transport::Stdio(stdio) = &config.servers[0].transport else { panic!("not stdio") };
-    config.servers[0].unusable.clone().map_or(Ok(stdio.args[0].clone()), Err)
+    config.servers[0].unusable.as_ref().map_or(Ok(stdio.args[0].clone()), |why| Err(why.to_string()))
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn variables_by_the_table() {
         assert_eq!(argument(text, &vars).as_deref(), Ok(expected), "{text}");
     }
     for (text, expected) in [
-        ("${B}", "the variable B is not set; set it before the host starts"),
-        ("${env:B}", "the variable B is not set; set it before the host starts"),
+        ("${B}", "the variable B is not set; set it before the host starts: export B=…"),
+        ("${env:B}", "the variable B is not set; set it before the host starts: export B=…"),
         ("${input:x.y}", "the input \"x.y\" has no value; set MCP_HOST_INPUT_X_Y"),
         ("${keyring:k}", "this build has no keyring to take \"k\" from; use ${env:NAME} or ${file:PATH}"),
         ("${cmd: ls}", "${cmd:…} would run a command, which a config may not; use ${env:NAME}"),
@@ -62,6 +62,19 @@ fn variables_by_the_table() {
     ] {
         assert_eq!(argument(text, &vars), Err(format!("args[0]: {expected}")), "{text}");
     }
+}
+
+#[test]
+fn only_a_file_of_copilot_has_variables_without_braces() {
+    let value = |file: &str, more: &str| {
+        let text = format!(r#"{{ "mcpServers": {{ "s": {{ "command": "c", "args": ["ab$Cd"]{more} }} }} }}"#);
+        let config = parse_str(&text, Syntax::Json, file, &Vars::from_iter([("Cd", "x")])).unwrap();
+        let Transport::Stdio(stdio) = &config.servers[0].transport else { panic!("not stdio") };
+        stdio.args[0].clone()
+    };
+    assert_eq!(value("/srv/mcp-config.json", ""), "ab$Cd");
+    assert_eq!(value("/srv/.copilot/mcp-config.json", ""), "abx");
+    assert_eq!(value("/srv/mcp-config.json", r#", "deferTools": "never""#), "abx");
 }
 
 #[test]
@@ -82,12 +95,13 @@ fn h92_a_missing_variable_concerns_one_server() {
         "file": { "command": "c", "envFile": "not-there.env" },
         "fine": { "command": "c" } } }"#;
     let config = good(text, &[]);
-    let why: Vec<_> = config.servers.iter().map(|server| server.unusable.as_deref()).collect();
-    let url = "url: the variable A_URL is not set; set it before the host starts; \
-               headers.Authorization: the variable B_TOKEN is not set; set it before the host starts";
-    assert_eq!(why[0], Some(url));
+    let why: Vec<_> = config.servers.iter().map(|server| server.unusable.as_ref().map(ToString::to_string)).collect();
+    let url = "url: the variable A_URL is not set; set it before the host starts: export A_URL=…; \
+               headers.Authorization: the variable B_TOKEN is not set; set it before the host starts: export B_TOKEN=…";
+    assert_eq!(why[0].as_deref(), Some(url));
     assert_eq!(why[1], None);
-    assert!(why[2].is_some_and(|why| why.starts_with("envFile: \"not-there.env\" cannot be read: ")));
+    let named = |why: &String| why.starts_with("envFile: \"") && why.contains("/not-there.env\" cannot be read: ");
+    assert!(why[2].as_ref().is_some_and(named), "{why:?}");
     assert_eq!(why[3], None);
 }
 
@@ -262,9 +276,10 @@ fn the_environment_stands_over_files_and_flags_over_both() {
             ..crate::exposed::Naming::default()
         },
         param_headers: true,
+        inherit_env: Vec::new(),
         tasks: false,
         audit: Some(Audit { file: folder.path().join("a.jsonl"), max_size: 1024, keep: 3 }),
-        secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY) },
+        secrets: Secrets { store: StoreKind::File, key: SecretKey::parse(KEY), key_file: None },
         limits: Limits { leases_per_server: 7, ..Limits::default() },
     };
     assert_eq!(config.host, expected);
@@ -341,6 +356,32 @@ fn a_later_file_replaces_whole_entries() {
     assert_eq!(config.files.len(), 2);
 }
 
+#[test]
+fn a_broken_entry_that_a_later_file_turns_on_is_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = |texts: &[&str]| {
+        let mut request = LoadRequest::default();
+        for (number, text) in texts.iter().enumerate() {
+            let file = folder.path().join(format!("{number}.json"));
+            fs::write(&file, text).unwrap();
+            request = request.file(file);
+        }
+        let server = load(&request).unwrap().servers.remove(0);
+        (server.disabled, server.unusable.map(|why| why.to_string()))
+    };
+    let on = r#"{ "mcpServers": { "a": { "enabled": true } } }"#;
+    let off = r#"{ "mcpServers": { "a": { "enabled": false } } }"#;
+    for entry in [r#""url": "https://h/", "headers": { "Authorization": "Bearer ${T}" }"#, r#""url": "no URL""#] {
+        let disabled = format!(r#"{{ "mcpServers": {{ "a": {{ {entry}, "disabled": true }} }} }}"#);
+        let enabled = format!(r#"{{ "mcpServers": {{ "a": {{ {entry} }} }} }}"#);
+        for (texts, starts) in [(vec![&*disabled, on], true), (vec![&*enabled, off], false), (vec![&*disabled], false)]
+        {
+            let (disabled, unusable) = load(&texts);
+            assert_eq!((disabled.is_none(), unusable.is_some()), (starts, starts), "{texts:?}: {unusable:?}");
+        }
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_readable_file_with_secrets_is_noted() {
@@ -376,7 +417,7 @@ fn unknown_keys_are_noted_once() {
     mcp.json:2: server "a": call_timeout: unknown key, ignored (did you mean `callTimeout`?)
     mcp.json:2: server "a": frobnicate: unknown key, ignored (-)
     mcp.json:3: server "b": restart.maxRetrys: unknown key, ignored (did you mean `maxRetries`?)
-    mcp.json:3: server "b": timeout: 60 ms; were seconds meant? (-)
+    mcp.json:3: server "b": timeout: 60 ms; were seconds meant? (write 60000 for 60 seconds)
     "#);
 }
 
@@ -414,7 +455,7 @@ fn yaml_problems_have_lines() {
     let text = "mcpServers:\n- name: a\n  command: c\n- name: b\n  command: d\n  required: 1\n-\n  command: e\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
     mcp:6: server "b": required: expected true or false, found a number
-    mcp:7: mcpServers[2].name: a server in a list needs a name
+    mcp:7: server "unnamed (line 7)": name: a server needs a name
     "#);
     let twice = bad("mcpServers:\n  a: { command: c }\n  a: { command: d }\n", Syntax::Yaml);
     assert!(twice.contains("duplicate entry"), "{twice}");

@@ -1,18 +1,20 @@
 //! How a server is reached: `command` or `url`, under the names that the clients have for them.
 
+use std::io;
+use std::path::Path;
+
 use url::{Host, Url};
 
-use super::fields::{Field, Fields};
-use super::report::{Place, Report};
+use super::fields::{Field, Fields, nearest};
+use super::report::{Lack, Place, Report};
 use super::secret::Secret;
 use super::shape::Flavor;
-use super::syntax::{Origin, Value};
+use super::syntax::{Node, Origin, Value};
 use super::{Auth, Remote, Stdio, Transport};
-use super::{auth, expand, helper, tls, vars};
-use crate::redact;
+use super::{auth, expand, habits, helper, inherit, place, tls, vars};
 
 /// Keys that only a process has.
-const STDIO_KEYS: [&str; 12] = [
+const STDIO_KEYS: [&str; 13] = [
     "command",
     "cmd",
     "args",
@@ -24,14 +26,16 @@ const STDIO_KEYS: [&str; 12] = [
     "envFile",
     "cwd",
     "working_directory",
+    "workingDirectory",
     "bearer_token",
 ];
 /// Keys that only a server with a URL has.
-const REMOTE_KEYS: [&str; 16] = [
+const REMOTE_KEYS: [&str; 20] = [
     "url",
     "httpUrl",
     "serverUrl",
     "uri",
+    "baseUrl",
     "headers",
     "http_headers",
     "env_http_headers",
@@ -41,12 +45,16 @@ const REMOTE_KEYS: [&str; 16] = [
     "auth",
     "insecureHttp",
     "oauth",
+    "oauthClientId",
+    "oauthScopes",
+    "oauthPublicClient",
     "headersHelper",
     "http_headers_helper",
     "tls",
 ];
 
 const KINDS: &str = "use \"stdio\", \"http\" or \"sse\", or leave it out";
+const NO_TRANSPORT: &str = "if the server has an http or https endpoint too, write that as `url` with \"type\": \"http\"; else set \"disabled\": true";
 
 /// The most that is read of an `envFile`.
 const ENV_FILE: u64 = 1024 * 1024;
@@ -75,7 +83,12 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Reads the transport of an entry that stands at `at`.
     pub(super) fn read(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Transport> {
-        let kind = self.kind(fields, at)?;
+        let Some(kind) = self.kind(fields, at) else {
+            // Whose keys these are was to be told by the kind.
+            fields.skip(&STDIO_KEYS);
+            fields.skip(&REMOTE_KEYS);
+            return None;
+        };
         let transport = match kind {
             Kind::Stdio => self.stdio(fields, at).map(Transport::Stdio),
             Kind::Http => self.remote(fields, at).map(Transport::Http),
@@ -100,15 +113,16 @@ impl Reader<'_> {
 
     /// Explicit type first, then by what there is.
     fn kind(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Kind> {
-        if let Some(field) = fields.peek("tcp") {
-            self.report.problem(field.at, "tcp", "a WebSocket server cannot be used").help("MCP has no such transport");
+        if let Some(field) = fields.take(&["tcp"], self.report) {
+            let message = "MCP has no WebSocket transport, so this server cannot be used";
+            self.report.problem(field.at, "tcp", message).help(NO_TRANSPORT);
             return None;
         }
         if let Some(field) = fields.take(&["type", "transport", "transportType"], self.report) {
             return self.named_kind(&field);
         }
         let command = ["command", "cmd"].into_iter().find_map(|name| fields.peek(name));
-        let url = ["httpUrl", "url", "serverUrl", "uri"].into_iter().find_map(|name| fields.peek(name));
+        let url = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"].into_iter().find_map(|name| fields.peek(name));
         match (command, url) {
             (Some(command), Some(url)) => {
                 let message =
@@ -138,12 +152,14 @@ impl Reader<'_> {
     fn named_kind(&mut self, field: &Field<'_>) -> Option<Kind> {
         let (message, help) = match field.text(self.report)? {
             "stdio" | "local" => return Some(Kind::Stdio),
-            "http" | "streamable-http" | "streamableHttp" | "streamable_http" => return Some(Kind::Http),
+            "http" | "streamable" | "streamable-http" | "streamableHttp" | "streamable_http" => {
+                return Some(Kind::Http);
+            }
             "sse" => return Some(Kind::Sse),
             "remote" | "auto" => return Some(Kind::Auto),
             _ if field.node.origin == Origin::Missing => return None,
             other @ ("ws" | "websocket" | "tcp" | "unix" | "pipe") => {
-                (format!("{other:?} is no transport of MCP and cannot be used"), KINDS)
+                (format!("{other:?} is no transport of MCP and cannot be used"), NO_TRANSPORT)
             }
             other => (format!("unknown transport {}", field.quote(other)), KINDS),
         };
@@ -165,7 +181,6 @@ impl Reader<'_> {
         if let Some(args) = fields.take(&["args"], self.report) {
             words.extend(args.items(self.report));
         }
-        let alone = words.len() == 1;
         let mut words = words.iter().filter_map(|word| Some((word, word.scalar(self.report)?))).collect::<Vec<_>>();
         for (word, text) in &words {
             if text.contains('\0') {
@@ -178,15 +193,11 @@ impl Reader<'_> {
         }
         stdio.command = words.remove(0).1;
         stdio.args = words.into_iter().map(|(_, text)| text).collect();
-        if alone && stdio.command.contains(' ') && !stdio.command.contains(['/', '\\']) {
-            let message = "is one program name with a space in it; arguments go into `args`";
-            self.report.note(command.at, &command.path, message);
-        }
         if stdio.args.iter().any(|arg| arg == "mcp-remote" || arg.starts_with("mcp-remote@")) {
             let message = "mcp-remote is not needed here; give its URL as `url`";
             self.report.note(command.at, &command.path, message);
         }
-        let cwd = fields.take(&["cwd", "working_directory"], self.report);
+        let cwd = fields.take(&["cwd", "working_directory", "workingDirectory"], self.report);
         stdio.cwd = cwd.and_then(|field| field.text(self.report)).map(|path| self.scope.path(path));
         self.environment(fields, &mut stdio);
         Some(stdio)
@@ -199,11 +210,7 @@ impl Reader<'_> {
             let path = self.scope.path(path);
             match self.scope.reads.text(&path, ENV_FILE) {
                 Ok(text) => set_all(&mut stdio.env, vars::dotenv(&text)),
-                Err(error) => {
-                    let path = file.quote(&path.display().to_string());
-                    let reason = format!("{}: {path} cannot be read: {error}", file.path);
-                    self.outcome.missing.push(reason);
-                }
+                Err(error) => self.unread(&file, &path, &error),
             }
         }
         let env = fields.take(&["env", "envs", "environment"], self.report);
@@ -223,19 +230,42 @@ impl Reader<'_> {
                 set_all(&mut stdio.env, [(name.to_owned(), value)]);
             }
         }
-        for field in [&["env_vars"], &["env_keys"]]
-            .into_iter()
-            .filter_map(|names| fields.take(names, self.report))
-            .collect::<Vec<_>>()
-        {
-            for item in field.items(self.report) {
-                let name = item.node.get("name").and_then(|name| name.text()).or_else(|| item.text(self.report));
-                stdio.forward_env.extend(name.map(str::to_owned));
+        for names in [[inherit::KEY], ["env_vars"], ["env_keys"]] {
+            if let Some(field) = fields.take(&names, self.report) {
+                stdio.forward_env.extend(inherit::read(&field, self.report));
+                self.goose_keys(&field, stdio);
             }
         }
-        for name in stdio.forward_env.iter().filter(|name| redact::names_a_secret(name)) {
-            self.outcome.secrets.extend(self.scope.vars.get(name).map(Secret::new));
+        self.outcome.secrets.extend(inherit::secrets(&stdio.forward_env, self.scope.vars));
+    }
+
+    /// Goose keeps these in a store of its own, where nobody else looks; without one its server does not start there.
+    fn goose_keys(&mut self, field: &Field<'_>, stdio: &Stdio) {
+        let Value::List(items) = &field.node.value else { return };
+        if self.flavor != Flavor::Goose {
+            return;
         }
+        for name in items.iter().filter_map(Node::text) {
+            if self.scope.vars.get(name).is_none() && !stdio.env.iter().any(|(known, _)| known == name) {
+                let help = format!("goose keeps it in a store of its own: set {name} before the host starts");
+                self.lack(field, format!("the variable {name} is not set"), Some(help));
+            }
+        }
+    }
+
+    /// The file that a field names cannot be read. A path with a variable in it is told as it is written.
+    fn unread(&mut self, field: &Field<'_>, path: &Path, error: &io::Error) {
+        let (name, help) = match self.outcome.written(&field.path) {
+            Some(written) if field.node.origin != Origin::Literal => (written.to_owned(), None),
+            _ => (path.display().to_string(), place::help(path, error)),
+        };
+        let message = format!("{name:?} cannot be read: {}", place::reason(error));
+        let help = help.or_else(|| Some("make the file, or take the key out".to_owned()));
+        self.lack(field, message, help);
+    }
+
+    fn lack(&mut self, field: &Field<'_>, message: String, help: Option<String>) {
+        self.outcome.missing.push(Lack { at: field.at, field: field.path.clone(), message, help });
     }
 
     fn remote(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Remote> {
@@ -245,7 +275,7 @@ impl Reader<'_> {
         }
         let insecure_http = fields.take(&["insecureHttp"], self.report).and_then(|field| field.flag(self.report));
         let insecure_http = insecure_http.unwrap_or(false);
-        let url = fields.take(&["httpUrl", "url", "serverUrl", "uri"], self.report);
+        let url = fields.take(&["httpUrl", "url", "serverUrl", "uri", "baseUrl"], self.report);
         if url.is_none() {
             self.report.problem(at, "url", "is missing");
         }
@@ -258,7 +288,7 @@ impl Reader<'_> {
             if let Some(field) = options.take(&["headers"], self.report) {
                 self.headers(&field, &mut headers);
             }
-            options.finish(&["headers"], self.report);
+            habits::request_options(options, self.report);
         }
         self.codex_headers(fields, &mut headers);
         if self.flavor == Flavor::Continue
@@ -268,14 +298,36 @@ impl Reader<'_> {
             self.watch(&field, "apiKey", key);
             self.header(&field, "Authorization", format!("Bearer {key}"), &mut headers);
         }
-        let headers_helper = helper::read(fields, self.report);
-        let logins = ["oauth", "oauthClient", "scopes"].iter().any(|name| fields.peek(name).is_some());
+        if fields.peek("apiKey").is_some_and(|member| member.node.members().is_some())
+            && let Some(field) = fields.take(&["apiKey"], self.report)
+            && let Some((name, value)) = habits::api_key(&field, self.report)
+        {
+            self.header(&field, name, value, &mut headers);
+        }
+        let mut headers_helper = helper::read(fields, self.report);
+        if let Some(field) = fields.take(&[inherit::KEY], self.report) {
+            match &mut headers_helper {
+                Some(helper) => {
+                    helper.inherit_env = inherit::read(&field, self.report);
+                    self.outcome.secrets.extend(inherit::secrets(&helper.inherit_env, self.scope.vars));
+                }
+                None => {
+                    let message = "there is no program here that could inherit variables, ignored";
+                    self.report.note(field.at, &field.path, message);
+                }
+            }
+        }
+        let logins = ["oauth", "oauthClient", "oauthClientId", "scopes", "oauthScopes"]
+            .iter()
+            .any(|name| fields.peek(name).is_some());
         let mut sign_in = auth::foreign(fields, self.report);
         if headers_helper.is_some() && !logins {
             sign_in = Auth::Headers;
         }
         if let Some(field) = fields.take(&["auth"], self.report) {
             match auth::read(&field, self.scope, self.report) {
+                // Codex names the kind of login here, and all else about it beside.
+                Some(auth::Given::OAuth(_)) if field.node.text().is_some() && matches!(sign_in, Auth::OAuth(_)) => {}
                 Some(auth::Given::Header(name, value)) => {
                     self.header(&field, &name, value.expose().to_owned(), &mut headers);
                     sign_in = Auth::Headers;
@@ -305,22 +357,38 @@ impl Reader<'_> {
                 return None;
             }
         };
+        let literal = field.node.origin == Origin::Literal;
+        let meant = |scheme: &str| {
+            let rest = text.split_once(':').map(|(_, rest)| rest).unwrap_or_default();
+            let url = format!("{scheme}:{rest}");
+            format!("did you mean {}?", crate::redact::Scrubber::default().scrub(&url))
+        };
         let (message, help) = match url.scheme() {
             "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
                 ("user and password do not belong into the URL".to_owned(), "use \"auth\": { \"type\": \"basic\", … }")
             }
             "http" if !is_loopback(&url) && !insecure_http => {
                 let message = "plain http beyond this machine can be read and changed on the way".to_owned();
-                (message, "use https, or accept it with \"insecureHttp\": true")
+                (message, "use https, or add \"insecureHttp\": true to this entry if you trust the network in between")
             }
             "http" | "https" => return Some(url),
-            _ if field.node.origin != Origin::Literal => {
+            _ if !literal => {
                 ("the value of the variable is no http or https URL".to_owned(), "use an http or https URL")
             }
-            other => (format!("{other:?} is no transport of MCP and cannot be used"), "use an http or https URL"),
+            other => {
+                let help = match nearest(other, &["https", "http"]) {
+                    Some(scheme) => meant(scheme),
+                    None => NO_TRANSPORT.to_owned(),
+                };
+                let message = format!("{other:?} is no transport of MCP and cannot be used");
+                self.report.problem(field.at, &field.path, message).help(help);
+                return None;
+            }
         };
         self.report.problem(field.at, &field.path, message).help(help);
-        None
+        // Nothing connects to it, and it is still shown where it leads.
+        let known = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+        known.then_some(url)
     }
 
     fn headers(&mut self, field: &Field<'_>, headers: &mut Vec<(String, Secret)>) {
@@ -329,6 +397,7 @@ impl Reader<'_> {
                 && let Some(value) = field.scalar(self.report)
             {
                 self.watch(&field, name, &value);
+                habits::placeholder(&field, &value, self.report);
                 self.header(&field, name, value, headers);
             }
         }
@@ -357,8 +426,7 @@ impl Reader<'_> {
         let name = field.text(self.report)?;
         let value = self.scope.vars.get(name);
         if value.is_none() {
-            let reason = format!("{}: the variable {name} is not set; set it before the host starts", field.path);
-            self.outcome.missing.push(reason);
+            self.lack(field, format!("the variable {name} is not set"), Some(expand::set_it(name)));
         }
         value.map(str::to_owned)
     }
@@ -382,6 +450,9 @@ impl Reader<'_> {
     fn watch(&mut self, field: &Field<'_>, name: &str, value: &str) {
         let name = name.to_ascii_uppercase();
         let telling = ["TOKEN", "SECRET", "PASSWORD", "APIKEY", "API_KEY", "API-KEY", "AUTHORIZATION"];
+        if habits::is_placeholder(value) {
+            return;
+        }
         if field.node.origin == Origin::Literal && value.len() >= 8 && telling.iter().any(|part| name.contains(part)) {
             self.written_secrets.push((field.at, field.path.clone()));
         }

@@ -8,8 +8,9 @@ const SIZES: [(&str, usize); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20),
 /// The longest time that is taken: what no timer overflows at, and nobody waits for.
 const LONGEST: Duration = Duration::from_secs(366 * 86400);
 
-/// Reads `500ms`, `1.5s`, `2m`, `1h`, `1d`.
-pub(super) fn time(text: &str) -> Option<Duration> {
+/// Reads a time with its unit: `500ms`, `1.5s`, `2m`, `1h`, `1d`.
+#[must_use]
+pub fn time(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let (_, seconds) = TIMES.iter().find(|(name, _)| *name == unit)?;
     seconds_f64(number * seconds)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 /// A snapshot of environment variables. `Debug` shows none of them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -22,6 +23,19 @@ impl Vars {
             return self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str());
         }
         self.0.get(name).map(String::as_str)
+    }
+
+    /// An absolute path in a variable. One that begins in the working directory would be in the hands of whoever filled that.
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        self.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// The folder of the user's settings, such as `~/.config`.
+    pub(super) fn config_home(&self) -> Option<PathBuf> {
+        let platform = || {
+            if cfg!(windows) { self.path("APPDATA") } else { self.path("HOME").map(|home| home.join(".config")) }
+        };
+        self.path("XDG_CONFIG_HOME").or_else(platform)
     }
 
     /// The variables whose name begins with `prefix`: the rest of the name, and the value.

@@ -108,7 +108,9 @@ pub(crate) fn explain(error: &reqwest::Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    cause.to_string()
+    let text = cause.to_string();
+    // The number says nothing to most people.
+    text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
 }
 
 /// Why the two ends do not believe each other, if that is what went wrong: it stays so until somebody does something.

@@ -50,6 +50,8 @@ pub(super) enum Route {
 pub(super) struct Envelope {
     /// What may be asked of its sender meanwhile.
     pub(super) capabilities: Raw,
+    /// What its sender says it is; shown, never believed.
+    pub(super) info: Option<Raw>,
     /// From which level on it wants log lines.
     pub(super) level: Option<String>,
     /// A word by which a client sets itself apart from others of the same person.
@@ -194,12 +196,12 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
     if !capabilities.is_object() {
         return Err(malformed(meta::CLIENT_CAPABILITIES, "object"));
     }
-    if info.is_some_and(|info| !info.is_object()) {
+    if info.as_ref().is_some_and(|info| !info.is_object()) {
         return Err(malformed(meta::CLIENT_INFO, "object"));
     }
     let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
     let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(|word| word.len() <= LONGEST);
-    let envelope = Envelope { capabilities, level: level.transpose()?, affinity };
+    let envelope = Envelope { capabilities, info, level: level.transpose()?, affinity };
     if !ProtocolVersion::MODERN.iter().any(|known| known.as_str() == version) {
         return Err(unsupported_version(&version));
     }

@@ -1,7 +1,7 @@
 //! What a host is made of, gathered before it starts.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -15,11 +15,12 @@ use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
 use crate::in_process::{InProcess, Running};
+use crate::lineage::{self, Lineage};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{Profile, ProtocolVersion, Raw};
 use crate::queues::Account;
 use crate::router::Router;
-use crate::upstream::Starter;
+use crate::upstream::{Nature, Starter};
 
 /// Gathers what a [`Host`] is made of.
 #[derive(Default)]
@@ -119,6 +120,7 @@ impl HostBuilder {
             Some(config) => config,
             None => loaded(self.files)?,
         };
+        let lineage = if self.bare { Lineage::default() } else { entered(&config, self.state.as_deref()).await? };
         let mut memory: HashMap<String, Starter> = HashMap::new();
         for (name, server) in self.servers {
             let transport = config::Transport::Stdio(config::Stdio::default());
@@ -146,7 +148,9 @@ impl HostBuilder {
         };
         let limits = config.host.limits.clone();
         let keys = Keychain::new(Some(store), self.interaction, self.state.as_deref(), limits);
-        let (manager, news) = Manager::start(config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
+        let nature = Nature::of(lineage);
+        let (manager, news) =
+            Manager::start_in(nature, config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         // What this program does not take of its own calls is its own business.
@@ -172,6 +176,14 @@ impl HostBuilder {
             doors: TaskTracker::new(),
         })))
     }
+}
+
+/// What is above this host. The files that tell it are read where blocking is fine.
+async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error> {
+    let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
+    let entered = tokio::task::spawn_blocking(move || Lineage::enter(&files, state.as_deref())).await;
+    let entered = entered.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    entered.map_err(|refusal| Error::new(ErrorKind::Config, refusal.to_string()).with_help(refusal.help()))
 }
 
 /// The config in these files; without any it is empty.

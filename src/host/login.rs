@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Host;
 use crate::auth;
+use crate::config;
 use crate::error::{Error, ErrorKind};
 
 impl Host {
@@ -26,6 +27,14 @@ impl Host {
         self.tokens(server)?.begin_by_code().await.map_err(|error| no_token(server, &error))
     }
 
+    /// Where a login with a server would be kept that is made now.
+    ///
+    /// # Errors
+    /// When there is no such server, it wants no tokens, or the store does not answer.
+    pub async fn keeping(&self, server: &str) -> Result<auth::Keeping, Error> {
+        self.tokens(server)?.keeping().await.map_err(|error| no_token(server, &error))
+    }
+
     /// Forgets the token of a server, and tells whoever gave it; whether there was one.
     ///
     /// # Errors
@@ -46,10 +55,20 @@ impl Host {
         let servers = self.0.manager.servers();
         let server = servers.iter().find(|server| server.config.name == name || server.config.alias.as_str() == name);
         let server = server.ok_or_else(|| Error::new(ErrorKind::Unknown, format!("no server is called `{name}`")))?;
-        server.tokens().cloned().ok_or_else(|| {
-            let text = "signs in by what the config says, so there is no login for it: change it there";
-            Error::new(ErrorKind::Config, format!("server `{name}` {text}"))
-        })
+        let no_login = || Error::new(ErrorKind::Config, format!("server `{name}` {}", without_login(&server.config)));
+        server.tokens().cloned().ok_or_else(no_login)
+    }
+}
+
+/// Why there is no login for a server.
+fn without_login(server: &config::Server) -> String {
+    match (&server.disabled, &server.unusable, &server.transport) {
+        (Some(reason), ..) => format!("is not started: {reason}"),
+        (None, Some(reason), _) => format!("cannot be started: {reason}"),
+        (None, None, config::Transport::Stdio(_)) => {
+            "is a program of this machine, so there is no login for it: what it needs goes into its `env`".to_owned()
+        }
+        _ => "signs in by what the config says, so there is no login for it: change it there".to_owned(),
     }
 }
 

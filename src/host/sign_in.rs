@@ -68,8 +68,8 @@ impl From<&str> for No {
 }
 
 impl Host {
-    /// Answers a request over the status socket, in a line of JSON.
-    pub(super) async fn sign_in(&self, request: SignIn) -> String {
+    /// Answers a request that concerns logins, as the status socket does: in a line of JSON.
+    pub async fn sign_in(&self, request: SignIn) -> String {
         let answer = match request {
             SignIn::Begin { server, redirect } => self.begin(&server, &redirect).await,
             SignIn::Finish { login, url } => self.finish(login, &url).await,
@@ -78,6 +78,7 @@ impl Host {
             SignIn::Abandon { login } => Ok(self.abandon(login)),
             SignIn::Forget { server } => self.forget(&server).await,
             SignIn::Holdings {} => Ok(self.holdings().await),
+            SignIn::Keeping { server } => self.keeping(&server).await.map(|keeping| json!(keeping)).map_err(No::from),
         };
         answer.unwrap_or_else(|no| json!(no)).to_string()
     }

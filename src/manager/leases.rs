@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::lease::{self, Candidate};
 use super::{Manager, Principal, Server, Who, lock};
-use crate::config::{HostSettings, Prefix, Sharing, Start};
+use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::protocol::Profile;
 use crate::registry::{Annotations, Caps};
 use crate::upstream::{Owner, Settings, Upstream};
@@ -78,6 +78,9 @@ impl Manager {
     pub(crate) fn lease(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         if let Some((_, why)) = &server.fixed {
             return Err(NoLease::Fixed(why.clone()));
+        }
+        if server.is_this_host.load(Ordering::Relaxed) {
+            return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
         let sharing = server.config.sharing;
         let profile = lease::profile(who.profile, sharing, &server.config.roots);

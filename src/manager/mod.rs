@@ -40,6 +40,7 @@ use last::LastOffers;
 use crate::auth::{Authorizer, Keychain};
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
+use crate::lineage::HostId;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
@@ -86,8 +87,11 @@ pub(crate) struct Server {
     last_offers: LastOffers,
     /// It has asked a client something: its leases are not shared from the start.
     asks: AtomicBool,
+    /// It has turned out to be this very host: nothing more is asked of it.
+    is_this_host: AtomicBool,
     known: Arc<Known>,
-    shown: Mutex<Option<StateName>>,
+    /// The state that people see, and since when.
+    shown: Mutex<Option<(StateName, Instant)>>,
     since: Instant,
     calls: AtomicU64,
     /// `maxConcurrent`: above it calls wait, first come first served.
@@ -110,7 +114,7 @@ impl Server {
         });
         let (target, fixed) = match (&config.disabled, &config.unusable, memory) {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
-            (None, Some(reason), _) => (None, Some((StateName::Failed, reason.clone()))),
+            (None, Some(reason), _) => (None, Some((StateName::Failed, reason.to_string()))),
             (None, None, Some(start)) => (Some(Target::Memory(start)), None),
             (None, None, None) => (Some(target(&config, keys)), None),
         };
@@ -130,6 +134,7 @@ impl Server {
             leases: Mutex::default(),
             last_offers: LastOffers::default(),
             asks: asks.into(),
+            is_this_host: AtomicBool::new(false),
             known: known.clone(),
             shown: Mutex::default(),
             since: Instant::now(),
@@ -242,7 +247,8 @@ const RELAYED: usize = 4096;
 const CHANGES: usize = 4096;
 
 impl Manager {
-    /// Makes the manager and starts what is to be started eagerly.
+    /// Makes the manager and starts what is to be started eagerly, with chance and the clock of this machine.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn start(
         config: Config,
         memory: &HashMap<String, Starter>,
@@ -253,7 +259,7 @@ impl Manager {
         Self::start_in(Nature::real(), config, memory, client_info, state, keys)
     }
 
-    /// The same with chance and the outer clock given.
+    /// Makes the manager and starts what is to be started eagerly.
     pub(crate) fn start_in(
         nature: Nature,
         config: Config,
@@ -266,7 +272,7 @@ impl Manager {
         let (changes, changed) = mpsc::channel(CHANGES);
         let world = World::new(keys.dialer(), relay, changes, nature);
         let known = Arc::new(Known::load(state));
-        let servers = servers(config.servers, memory, &config.host.naming, &known, &keys);
+        let servers = servers(config.servers, memory, &config.host, &known, &keys);
         let manager = Self(Arc::new(Inner {
             servers: ArcSwap::from_pointee(servers),
             retired: Mutex::default(),
@@ -333,6 +339,11 @@ impl Manager {
         self.0.settings.store(Arc::new(settings));
     }
 
+    /// The id that our answers carry: whoever dials itself knows it.
+    pub(crate) fn host_id(&self) -> Option<&HostId> {
+        self.0.world.nature.lineage.id()
+    }
+
     /// What knows of sleeps of the machine.
     pub(crate) fn vigil(&self) -> &Vigil {
         &self.0.world.vigil
@@ -391,13 +402,14 @@ impl Manager {
 fn servers(
     configs: Vec<config::Server>,
     memory: &HashMap<String, Starter>,
-    naming: &Naming,
+    host: &config::HostSettings,
     known: &Arc<Known>,
     keys: &Keychain,
 ) -> Vec<Arc<Server>> {
-    let server = |config: config::Server| {
+    let server = |mut config: config::Server| {
         let start = memory.get(&config.name).cloned();
-        Arc::new(Server::new(config, start, naming.resources, known, keys))
+        config.inherit(&host.inherit_env);
+        Arc::new(Server::new(config, start, host.naming.resources, known, keys))
     };
     configs.into_iter().map(server).collect()
 }

@@ -73,8 +73,9 @@ impl Manager {
     /// Takes another config. It was checked as a whole before, so nothing of it fails here.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
         let old = self.servers();
+        self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
-        let mut new = servers(config.servers, memory, &self.0.naming, &self.0.known, &self.0.keys);
+        let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys);
         let mut done = Reload { pending, ..Reload::default() };
         for server in &mut new {
             match old.iter().find(|old| old.config.name == server.config.name) {

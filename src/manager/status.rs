@@ -1,12 +1,14 @@
 //! What people read about a server: one record, made on demand.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Manager, Server};
+use crate::config::ITSELF;
 use crate::protocol::Raw;
 use crate::registry::Kind;
 use crate::upstream::{StateName, Upstream};
@@ -22,7 +24,7 @@ pub struct ServerStatus {
     pub alias: String,
     /// The best state among its leases.
     pub state: StateName,
-    /// Milliseconds in that state.
+    /// Milliseconds since the server came into that state, whichever of its leases is the oldest now.
     pub since_ms: u64,
     /// `stdio`, `http`, `sse` or `memory`; `none` where it is not to be reached.
     pub transport: &'static str,
@@ -43,9 +45,20 @@ pub struct ServerStatus {
     /// The last thing that went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// How long ago that was, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error_ms: Option<u64>,
+    /// The last error still stands: the connection that had it has not recovered.
+    pub last_error_current: bool,
     /// While it starts: what it said last on standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// While it is not connected: the last lines that its process wrote to standard error in its last start, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<String>,
+    /// When it failed: variables, by name, that are set here, that its program did not get, and that programs are known to want.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_inherited: Vec<String>,
     /// How many tools it offers to clients.
     pub tools: usize,
     /// How many prompts.
@@ -97,6 +110,9 @@ impl Manager {
         if let Some((state, _)) = &server.fixed {
             return *state;
         }
+        if server.is_this_host.load(Ordering::Relaxed) {
+            return StateName::Disabled;
+        }
         let states = server.upstreams().into_iter().map(|upstream| upstream.status().state);
         states.max_by_key(|state| rank(*state)).unwrap_or(StateName::Disconnected)
     }
@@ -108,13 +124,14 @@ impl Manager {
         let connection = best.and_then(|upstream| upstream.connection());
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
         let state = self.shown(server);
+        let last_error = last_error(server, &upstreams);
         let problems = catalog.problems(server.id);
         let count = |kind| catalog.entries(kind).iter().filter(|entry| *entry.server() == server.config.alias).count();
         ServerStatus {
             name: server.config.name.clone(),
             alias: server.config.alias.to_string(),
             state,
-            since_ms: milliseconds(status.as_ref().map_or(server.since, |status| status.since).elapsed()),
+            since_ms: milliseconds(since(server, state, &upstreams).elapsed()),
             transport: server.target.as_ref().map_or("none", |target| target.transport()),
             revision: peer.as_ref().map(|peer| peer.version.to_string()),
             server_info: peer.map(|peer| hidden(server, &peer.info)),
@@ -122,7 +139,17 @@ impl Manager {
             calls: server.calls.load(Ordering::Relaxed),
             calls_running: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.running())).sum(),
             restarts: upstreams.iter().map(|upstream| upstream.status().restarts).sum(),
-            last_error: last_error(server, &upstreams),
+            stderr: best
+                .filter(|_| state != StateName::Connected)
+                .map(|upstream| upstream.last_lines())
+                .unwrap_or_default(),
+            last_error_ms: last_error.as_ref().map(|error| milliseconds(error.at.elapsed())),
+            last_error_current: last_error.as_ref().is_some_and(|error| error.current),
+            last_error: last_error.map(|error| error.text),
+            not_inherited: best
+                .filter(|_| matches!(state, StateName::Failed | StateName::Reconnecting))
+                .map(|upstream| upstream.withheld())
+                .unwrap_or_default(),
             waiting_for: best.filter(|_| state.is_starting()).and_then(|upstream| upstream.last_words()),
             tools: count(Kind::Tools),
             prompts: count(Kind::Prompts),
@@ -146,19 +173,39 @@ fn hidden(server: &Server, info: &Raw) -> Raw {
     }
 }
 
-fn last_error(server: &Server, upstreams: &[std::sync::Arc<Upstream>]) -> Option<String> {
-    if let Some((_, why)) = &server.fixed {
-        return Some(why.clone());
+/// Since when people see the server in that state.
+fn since(server: &Server, state: StateName, upstreams: &[Arc<Upstream>]) -> Instant {
+    if let Some((_, at)) = super::lock(&server.shown).filter(|(shown, _)| *shown == state) {
+        return at;
     }
-    let mut causes: Vec<(Instant, String)> = upstreams
-        .iter()
-        .filter_map(|upstream| {
-            let status = upstream.status();
-            Some((status.since, status.cause?))
-        })
-        .collect();
-    causes.sort();
-    causes.pop().map(|(_, cause)| cause)
+    // The news of that state is still on its way.
+    let statuses = upstreams.iter().map(|upstream| upstream.status());
+    statuses.filter(|status| status.state == state).map(|status| status.since).min().unwrap_or(server.since)
+}
+
+/// The last thing that went wrong.
+struct LastError {
+    /// Whether it still stands.
+    current: bool,
+    at: Instant,
+    text: String,
+}
+
+/// Of several errors, one that still stands comes before one that is over; then the newest.
+fn last_error(server: &Server, upstreams: &[Arc<Upstream>]) -> Option<LastError> {
+    if let Some((_, why)) = &server.fixed {
+        return Some(LastError { current: true, at: server.since, text: why.clone() });
+    }
+    if server.is_this_host.load(Ordering::Relaxed) {
+        return Some(LastError { current: true, at: server.since, text: ITSELF.to_owned() });
+    }
+    let errors = upstreams.iter().filter_map(|upstream| {
+        let status = upstream.status();
+        let current = status.state.is_starting()
+            || matches!(status.state, StateName::Failed | StateName::Reconnecting | StateName::Unauthorized);
+        Some(LastError { current, at: status.caused.unwrap_or(status.since), text: status.cause? })
+    });
+    errors.max_by_key(|error| (error.current, error.at))
 }
 
 fn milliseconds(duration: std::time::Duration) -> u64 {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Manager, Server, lock};
 use crate::config::Sharing;
@@ -37,7 +38,10 @@ impl Manager {
         let statuses = server.upstreams().into_iter().map(|upstream| upstream.status());
         let mut bad = statuses.filter(|status| {
             status.state == state
-                && matches!(state, StateName::Failed | StateName::Reconnecting | StateName::Unauthorized)
+                && matches!(
+                    state,
+                    StateName::Failed | StateName::Reconnecting | StateName::Unauthorized | StateName::Disabled
+                )
         });
         bad.find_map(|status| status.cause)
     }
@@ -57,11 +61,22 @@ impl Manager {
                 server.asks.store(true, Ordering::Relaxed);
             }
         }
+        if change.to == StateName::Disabled {
+            server.is_this_host.store(true, Ordering::Relaxed);
+        }
         if change.to == StateName::Connected {
             server.close_catalog_lease(change.lease);
         }
         let now = self.shown(server);
-        let before = lock(&server.shown).replace(now);
+        let before = {
+            let mut shown = lock(&server.shown);
+            let before = shown.map(|(state, _)| state);
+            // Another lease in the same state does not make the server any newer.
+            if before != Some(now) {
+                *shown = Some((now, Instant::now()));
+            }
+            before
+        };
         // A server has several leases and shows the best of them: not each change of a lease is one of the server.
         let from = before.unwrap_or(change.from);
         // One that another of its name has followed is seen no more.

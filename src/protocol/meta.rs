@@ -16,3 +16,8 @@ pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The task that a message belongs to (2025-11-25).
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// The id of the host that answers `initialize` or `server/discover`: ours, not the protocol's.
+pub(crate) const HOST_ID: &str = "mcp-host/id";
+/// The ids of the hosts that a definition came through, nearest first: ours, not the protocol's.
+pub(crate) const HOST_PATH: &str = "mcp-host/path";

@@ -24,8 +24,8 @@ pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Res
 pub(crate) use message::{batch, is_batch};
 pub use method::Method;
 pub(crate) use opened::Opened;
-pub(crate) use raw::member;
 pub use raw::{Edits, NoJson, Raw, object};
+pub(crate) use raw::{member, string};
 pub(crate) use scan::DEPTH;
 pub use version::{Era, ProtocolVersion};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use shape::{looks_secret, names_a_secret};
+pub use shape::{arguments, looks_secret, names_a_secret};
 
 /// What stands in the place of a value.
 pub const MASK: &str = "***";

@@ -23,6 +23,30 @@ pub fn looks_secret(text: &str) -> bool {
     begins_a_secret(text) || is_uuid(text) || last_key(text).is_some()
 }
 
+/// The arguments of a program, with a mask for each that is a key by its looks, or by the option in front of it.
+#[must_use]
+pub fn arguments(args: &[String]) -> Vec<String> {
+    let mut shown = Vec::with_capacity(args.len());
+    let mut next_is_secret = false;
+    for arg in args {
+        let named = arg.split_once(['=', ':']).filter(|(name, _)| names_a_secret(name));
+        // A key may begin with `-`. An option of one letter is rare behind such a name.
+        let is_secret = std::mem::take(&mut next_is_secret) && !arg.starts_with("--");
+        next_is_secret = named.is_none() && arg.starts_with('-') && names_a_secret(arg);
+        shown.push(if is_secret {
+            MASK.to_owned()
+        } else if let Some((name, _)) = named {
+            let sign = &arg[name.len()..=name.len()];
+            format!("{name}{sign}{MASK}")
+        } else if looks_secret(arg) {
+            MASK.to_owned()
+        } else {
+            arg.clone()
+        });
+    }
+    shown
+}
+
 fn begins_a_secret(text: &str) -> bool {
     MAKERS.iter().any(|prefix| text.starts_with(prefix)) || text.starts_with("Bearer ")
 }
@@ -52,6 +76,9 @@ const LONG: usize = 16;
 const OAUTH: [&str; 3] = ["code", "code_verifier", "assertion"];
 /// How credentials in a header begin.
 const SCHEMES: [&str; 5] = ["bearer", "basic", "digest", "token", "dpop"];
+/// What a challenge says behind its scheme.
+const PARAMETERS: [&str; 7] =
+    ["realm", "scope", "error", "error_description", "error_uri", "resource_metadata", "algs"];
 /// A shorter value of a telling name is a word (`key=value`, `"key": "value"`).
 const WORD: usize = 6;
 
@@ -116,7 +143,9 @@ fn schemes(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
             let end = end_of(text, start + blank, |c| !is_token(c));
             let token = &text[start + blank..end];
             let is_word = token.bytes().all(|byte| byte.is_ascii_lowercase() || b".-".contains(&byte));
-            if token.len() >= WORD && !is_word {
+            // A challenge says `Bearer error="…"`.
+            let is_parameter = token.strip_suffix('=').is_some_and(|name| PARAMETERS.contains(&name));
+            if token.len() >= WORD && !is_word && !is_parameter && !is_placeholder(token) {
                 found.push((start + blank..end, MASK));
             }
         }
@@ -143,9 +172,10 @@ fn pairs(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
         let shown = &text[range.clone()];
         let cookie = lower.ends_with("cookie") && sign == ":" && value.has_equals(text);
         let hide = match (sign, in_quotes) {
-            _ if shown.is_empty() || shown == MASK => false,
+            _ if shown.is_empty() || shown == MASK || is_reference(shown) => false,
             _ if cookie => true,
-            ("=", _) => shown.len() >= WORD,
+            // A sentence may end or go on behind it; a password ends with any other sign.
+            ("=", _) => shown.strip_suffix([':', '.']).unwrap_or(shown).len() >= WORD,
             // A name in quotes is JSON; else it may be a sentence.
             (_, true) => quoted && shown.len() >= WORD || value.looks_secret(text),
             (_, false) => value.looks_secret(text) || credential(text, range.clone(), found),
@@ -209,7 +239,7 @@ fn credential(text: &str, scheme: Range<usize>, found: &mut Vec<(Range<usize>, &
     if SCHEMES.iter().any(|known| text[scheme.clone()].eq_ignore_ascii_case(known)) {
         let start = scheme.end + text[scheme.end..].find(|c: char| c != ' ').unwrap_or(0);
         let end = end_of(text, start, |c| !is_token(c));
-        if end > start {
+        if end > start && !is_placeholder(&text[start..end]) {
             found.push((start..end, MASK));
         }
     }
@@ -264,6 +294,22 @@ fn makers(text: &str, found: &mut Vec<(Range<usize>, &'static str)>) {
             }
         }
     }
+}
+
+/// Whether a value only names a variable, behind a scheme perhaps: `Bearer ${TOKEN}`. One with a default does not count.
+fn is_reference(value: &str) -> bool {
+    let bare = match value.split_once(' ') {
+        Some((scheme, bare)) if SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) => bare,
+        _ => value,
+    };
+    let name = bare.strip_prefix("${").and_then(|bare| bare.strip_suffix('}'));
+    let name = name.map(|name| name.strip_prefix("env:").unwrap_or(name));
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
+}
+
+/// Whether help stands there, at the end of a sentence perhaps, and no token.
+fn is_placeholder(token: &str) -> bool {
+    token.trim_end_matches('.') == "TOKEN"
 }
 
 fn is_token(c: char) -> bool {

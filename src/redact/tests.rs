@@ -30,6 +30,18 @@ fn h97_credentials_are_masked_by_their_shape() {
         ("key sk-0123456789abcdef.", "key ***"),
         ("https://ada:pw@example.com/x?token=1#f, then", "https://***@example.com/x?…, then"),
         ("see https://example.com/mcp?key=abc", "see https://example.com/mcp?…"),
+        // What only begins like a sentence of ours is none.
+        ("Authorization: Bearer TOKENS", "Authorization: Bearer ***"),
+        ("Authorization: Bearer token", "Authorization: Bearer ***"),
+        ("Authorization: Bearer TOKEN=", "Authorization: Bearer ***"),
+        (r#"it sent Bearer errors="x""#, r#"it sent Bearer ***"x""#),
+        (r#""Authorization": "Bearer ${TOKEN:-hushed}""#, r#""Authorization": "***""#),
+        (r#""Authorization": "Bearer ${A}hushed""#, r#""Authorization": "***""#),
+        ("token=value-1: it said", "token=*** it said"),
+        ("password=admin! it said", "password=*** it said"),
+        ("PGPASSWORD=abc!!! psql", "PGPASSWORD=*** psql"),
+        ("token=what?? it said", "token=*** it said"),
+        ("token=dots... it said", "token=*** it said"),
     ] {
         assert_eq!(shown(text), expected);
     }
@@ -46,6 +58,12 @@ fn sentences_stay() {
         "put a token for `github` into its `headers`",
         "https://example.com/mcp: cannot be reached. Why?",
         "idle -> connecting",
+        "the client sends it as `Authorization: Bearer TOKEN`",
+        "send Authorization: Bearer TOKEN.",
+        r#""headers": { "Authorization": "Bearer ${TOKEN}", "X-Api-Key": "${env:API_KEY}" }"#,
+        "arguments are written key=value: a=1",
+        r#"it answered 401: Bearer error="invalid_token", resource_metadata="https://a.example/x""#,
+        r#"Bearer realm="a", scope="b""#,
     ] {
         assert!(matches!(Scrubber::default().scrub(text), Cow::Borrowed(same) if same == text), "{}", shown(text));
     }
@@ -164,5 +182,19 @@ proptest! {
             let out = shown(&text);
             prop_assert!(!out.contains("token=abcdef123"), "{out}");
         }
+    }
+}
+
+#[test]
+fn h97_the_argument_behind_a_telling_option_is_masked() {
+    for (args, expected) in [
+        (["--token", "hunter2", "x"], ["--token", "***", "x"]),
+        (["--token", "-Ab_9", "x"], ["--token", "***", "x"]),
+        (["--token", "--verbose", "x"], ["--token", "--verbose", "x"]),
+        // One option of that kind behind another.
+        (["--no-auth", "-token", "hunter2"], ["--no-auth", "***", "***"]),
+        (["--token=hunter2", "-v", "x"], ["--token=***", "-v", "x"]),
+    ] {
+        assert_eq!(arguments(&args.map(str::to_owned)), expected, "{args:?}");
     }
 }

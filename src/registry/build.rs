@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::catalog::{Catalog, Server};
+use super::circle::Circles;
 use super::filter::{Prefix, ServerNaming};
 use super::listing::{Listing, Writer};
 use super::offer::Offer;
@@ -23,6 +24,9 @@ pub struct Contribution {
     /// What it lists; nothing while it is not there.
     pub offer: Arc<Offer>,
 }
+
+/// Why a definition that came through us is not shown.
+const CIRCLE: &str = "the server has it from this host";
 
 /// Bytes of definitions on one page. Many clients never ask for a second page, so nearly every list should be one.
 const PAGE: usize = 4 << 20;
@@ -68,10 +72,15 @@ impl Build<'_> {
     fn names(&self, owners: &mut Owners, problems: &mut [Problems], page: usize) -> Listing {
         let Self { catalog, contributions, kind, .. } = *self;
         let mut writer = self.writer(page);
+        let circles = Circles::new(kind, self.naming, catalog, contributions);
         for ((from, server), problems) in contributions.iter().zip(catalog.servers()).zip(&mut *problems) {
             for definition in &from.offer.list(kind).definitions {
                 let raw = &definition.name;
                 if kind == Kind::Tools && !from.settings.admits(raw) {
+                    continue;
+                }
+                if circles.closes(catalog, from, definition) {
+                    problems.add(|| format!("{} {} left out: {CIRCLE}", kind.word(), quoted(raw)));
                     continue;
                 }
                 let exposed = match self.exposed(from, raw, &writer, owners) {
@@ -137,8 +146,13 @@ impl Build<'_> {
     fn uris(&self, problems: &mut [Problems], page: usize) -> Listing {
         let Self { catalog, contributions, kind, .. } = *self;
         let mut writer = self.writer(page);
+        let circles = Circles::new(kind, self.naming, catalog, contributions);
         for ((from, server), problems) in contributions.iter().zip(catalog.servers()).zip(problems) {
             for definition in &from.offer.list(kind).definitions {
+                if circles.closes(catalog, from, definition) {
+                    problems.add(|| format!("{} {} left out: {CIRCLE}", kind.word(), quoted(&definition.name)));
+                    continue;
+                }
                 let exposed: Arc<str> = match exposed_uri(&from.alias, &definition.name, server.mode) {
                     Cow::Borrowed(_) => Arc::clone(&definition.name),
                     Cow::Owned(exposed) => exposed.into(),

@@ -7,6 +7,7 @@
 
 mod build;
 mod catalog;
+mod circle;
 mod definition;
 mod filter;
 #[cfg(feature = "fuzzing")]
@@ -18,6 +19,7 @@ mod owners;
 mod rewrite;
 mod schema;
 mod text;
+mod through;
 
 use std::fmt;
 

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
+use super::through::{Passed, Through};
 use super::{Caps, Kind, Problems, quoted, schema};
 use crate::adapt::task;
 use crate::protocol::Raw;
@@ -140,6 +141,8 @@ pub struct OfferBuilder {
     rule: ParamHeaders,
     bytes: usize,
     drafts: [Draft; 4],
+    /// Takes out what came through this host, where that is known.
+    through: Option<Through>,
 }
 
 #[derive(Debug, Default)]
@@ -155,6 +158,8 @@ struct Draft {
     kept: Option<Arc<List>>,
     problems: Problems,
     over: usize,
+    /// Definitions that came from this host itself.
+    circular: usize,
 }
 
 #[derive(Debug)]
@@ -198,7 +203,13 @@ impl OfferBuilder {
     /// Nothing listed yet.
     #[must_use]
     pub fn new(caps: Caps, rule: ParamHeaders) -> Self {
-        Self { caps, rule, bytes: 0, drafts: Default::default() }
+        Self { caps, rule, bytes: 0, drafts: Default::default(), through: None }
+    }
+
+    /// The lists are for the host `own`; `peer` is the id of the server, if it is a host, too.
+    #[must_use]
+    pub(crate) fn below(self, own: &str, peer: Option<&str>) -> Self {
+        Self { through: Some(Through::new(own, peer)), ..self }
     }
 
     /// Takes the next page of a list; `result` is the whole result. Tells the cursor of the page behind it, if there is one:
@@ -298,6 +309,21 @@ impl OfferBuilder {
     }
 
     fn take(&mut self, kind: Kind, item: &Raw) {
+        let marked;
+        let mut item = item;
+        if let Some(through) = &self.through {
+            match through.pass(item) {
+                Passed::Unchanged => {}
+                Passed::Marked(definition) => {
+                    marked = definition;
+                    item = &marked;
+                }
+                Passed::Circle => {
+                    self.drafts[kind as usize].circular += 1;
+                    return;
+                }
+            }
+        }
         let draft = &mut self.drafts[kind as usize];
         match definition::check(kind, item.as_value(), item.bytes(), &self.caps, self.rule) {
             Ok(checked) => draft.add(kind, checked, &self.caps, &mut self.bytes),
@@ -334,7 +360,7 @@ impl Draft {
     }
 
     fn finish(self, kind: Kind, caps: &Caps) -> (Arc<List>, Option<String>) {
-        let Self { text, parts, pages, complete, failed, kept, mut problems, over, .. } = self;
+        let Self { text, parts, pages, complete, failed, kept, mut problems, over, circular, .. } = self;
         let partial = pages > 0 && !complete && kept.is_none();
         let failed = failed.or_else(|| partial.then(|| format!("the list of {kind} was not read to its end")));
         if let Some(list) = kept {
@@ -347,6 +373,9 @@ impl Draft {
         if over > 0 {
             let caps = format!("{} tools, {} bytes of definitions", caps.tools, caps.definitions);
             problems.texts.insert(0, format!("{over} of its {kind} left out: one server may list {caps}"));
+        }
+        if circular > 0 {
+            problems.texts.insert(0, format!("{circular} of its {kind} left out: they come from this host itself"));
         }
         // One buffer for all, without room to spare.
         let text = Bytes::from(text.into_boxed_slice());

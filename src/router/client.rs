@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
+use super::roster::Presence;
 use crate::manager::{Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
@@ -26,6 +27,10 @@ pub(crate) struct Client {
     state: Mutex<State>,
     /// What it calls itself.
     name: OnceLock<Box<str>>,
+    /// Which version of itself it says it is.
+    version: OnceLock<Box<str>>,
+    /// Since it is shown to people as a client with a session.
+    presence: OnceLock<Presence>,
 }
 
 #[derive(Debug, Default)]
@@ -98,7 +103,8 @@ pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl Client {
     pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, mailbox: Mailbox) -> Self {
-        Self { who, revision, extensions, mailbox, state: Mutex::default(), name: OnceLock::new() }
+        let (name, version, presence) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { who, revision, extensions, mailbox, state: Mutex::default(), name, version, presence }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.
@@ -134,6 +140,26 @@ impl Client {
     /// Notes what it calls itself. Only the first time counts.
     pub(crate) fn call_itself(&self, name: &str) {
         let _ = self.name.set(name.chars().take(NAME).collect());
+    }
+
+    /// Which version it says it is, where it has said so.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version.get().map(|version| &**version)
+    }
+
+    /// Notes which version it says it is. Only the first time counts.
+    pub(super) fn call_its_version(&self, version: &str) {
+        let _ = self.version.set(version.chars().take(NAME).collect());
+    }
+
+    /// Its session, as people see it, if it is shown to them.
+    pub(super) fn presence(&self) -> Option<&Presence> {
+        self.presence.get()
+    }
+
+    /// From now on it is shown; false if it was before.
+    pub(super) fn be_present(&self, presence: Presence) -> bool {
+        self.presence.set(presence).is_ok()
     }
 
     pub(super) fn owner(&self) -> Owner {

@@ -24,6 +24,7 @@ mod park;
 mod question;
 mod relay;
 mod resource;
+mod roster;
 mod running;
 mod state;
 mod subscribe;
@@ -42,6 +43,8 @@ pub(crate) use client::{Client, Place};
 #[cfg(any(feature = "server", test))]
 pub(crate) use gauges::Gauges;
 pub(crate) use mailbox::Mailbox;
+pub(crate) use roster::Via;
+pub use roster::{ClientChange, ClientEvent, ClientStatus};
 
 use crate::adapt;
 use crate::audit::Audit;
@@ -80,6 +83,8 @@ struct Inner {
     load: Arc<AtomicUsize>,
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
+    /// Who is shown to people as a client, and who hears of it.
+    roster: roster::Roster,
     server_info: Raw,
     /// The client that the embedding program is.
     own: OnceLock<Owner>,
@@ -116,6 +121,7 @@ impl Router {
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
+            roster: roster::Roster::new(),
             server_info,
             own: OnceLock::new(),
             audit: OnceLock::new(),
@@ -149,8 +155,11 @@ impl Router {
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
         let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
         let client = self.admit_as(principal, (revision, profile, extensions), account);
-        if let Some(name) = params.member("clientInfo").and_then(|info| info.text("name")) {
-            client.call_itself(&name);
+        if let Some(info) = params.member("clientInfo") {
+            let [name, version] = info.members(["name", "version"]);
+            let text = |member: Option<Raw>| member.and_then(|member| member.string().map(String::from));
+            text(name).inspect(|name| client.call_itself(name));
+            text(version).inspect(|version| client.call_its_version(version));
         }
         let result = self.initialize_result(revision, client.principal());
         Ok((client, result))
@@ -189,7 +198,9 @@ impl Router {
 
     /// The session ended: its calls are cancelled, its leases given back.
     pub(crate) fn close(&self, client: &Arc<Client>) {
-        self.clients().remove(&client.owner());
+        if self.clients().remove(&client.owner()).is_some() {
+            self.farewell(client);
+        }
         for subscription in client.close() {
             subscription.upstream.unwant_uri(&subscription.raw);
         }
@@ -207,6 +218,9 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
+        if let Some(presence) = client.presence() {
+            presence.note(&request.method);
+        }
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
         let limits = self.limits();
         let (limit, in_all) = (limits.pending_per_client, limits.pending);
@@ -483,6 +497,9 @@ impl Router {
         if let Some(instructions) = self.instructions(principal) {
             result += r#","instructions":"#;
             result += Raw::from_value(&instructions).as_str();
+        }
+        if let Some(id) = self.manager().host_id() {
+            result += &format!(r#","_meta":{{"{}":"{}"}}"#, crate::protocol::meta::HOST_ID, id.as_str());
         }
         result.push('}');
         Raw::trusted(result.into())

@@ -149,13 +149,20 @@ impl Router {
         }
         result.push('}');
         let hints = self.manager().freshness(&client.who, None);
-        self.completed(&Raw::trusted(result.into()), Some(hints))
+        let id = self.manager().host_id();
+        let own = id.map(|id| format!(r#","{}":"{}""#, protocol::meta::HOST_ID, id.as_str())).unwrap_or_default();
+        self.completed_with(&own, &Raw::trusted(result.into()), Some(hints))
     }
 
     /// A result of our own, with what every one has since 2026-07-28, and with the caching hints that are due.
     pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
+        self.completed_with("", result, hints)
+    }
+
+    /// The same with more members of `_meta`, each with its comma in front.
+    fn completed_with(&self, more: &str, result: &Raw, hints: Option<Cache>) -> Raw {
         let (name, info) = (protocol::meta::SERVER_INFO, &self.0.server_info);
-        let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}}}"#);
+        let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}{more}}}"#);
         if let Some(Cache { ttl, public }) = hints {
             let scope = if public { "public" } else { "private" };
             head += &format!(r#","ttlMs":{},"cacheScope":"{scope}""#, ttl.as_millis());
@@ -188,5 +195,6 @@ pub(super) async fn reap(router: Router) {
         for client in gone {
             router.close(&client);
         }
+        router.forget_unseen(idle);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The program is the user's, as a server's command is: no shell, the same environment, a process group of its own, and the
 //! guard. It may take ten seconds and print one JSON object. Nothing that it printed is ever shown, and what it says on
-//! standard error only when it fails: the last line, without what stood in its output.
+//! standard error only when it fails: the line that tells why, without what stood in its output.
 
 use std::fmt;
 use std::pin::pin;
@@ -18,7 +18,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
 use super::Error;
-use super::process::{Ends, Process, StderrTail, describe, drain};
+use super::process::{Ends, Process, describe};
+use super::stderr::{StderrTail, drain};
 use super::stdio::LAST_WORDS;
 use crate::config;
 use crate::config::{Secret, Stdio, is_own_header};
@@ -64,7 +65,13 @@ impl Helper {
             told("CLAUDE_CODE_MCP_SERVER_NAME", name),
             told("CLAUDE_CODE_MCP_SERVER_URL", url),
         ];
-        let command = Stdio { command: config.program.clone(), args: config.args.clone(), env, ..Stdio::default() };
+        let command = Stdio {
+            command: config.program.clone(),
+            args: config.args.clone(),
+            env,
+            forward_env: config.inherit_env.clone(),
+            ..Stdio::default()
+        };
         Some(Self { config, command, given: ArcSwapOption::empty(), running: tokio::sync::Mutex::default() })
     }
 
@@ -122,7 +129,7 @@ impl Helper {
         };
         let headers = read.and_then(|()| self.parse(&output)).map_err(|reason| {
             let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
-            let last = tail.last().map(|line| format!(": {}", without(&line, &output))).unwrap_or_default();
+            let last = tail.cause().map(|line| format!(": {}", without(&line, &output))).unwrap_or_default();
             Error::Helper { program: self.config.program.clone(), reason: format!("{reason}{status}{last}") }
         })?;
         let given = Arc::new(Given { headers, again, worked: AtomicBool::new(false) });

@@ -17,13 +17,14 @@ use tokio::time::{Instant, timeout};
 use super::helper::Helper;
 use super::large::{Large, Place};
 use super::turn::Turn;
-use super::{Endpoint, Error, excerpt, retry};
+use super::{Endpoint, Error, elsewhere, excerpt, retry};
 use crate::auth::Authorizer;
 use crate::config;
 use crate::dial::{self, Dialer};
 use crate::protocol::gather::Gather;
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
+use crate::redact::{MASK, looks_secret};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -50,6 +51,8 @@ pub(crate) struct Http {
     recipe: dial::Recipe,
     pub(super) url: url::Url,
     pub(super) origin: String,
+    /// The URL as people see it: without its query, and without what looks like a key in its path.
+    pub(super) place: String,
     headers: HeaderMap,
     /// Gives more of them.
     pub(super) helper: Option<Helper>,
@@ -98,6 +101,7 @@ impl Http {
         Ok(Self {
             client: ArcSwap::from_pointee(client),
             recipe: dialer.recipe(remote),
+            place: place(&remote.url),
             url: remote.url.clone(),
             origin,
             headers,
@@ -153,9 +157,10 @@ impl Http {
                 Ok(Reply::Accepted { status })
             }
             Kind::Other(kind) => Err(Error::Malformed(format!(
-                "{} answered with {}, not with JSON or an event stream; is this the URL of an MCP endpoint?",
-                self.origin,
-                if kind.is_empty() { "no content type" } else { &kind }
+                "{} answered with {}, not with JSON or an event stream{}",
+                self.place,
+                if kind.is_empty() { "no content type" } else { &kind },
+                elsewhere(&self.place)
             ))),
         }
     }
@@ -171,7 +176,7 @@ impl Http {
             let response = self.send(&Method::GET, &self.url, &EVENTS, fill).await?;
             if !response.status().is_success() {
                 self.refused(response).await?;
-                return Err(Error::Malformed(format!("{} answered GET with an error", self.origin)));
+                return Err(Error::Malformed(format!("{} answered GET with an error", self.place)));
             }
             Ok(response)
         };
@@ -181,14 +186,14 @@ impl Http {
         match kind(&response) {
             Kind::Events => Ok(self.events(response)),
             Kind::Json | Kind::Other(_) => {
-                Err(Error::Malformed(format!("{} answered GET without an event stream", self.origin)))
+                Err(Error::Malformed(format!("{} answered GET without an event stream", self.place)))
             }
         }
     }
 
     /// A status of this server that is no answer.
     pub(crate) fn status(&self, status: u16) -> Error {
-        Error::Status { origin: self.origin.clone(), status, body: None, retry: self.left() }
+        Error::Status { place: self.place.clone(), status, body: None, retry: self.left() }
     }
 
     /// It was silent for too long.
@@ -264,27 +269,32 @@ impl Http {
     /// with a 4xx.
     pub(super) async fn refused(&self, response: Response) -> Result<Bytes, Error> {
         let status = response.status();
-        let origin = self.origin.clone();
+        let place = self.place.clone();
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
             let helper = self.helper.as_ref().map(|helper| helper.program().to_owned());
-            return Err(Error::Unauthorized { origin, status: status.as_u16(), helper });
+            return Err(Error::Unauthorized { place, status: status.as_u16(), helper });
         }
         if status == StatusCode::NOT_FOUND && self.session.load().is_some() {
             return Err(Error::SessionEnded);
         }
         let retry = self.note_retry(&response);
-        let body = match kind(&response) {
+        let kind = kind(&response);
+        let is_text = matches!(&kind, Kind::Other(essence) if essence.eq_ignore_ascii_case("text/plain"));
+        let body = match kind {
             // One that is too large, or breaks off, is none.
             Kind::Json => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
+            // A sentence for people, not a page for browsers.
+            Kind::Other(_) if is_text => self.body(response, REFUSAL_BYTES).await.unwrap_or_default(),
             Kind::Events | Kind::Other(_) => Bytes::new(),
         };
-        if let Ok(Message::Response(answer)) = Message::parse(&body)
+        if !is_text
+            && let Ok(Message::Response(answer)) = Message::parse(&body)
             && (answer.id.is_some() || answer.outcome.is_err_and(|error| MODERN_ERRORS.contains(&error.code)))
         {
             return Ok(body);
         }
         let body = Some(excerpt(&body, 200)).filter(|text| !text.is_empty());
-        Err(Error::Status { origin, status: status.as_u16(), body, retry })
+        Err(Error::Status { place, status: status.as_u16(), body, retry })
     }
 
     /// Notes how long the server wants to be left alone, if it says so with a status that means it.
@@ -367,6 +377,13 @@ impl Http {
         }
         Error::Broken
     }
+}
+
+/// A URL as people see it: the wrong path is the usual mistake, so it is there.
+fn place(url: &url::Url) -> String {
+    let path = url.path().split('/').map(|part| if looks_secret(part) { MASK } else { part });
+    let path = path.collect::<Vec<_>>().join("/");
+    excerpt(format!("{}{path}", url.origin().ascii_serialization()).as_bytes(), 300)
 }
 
 fn header_map(heads: &Heads) -> Result<HeaderMap, Error> {

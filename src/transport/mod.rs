@@ -4,6 +4,7 @@
 //! transport knows no method and no session of ours; what belongs to what is decided one floor up. Start reading at
 //! `stdio.rs`.
 
+mod command;
 mod environment;
 #[cfg(unix)]
 mod guard;
@@ -14,11 +15,14 @@ mod helper;
 mod http;
 mod large;
 mod memory;
+mod noise;
 mod process;
 mod redirect;
 mod retry;
 mod sse;
+mod stderr;
 mod stdio;
+mod telling;
 #[cfg(all(test, unix))]
 mod tests;
 mod turn;
@@ -26,13 +30,16 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use command::Unstartable;
+pub(crate) use environment::withheld;
 pub use guard::guard;
 pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};
 #[cfg(test)]
 pub(crate) use memory::Refusal;
 pub(crate) use memory::{HANG_UP, Memory, Said, Wire};
-pub(crate) use process::{Ladder, StderrTail};
+pub(crate) use process::Ladder;
 pub(crate) use sse::{Sse, SseStream};
+pub(crate) use stderr::StderrTail;
 pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
 
 use crate::auth;
@@ -90,10 +97,10 @@ pub(crate) enum Error {
         reason: String,
     },
     /// The server wants credentials that we do not have.
-    #[error("{origin} answered {status}: {}", wanted(.helper))]
+    #[error("{place} answered {status}: {}", wanted(.helper))]
     Unauthorized {
-        /// Scheme, host and port.
-        origin: String,
+        /// The URL without its query.
+        place: String,
         /// 401 or 403.
         status: u16,
         /// The program that gave headers for it.
@@ -113,10 +120,10 @@ pub(crate) enum Error {
     #[error("the server ended the session")]
     SessionEnded,
     /// An HTTP status that is no answer.
-    #[error("{origin} answered {status}{}{}", alone(.retry), tail(.body))]
+    #[error("{place} answered {status}{}{}", alone(.retry), tail(.body))]
     Status {
-        /// Scheme, host and port.
-        origin: String,
+        /// The URL without its query.
+        place: String,
         /// The status code.
         status: u16,
         /// The beginning of the body, escaped.
@@ -149,7 +156,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Malformed(String),
     /// A message over `limits.message`.
-    #[error("a message is larger than {0} bytes (host.limits.message)")]
+    #[error("a message is larger than {} (host.limits.message)", size(*.0))]
     TooLarge(usize),
     /// The stream ended before the answer came.
     #[error("the connection broke before the answer came")]
@@ -177,13 +184,32 @@ pub(crate) enum Error {
     /// The server was gone before a byte of the message was written.
     #[error("the server was gone before the request was written")]
     Unwritten,
+    /// It is this very host.
+    #[error("{}", config::ITSELF)]
+    Itself,
     /// We closed it.
     #[error("the connection is closed")]
     Closed,
 }
 
+fn size(bytes: usize) -> String {
+    match bytes {
+        bytes if bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        bytes if bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
 fn tail(text: &Option<String>) -> String {
     text.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
+}
+
+/// The paths at which endpoints usually are, other than the one that was tried.
+fn elsewhere(place: &str) -> String {
+    let tried =
+        place.split_once("://").and_then(|(_, rest)| Some(rest.split_at(rest.find('/')?).1)).unwrap_or_default();
+    let others: Vec<&str> = ["/mcp", "/sse"].into_iter().filter(|path| tried.trim_end_matches('/') != *path).collect();
+    format!("; the endpoint may be at {}: correct the path in `url`", others.join(" or "))
 }
 
 fn wanted(helper: &Option<String>) -> String {
@@ -202,14 +228,26 @@ impl Error {
     pub(crate) fn sign_in(tokens: &auth::Authorizer, reason: auth::Error) -> Self {
         let name = tokens.server();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+        let name = if name.chars().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', "'\\''")) };
+        let is_key = reason == auth::Error::LoginNeeded && tokens.wants_key();
+        let reason = if is_key { auth::Error::KeyNeeded } else { reason };
         let help = if !tokens.wants_user() {
             "nobody can sign in to it: its tokens come by auth.grant of the config, check what stands there".to_owned()
-        } else if name.chars().all(plain) {
-            format!("sign in with: mcp-host login {name}")
+        } else if is_key {
+            format!("put a token into `headers` or `auth` of its entry; if it has a login: mcp-host login {name}")
         } else {
-            format!("sign in with: mcp-host login '{}'", name.replace('\'', "'\\''"))
+            format!("sign in with: mcp-host login {name}")
         };
         Self::SignIn { origin: tokens.origin(), reason, help }
+    }
+
+    /// What to try where a server has nothing at this URL: what to say behind the error, if there is something.
+    #[must_use]
+    pub(crate) fn elsewhere(&self) -> String {
+        match self {
+            Self::Status { place, status: 404 | 405, .. } => elsewhere(place),
+            _ => String::new(),
+        }
     }
 
     /// How long the server wants to be left alone, where it said so.
@@ -265,7 +303,7 @@ impl Error {
             | Self::Busy(_)
             | Self::Share(_)
             | Self::Paused { .. } => Fate::TurnedAway,
-            Self::Status { .. } | Self::Malformed(_) | Self::TooLarge(_) => Fate::Final,
+            Self::Status { .. } | Self::Malformed(_) | Self::TooLarge(_) | Self::Itself => Fate::Final,
         }
     }
 

@@ -1,87 +1,18 @@
-//! A child process with its whole group: how it starts, how its standard error is drained, how it ends.
+//! A child process with its whole group: how it starts, how it ends.
 //!
-//! Not here: what is said over its pipes (`stdio.rs`). **Invariant:** dropping a [`Process`] leaves no member of its group
+//! Not here: what is said over its pipes (`stdio.rs`, `stderr.rs`). **Invariant:** dropping a [`Process`] leaves no member of its group
 //! alive.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(unix)]
 use super::guard::{self, Ward};
-use super::turn::Turn;
-use super::{Error, Label, environment, excerpt};
+use super::{Error, Unstartable, environment};
 use crate::config;
-use crate::redact::Scrubber;
-
-/// The last lines that a child wrote to standard error. They are shown without the secrets that it was given; as they are kept,
-/// nobody has gone through them, because a child may write more than can be.
-#[derive(Clone, Default)]
-pub(crate) struct StderrTail {
-    lines: Arc<Mutex<VecDeque<Box<[u8]>>>>,
-    scrubber: Arc<Scrubber>,
-}
-
-const TAIL_LINES: usize = 200;
-/// Bytes of one line that are kept; the rest of it is dropped.
-const LINE: usize = 8 * 1024;
-/// Of the last line, so much is told as the reason of an end.
-const REASON: usize = 300;
-const LINES_PER_SECOND: u32 = 100;
-
-impl StderrTail {
-    /// An empty one of a server whose secrets are known.
-    pub(crate) fn of(scrubber: Arc<Scrubber>) -> Self {
-        Self { scrubber, ..Self::default() }
-    }
-
-    /// What the child wrote, fit to be shown: escaped, without secrets, at most `limit` characters.
-    pub(super) fn shown(&self, bytes: &[u8], limit: usize) -> String {
-        self.scrubber.scrub(&excerpt(bytes, limit)).into_owned()
-    }
-
-    /// The last line that says something.
-    pub(crate) fn last(&self) -> Option<String> {
-        let lines = self.lock();
-        let shown = lines.iter().rev().map(|line| self.shown(line, LINE)).find(|line| !line.is_empty());
-        // Cut only now: half of a secret looks like none.
-        shown.map(|line| line.chars().take(REASON).collect())
-    }
-
-    #[cfg(test)]
-    pub(super) fn lines(&self) -> usize {
-        self.lock().len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.lock().iter().map(|line| line.len()).sum()
-    }
-
-    fn push(&self, line: &[u8]) {
-        let mut lines = self.lock();
-        if lines.len() == TAIL_LINES {
-            lines.pop_front();
-        }
-        lines.push_back(line.into());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Box<[u8]>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for StderrTail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StderrTail({} lines)", self.lock().len())
-    }
-}
 
 /// How a child is ended: its standard input is closed, then it is terminated, then killed.
 #[derive(Clone, Debug)]
@@ -114,10 +45,6 @@ pub(super) struct Ends {
 impl Process {
     /// Starts the command in a process group of its own.
     pub(super) fn start(settings: &config::Stdio) -> Result<(Self, Ends), Error> {
-        let failed = |reason: String| Error::Spawn { command: settings.command.clone(), reason };
-        if let Some(cwd) = settings.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-            return Err(failed(format!("its `cwd` {} is no directory", cwd.display())));
-        }
         let mut command = Command::new(&settings.command);
         command.args(&settings.args).env_clear().envs(environment::inherited(&settings.forward_env));
         command.envs(settings.env.iter().map(|(name, value)| (name, value.expose())));
@@ -129,7 +56,7 @@ impl Process {
         let ward = Ward::new();
         #[cfg(unix)]
         command.process_group(0).env(guard::VARIABLE, ward.mark());
-        let mut child = command.spawn().map_err(|error| not_started(&settings.command, &error))?;
+        let mut child = command.spawn().map_err(|error| not_started(settings, &error))?;
         let group = Group::of(&child);
         #[cfg(unix)]
         if let Group(Some(leader)) = group {
@@ -144,7 +71,7 @@ impl Process {
         };
         match ends {
             (Some(stdin), Some(stdout), Some(stderr)) => Ok((process, Ends { stdin, stdout, stderr })),
-            _ => Err(failed("it has no pipes".to_owned())),
+            _ => Err(Error::Spawn { command: settings.command.clone(), reason: "it has no pipes".to_owned() }),
         }
     }
 
@@ -195,8 +122,8 @@ impl Drop for Process {
 }
 
 /// Why a command did not start: for good, or because the machine has no room for it now (`hazards.md` H15).
-fn not_started(command: &str, error: &std::io::Error) -> Error {
-    let command = command.to_owned();
+fn not_started(settings: &config::Stdio, error: &std::io::Error) -> Error {
+    let command = settings.command.clone();
     #[cfg(unix)]
     {
         use rustix::io::Errno;
@@ -205,12 +132,25 @@ fn not_started(command: &str, error: &std::io::Error) -> Error {
             return Error::Exhausted { command, reason: error.to_string() };
         }
     }
-    let reason = match error.kind() {
-        std::io::ErrorKind::NotFound => "no such command; install it, or give its full path".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "it is not executable".to_owned(),
-        _ => error.to_string(),
-    };
-    Error::Spawn { command, reason }
+    if let Some(found) = Unstartable::of(settings) {
+        let reason = found.to_string();
+        return Error::Spawn { command: found.command, reason };
+    }
+    if is_no_program(error) {
+        return Error::Spawn { command, reason: format!("it is a program for another kind of machine ({error})") };
+    }
+    // The file is there and may be run: what the system misses is what the file needs, a loader for example.
+    Error::Spawn { command, reason: format!("this system cannot run that file: {error}") }
+}
+
+#[cfg(unix)]
+fn is_no_program(error: &std::io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NOEXEC)
+}
+
+#[cfg(not(unix))]
+fn is_no_program(_: &std::io::Error) -> bool {
+    false
 }
 
 /// Says how a process ended.
@@ -233,44 +173,6 @@ fn signal(status: ExitStatus) -> String {
 #[cfg(not(unix))]
 fn signal(_: ExitStatus) -> String {
     "unknown status".to_owned()
-}
-
-/// Reads standard error to its end, into the tail, and into the log of a `server`. A child that is not read here would block.
-pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, tail: StderrTail, server: Option<Label>) {
-    let mut buffer = [0u8; 4096];
-    let (mut line, mut turn) = (Vec::new(), Turn::default());
-    let mut second = (Instant::now(), 0u32);
-    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        turn.bytes(count);
-        for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
-            let room = LINE - line.len().min(LINE);
-            line.extend_from_slice(&part[..part.len().min(room)]);
-            if part.ends_with(b"\n") {
-                turn.message();
-                tell(&mut line, &tail, server.as_deref(), &mut second);
-                turn.pass().await;
-            }
-        }
-        turn.pass().await;
-    }
-    tell(&mut line, &tail, server.as_deref(), &mut second);
-}
-
-fn tell(line: &mut Vec<u8>, tail: &StderrTail, server: Option<&str>, second: &mut (Instant, u32)) {
-    if !line.trim_ascii().is_empty() {
-        if second.0.elapsed() >= Duration::from_secs(1) {
-            *second = (Instant::now(), 0);
-        }
-        second.1 = second.1.saturating_add(1);
-        if let Some(server) = server.filter(|_| second.1 <= LINES_PER_SECOND) {
-            let text = tail.shown(line, LINE);
-            if !text.is_empty() {
-                tracing::info!(target: "mcp_host::stderr", server, "{text}");
-            }
-        }
-        tail.push(line);
-    }
-    line.clear();
 }
 
 /// A process group, by the pid of its leader.
@@ -335,49 +237,6 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
 
     use super::*;
-    use crate::redact::Learned;
-
-    /// Drains that, and tells how often others had their turn meanwhile.
-    async fn turns(said: &[u8], tail: &StderrTail) -> usize {
-        let mut turns = 0;
-        let others = std::future::poll_fn(|_| {
-            turns += 1;
-            std::task::Poll::<()>::Pending
-        });
-        tokio::select! {
-            biased;
-            () = drain(said, tail.clone(), Some("it".into())) => {}
-            () = others => {}
-        }
-        turns
-    }
-
-    #[tokio::test]
-    async fn h5_a_flood_on_standard_error_leaves_the_others_their_turn() {
-        let tail = StderrTail::default();
-        // Of what is there at once: by the bytes, and by the lines.
-        assert!(turns(&vec![b'x'; 1 << 20], &tail).await >= 30);
-        assert!(turns("x\n".repeat(1 << 16).as_bytes(), &tail).await >= 1000);
-        assert!(turns("://".repeat(2730).as_bytes().repeat(100).as_slice(), &tail).await >= 20);
-        assert!(turns(b"x\n", &tail).await == 0);
-    }
-
-    #[tokio::test]
-    async fn h97_the_last_words_are_shown_without_what_is_secret_by_then() {
-        let (learned, mut knows) = (Learned::default(), Scrubber::default());
-        knows.know("correct horse");
-        knows.follow(&learned);
-        let tail = StderrTail::of(Arc::new(knows));
-        // Most of it is over the rate.
-        let said = "it was correct horse and tr0ub4dor\n".repeat(1000) + "\u{3000}\n \t\n";
-        drain(said.as_bytes(), tail.clone(), Some("it".into())).await;
-        assert_eq!(tail.last().as_deref(), Some("it was *** and tr0ub4dor"));
-        let mut more = Scrubber::default();
-        more.know("tr0ub4dor");
-        learned.learn(&more);
-        assert_eq!(tail.last().as_deref(), Some("it was *** and ***"));
-        assert!(!format!("{tail:?}").contains("tr0ub4dor"));
-    }
 
     #[test]
     fn h12_a_number_that_is_anothers_is_not_signalled() {
@@ -395,9 +254,35 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_cannot_start_says_what_its_first_line_lacks() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let home = tempfile::tempdir().expect("a folder");
+        let started = |said: &[u8]| {
+            let path = home.path().join("server");
+            std::fs::write(&path, said).expect("a file");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+            let settings = config::Stdio { command: path.display().to_string(), ..config::Stdio::default() };
+            match Process::start(&settings) {
+                Err(Error::Spawn { reason, .. }) => reason,
+                other => panic!("{:?}", other.map(|_| ())),
+            }
+        };
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let _inside = runtime.enter();
+        let says = |said: &[u8], words: &str| {
+            let reason = started(said);
+            assert!(reason.contains(words), "{words}: {reason}");
+        };
+        says(b"echo hello\n", "a script without a `#!` line");
+        says(b"\x7fELF\x01\x01\x01nothing that runs here", "a program for another kind of machine");
+        says(b"#!/no/such/node --flag\n", "names /no/such/node, which does not exist");
+    }
+
+    #[test]
     fn h15_a_full_machine_is_no_fault_of_the_command() {
         use rustix::io::Errno;
-        let started = |errno: Errno| not_started("x", &std::io::Error::from_raw_os_error(errno.raw_os_error()));
+        let settings = config::Stdio { command: "no-such-command".to_owned(), ..config::Stdio::default() };
+        let started = |errno: Errno| not_started(&settings, &std::io::Error::from_raw_os_error(errno.raw_os_error()));
         for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM] {
             let error = started(errno);
             assert!(matches!(error, Error::Exhausted { .. }) && error.not_sent(), "{errno:?}");

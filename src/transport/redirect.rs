@@ -94,8 +94,9 @@ impl Http {
         let refused = |why: &str| {
             let shown = excerpt(location.split(['?', '#']).next().unwrap_or_default().as_bytes(), 200);
             Error::Malformed(format!(
-                "{} redirects {method} to {shown:?}, {why}; put the final URL into the config",
-                self.origin
+                "{} answered {}: it redirects {method} to {shown:?}, {why}; put the final URL into the config",
+                self.place,
+                response.status().as_u16()
             ))
         };
         if !keeps_method {

@@ -15,7 +15,7 @@ use url::{Origin, Url};
 
 use super::http::{BOTH, EVENTS, JSON, Kind, kind};
 use super::turn::Turn;
-use super::{Endpoint, Error, Http, excerpt};
+use super::{Endpoint, Error, Http, elsewhere, excerpt};
 use crate::config;
 use crate::dial::Dialer;
 use crate::protocol::sse::Events;
@@ -81,7 +81,8 @@ impl Sse {
             Kind::Json => return Err(self.strange("answered GET with JSON, not with an event stream")),
             Kind::Other(kind) => {
                 let kind = if kind.is_empty() { "no content type" } else { &kind };
-                return Err(self.strange(&format!("answered GET with {kind}, not with an event stream")));
+                let elsewhere = elsewhere(&self.http.place);
+                return Err(self.strange(&format!("answered GET with {kind}, not with an event stream{elsewhere}")));
             }
         }
         let opened = response.url().clone();
@@ -146,8 +147,9 @@ impl Sse {
                 return Err(Error::SessionEnded);
             }
             let path = excerpt(endpoint.path().as_bytes(), 200);
-            let status = response.status().as_u16();
-            return Err(self.strange(&format!("answered {status} at {path}, where it wants messages to be posted")));
+            let (origin, status) = (&self.http.origin, response.status().as_u16());
+            let what = format!("{origin} answered {status} at {path}, where it wants messages to be posted");
+            return Err(Error::Malformed(what));
         }
         self.http.refused(response).await.map(Some)
     }
@@ -160,7 +162,7 @@ impl Sse {
     }
 
     fn strange(&self, what: &str) -> Error {
-        Error::Malformed(format!("{} {what}", self.http.origin))
+        Error::Malformed(format!("{} {what}", self.http.place))
     }
 }
 

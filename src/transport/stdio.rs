@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::process::{self, Ladder, Process, StderrTail};
+use super::noise::Noise;
+use super::process::{self, Ladder, Process};
+use super::stderr::{StderrTail, drain};
 use super::turn::Turn;
 use super::{Error, Label, Limits};
 use crate::config;
@@ -109,7 +111,7 @@ pub(crate) fn spawn(
         deaf: CancellationToken::new(),
         cap: limits.queue,
     });
-    let drain = tasks.spawn(process::drain(ends.stderr, tail.clone(), Some(server.clone())));
+    let drain = tasks.spawn(drain(ends.stderr, tail.clone(), Some(server.clone())));
     tasks.spawn(write(ends.stdin, queue.clone()));
     let pipe = Pipe { queue: queue.clone(), pid: process.pid() };
     let (lines, cap, depth) = (Lines::new(limits.message), limits.message, limits.depth);
@@ -304,7 +306,7 @@ impl PipeReader {
                     None => std::future::pending().await,
                 }
             };
-            let (stays, space) = (until.is_none(), self.lines.space());
+            let (stays, noise, space) = (until.is_none(), self.noise.due(), self.lines.space());
             tokio::select! {
                 biased;
                 // These first, because a grandchild may hold the pipe open for ever, and fill it too.
@@ -319,11 +321,13 @@ impl PipeReader {
                     }
                 }
                 () = self.queue.deaf.cancelled(), if stays => {}
+                () = Noise::is_due(noise) => self.noise.tell(&self.server),
             }
         }
     }
 
     fn read(&mut self, line: Line) -> Result<Option<Heard>, Error> {
+        let is_too_long = matches!(line, Line::TooLong(_));
         let (text, reason, error) = match line {
             Line::Whole(line) => match Message::passing(&line, self.depth) {
                 Ok(message) => return Ok(Some(Heard::Message(message))),
@@ -333,8 +337,12 @@ impl PipeReader {
             Line::TooLong(head) => (head, "a line over host.limits.message".to_owned(), Error::TooLarge(self.cap)),
             Line::Endless => return Err(Error::TooLarge(self.cap)),
         };
-        self.noise.tell(&self.server, &self.tail, &text, &reason);
-        Ok(Message::answered_by(&text).map(|id| Heard::Broken(id, error)))
+        let broken = Message::answered_by(&text).map(|id| Heard::Broken(id, error));
+        // Whoever waits for an answer that is too large is told so.
+        if broken.is_none() || !is_too_long {
+            self.noise.note(&self.server, &self.tail, &text, &reason);
+        }
+        Ok(broken)
     }
 
     async fn left(&mut self) -> Error {
@@ -354,7 +362,7 @@ impl PipeReader {
 
     /// Tells of something that is no message after all.
     pub(crate) fn tell_noise(&mut self, text: &[u8], reason: &str) {
-        self.noise.tell(&self.server, &self.tail, text, reason);
+        self.noise.note(&self.server, &self.tail, text, reason);
     }
 
     async fn exited(&mut self, status: Option<std::process::ExitStatus>) -> Error {
@@ -364,12 +372,13 @@ impl PipeReader {
             None => "it closed its standard output".to_owned(),
             status => process::describe(status),
         };
-        Error::Exited { status, stderr: self.tail.last() }
+        Error::Exited { status, stderr: self.tail.cause() }
     }
 
     /// Ends the process and its group; done when no member is alive.
-    pub(crate) async fn stop(self, ladder: Ladder) {
+    pub(crate) async fn stop(mut self, ladder: Ladder) {
         self.queue.close();
+        self.noise.tell(&self.server);
         // A child that writes its last words into a full pipe would never see the end of its input.
         let Self { process, mut stdout, drain, .. } = self;
         let (gone, wait) = oneshot::channel::<()>();
@@ -385,27 +394,5 @@ impl PipeReader {
         tokio::join!(stop, swallow);
         // What left the group may hold the pipe open; nobody waits for what it says.
         drain.abort();
-    }
-}
-
-/// What a server prints between its messages: the first lines are told, then one a minute (`hazards.md` H1).
-#[derive(Debug, Default)]
-struct Noise {
-    lines: u64,
-    told: Option<Instant>,
-}
-
-impl Noise {
-    fn tell(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
-        self.lines += 1;
-        if self.lines <= 5 || self.told.is_none_or(|told| told.elapsed() >= Duration::from_secs(60)) {
-            self.told = Some(Instant::now());
-            let text = tail.shown(line, 200);
-            tracing::warn!(
-                server = &**server,
-                lines = self.lines,
-                "not a message on standard output ({reason}): {text}"
-            );
-        }
     }
 }

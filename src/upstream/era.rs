@@ -177,7 +177,7 @@ mod tests {
         let error = |code: i64, data: serde_json::Value| {
             Ok(Err(ErrorObject::new(code, "no").with_data(Raw::from_value(&data))))
         };
-        let status = |status| Err(Error::Status { origin: String::new(), status, body: None, retry: None });
+        let status = |status| Err(Error::Status { place: String::new(), status, body: None, retry: None });
         let exited = Error::Exited { status: "exit code 1".to_owned(), stderr: None };
         let unreachable = Error::Unreachable { origin: String::new(), reason: String::new() };
         let cases: Vec<(Result<Outcome, Error>, &str)> = vec![
@@ -208,7 +208,7 @@ mod tests {
             (status(500), "unclear"),
             (status(503), "unclear"),
             (Err(Error::Malformed("it answered with HTML".to_owned())), "legacy"),
-            (Err(Error::Unauthorized { origin: String::new(), status: 401, helper: None }), "refused"),
+            (Err(Error::Unauthorized { place: String::new(), status: 401, helper: None }), "refused"),
             (Err(unreachable), "unclear"),
             (Err(Error::Broken), "unclear"),
             (Err(exited), "ended"),

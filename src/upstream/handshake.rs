@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, meta, object};
+use crate::lineage::HostId;
+use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, meta, object, string};
 use crate::transport::excerpt;
 
 /// What a server said in its handshake.
@@ -16,6 +17,8 @@ pub(crate) struct Peer {
     pub(crate) offers: Offers,
     /// `capabilities.extensions`, as it came.
     pub(crate) extensions: Option<Raw>,
+    /// Its id, if it is a host like this one.
+    pub(crate) host: Option<HostId>,
     /// How long what it said may be kept, and for whom; a server of the legacy era says neither.
     pub(crate) cache: Cache,
 }
@@ -99,6 +102,8 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         server_info: Option<&'a RawValue>,
         #[serde(borrow, default)]
         instructions: Option<&'a RawValue>,
+        #[serde(borrow, default, rename = "_meta")]
+        meta: Option<&'a RawValue>,
     }
     let wire: Wire<'_> =
         result.read().map_err(|error| format!("its answer to `initialize` is no InitializeResult: {error}"))?;
@@ -116,6 +121,7 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         instructions: instructions(wire.instructions),
         offers,
         extensions: wire.capabilities.and_then(extensions),
+        host: wire.meta.and_then(host),
         cache: Cache::default(),
     })
 }
@@ -137,13 +143,15 @@ pub(super) fn discovered(result: &Raw) -> Result<Peer, NoPeer> {
     let Some(version) = newest_modern(&versions) else { return Err(NoPeer::NoneOfOurs(versions)) };
     let capabilities = result.value_of("capabilities");
     // Drafts of the revision had it beside the capabilities.
-    let info = result.value_of("_meta").and_then(|own| member(own, meta::SERVER_INFO));
+    let own = result.value_of("_meta");
+    let info = own.and_then(|own| member(own, meta::SERVER_INFO));
     Ok(Peer {
         version,
         info: info.or_else(|| result.value_of("serverInfo")).map_or_else(Raw::empty_object, Raw::from_value),
         instructions: instructions(result.value_of("instructions")),
         offers: capabilities.map(offers).unwrap_or_default(),
         extensions: capabilities.and_then(extensions),
+        host: own.and_then(host),
         cache: Cache::of(result),
     })
 }
@@ -165,6 +173,11 @@ fn cut(text: &mut String, limit: usize) {
         at -= 1;
     }
     text.truncate(at);
+}
+
+/// The id of a host, out of the `_meta` of its answer.
+fn host(own: &RawValue) -> Option<HostId> {
+    HostId::parse(&string(member(own, meta::HOST_ID)?)?)
 }
 
 /// The extensions that a server declares in its `capabilities`.

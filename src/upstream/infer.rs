@@ -54,8 +54,11 @@ pub(super) async fn shake(connection: &Arc<Connection>, settings: &Settings, dia
         Ok(()) => {}
         Err(error) if error.wants_credentials() => return Err(error),
         Err(error) => {
+            let (error, elsewhere) = (error.to_string(), refused.elsewhere());
+            // Both may say it, and once is enough.
+            let error = error.strip_suffix(&elsewhere).unwrap_or(&error);
             return Err(Error::Malformed(format!(
-                "it speaks neither Streamable HTTP ({refused}) nor HTTP with SSE ({error})"
+                "it speaks neither Streamable HTTP ({refused}) nor HTTP with SSE ({error}){elsewhere}"
             )));
         }
     }

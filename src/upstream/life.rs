@@ -7,21 +7,18 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::Pace;
-use super::connection::{Connection, PROMPTS, Parts, RESOURCES, TOOLS, Wire};
+use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS, Wire};
 use super::gate::Pass;
 use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
-use super::{
-    Change, Mark, Relay, Settings, StateName, Status, Target, Upstream, World, drive, listen, listing, probe, resume,
-};
+use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
 use crate::auth::Notice;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
-use crate::transport::{self, Error, Http, Ladder, Memory, Sse, excerpt};
+use crate::transport::{Error, excerpt};
 
 /// News of changed lists is gathered that long before they are asked for.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -66,6 +63,9 @@ struct Life {
     news: crate::auth::News,
     /// Everything that any connection of this lease ever started.
     tasks: TaskTracker,
+    /// What the log has of the standard error of starts that failed.
+    told: Vec<String>,
+    is_withheld_told: bool,
 }
 
 /// Runs until the lease is stopped and its last process is gone.
@@ -90,6 +90,8 @@ pub(super) async fn live(upstream: Arc<Upstream>, world: World) {
         refreshes: Pace::default(),
         news: crate::auth::News::of(settings.target.tokens()),
         tasks: TaskTracker::new(),
+        told: Vec::new(),
+        is_withheld_told: false,
     };
     loop {
         let input = life.input().await;
@@ -180,7 +182,9 @@ impl Life {
                 (self.timer, self.awake) = (at.map(|at| at + slept), now);
                 return None;
             }
-            self.cause = Some(format!("no answer within {:?} (startTimeout)", self.policy.start_timeout));
+            let said = self.upstream.tail.load().cause();
+            let said = said.map(|said| format!("; on standard error it said: {said}")).unwrap_or_default();
+            self.cause = Some(format!("no answer within {:?} (startTimeout){said}", self.policy.start_timeout));
         }
         Some(Input::TimedOut)
     }
@@ -278,7 +282,7 @@ impl Life {
         }
         tracing::info!(server = &*self.upstream.settings.server, "it ended of the probe: once more, by `initialize`");
         self.abandon();
-        match connect(&self.upstream, &self.world, &self.tasks) {
+        match open::connect(&self.upstream, &self.world, &self.tasks) {
             Ok(connection) => {
                 self.connection = Some(connection);
                 (self.timer, self.awake) = (Some(Instant::now() + self.policy.start_timeout), self.world.vigil.mark());
@@ -294,12 +298,13 @@ impl Life {
             Some(error) if error.refuses_start() => Input::Refused,
             Some(Error::Spawn { .. } | Error::Untrusted { .. }) => Input::Hopeless,
             Some(Error::SessionEnded) => Input::Expired,
+            Some(Error::Itself) => Input::Itself,
             _ => Input::Lost,
         };
         let retry = error.as_ref().and_then(Error::retry_after);
         self.alone = retry.map(|retry| Instant::now() + retry);
         // The server may have said any of it.
-        let cause = error.map(|error| excerpt(error.to_string().as_bytes(), CAUSE));
+        let cause = error.map(|error| excerpt(format!("{error}{}", error.elsewhere()).as_bytes(), CAUSE));
         self.cause = cause.or(self.cause.take());
         input
     }
@@ -339,7 +344,7 @@ impl Life {
 
     fn open(&mut self) -> Input {
         self.cause = None;
-        match connect(&self.upstream, &self.world, &self.tasks) {
+        match open::connect(&self.upstream, &self.world, &self.tasks) {
             Ok(connection) => {
                 self.connection = Some(connection);
                 Input::Opened
@@ -438,6 +443,24 @@ impl Life {
         }
     }
 
+    /// What the process wrote to standard error in a start that failed, unless the log has it already.
+    fn tell_last_lines(&mut self) {
+        let lines = self.upstream.last_lines();
+        let withheld = self.upstream.withheld();
+        if !withheld.is_empty() && !self.is_withheld_told {
+            let server = &*self.upstream.settings.server;
+            let names = withheld.join(", ");
+            tracing::warn!(target: "mcp_host::start", server, "set here and not passed to it (\"inheritEnv\" in its entry passes them): {names}");
+            self.is_withheld_told = true;
+        }
+        if lines == self.told || tracing::enabled!(target: "mcp_host::stderr", tracing::Level::INFO) {
+            return;
+        }
+        let server = &*self.upstream.settings.server;
+        lines.iter().for_each(|line| tracing::warn!(target: "mcp_host::stderr", server, "{line}"));
+        self.told = lines;
+    }
+
     fn degraded(&self, degraded: bool) {
         self.upstream.status.send_if_modified(|status| std::mem::replace(&mut status.degraded, degraded) != degraded);
     }
@@ -475,13 +498,23 @@ impl Life {
                 _ => {}
             }
             if cause.is_some() {
+                let bad = matches!(to, StateName::Failed | StateName::Reconnecting | StateName::Unauthorized);
+                if bad || status.cause != cause {
+                    status.caused = Some(now);
+                }
                 status.cause.clone_from(&cause);
             }
         });
         let server = &*self.upstream.settings.server;
         match (&cause, to) {
-            (Some(cause), StateName::Failed | StateName::Reconnecting | StateName::Unauthorized) => {
+            (
+                Some(cause),
+                StateName::Failed | StateName::Reconnecting | StateName::Unauthorized | StateName::Disabled,
+            ) => {
                 tracing::warn!(server, "{from} -> {to}: {cause}");
+                if from.is_starting() {
+                    self.tell_last_lines();
+                }
             }
             _ => tracing::info!(server, "{from} -> {to}"),
         }
@@ -541,54 +574,4 @@ async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
 async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Offer, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
     listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await
-}
-
-/// Opens the transport and starts its reader.
-fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Arc<Connection>, Error> {
-    let settings = &upstream.settings;
-    let limits = &settings.limits;
-    let parts = |wire| Parts {
-        server: settings.server.clone(),
-        wire,
-        relay: Relay { lease: upstream.id, sender: world.relay.clone() },
-        binding: upstream.binding.clone(),
-        opened_for: settings.opened_for,
-        client_info: settings.client_info.clone(),
-        caps: settings.caps,
-        pending_cap: limits.pending_per_server,
-        queue: limits.server_queue,
-        depth: limits.depth,
-        users: upstream.users.clone(),
-        tasks: tasks.clone(),
-        stop: CancellationToken::new(),
-        nature: world.nature.clone(),
-    };
-    let over_sse = |remote| {
-        let sse = Sse::new(remote, &world.dialer, limits)?;
-        Ok(Connection::new(parts(Wire::Sse(Arc::new(sse)))))
-    };
-    match &settings.target {
-        Target::Stdio(stdio) => {
-            let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
-            let (pipe, reader) =
-                transport::spawn(stdio, &sizes, settings.server.clone(), upstream.tail.clone(), tasks)?;
-            let connection = Connection::new(parts(Wire::Pipe(pipe)));
-            let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
-            tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
-            Ok(connection)
-        }
-        Target::Auto(remote, inferred) if inferred.is_sse() => over_sse(remote),
-        Target::Sse(remote) => over_sse(remote),
-        Target::Http(remote) | Target::Auto(remote, _) => {
-            let http = Http::new(remote, &world.dialer, limits)?;
-            Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
-        }
-        Target::Memory(start) => {
-            let (memory, messages, wire) = Memory::pair();
-            start(wire, tasks);
-            let connection = Connection::new(parts(Wire::Memory(memory)));
-            tasks.spawn(drive::read_memory(connection.clone(), messages));
-            Ok(connection)
-        }
-    }
 }

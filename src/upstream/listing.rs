@@ -9,6 +9,7 @@ use super::connection::{Connection, Wire};
 use super::exchange::Terms;
 use super::handshake::{self, Cache, Peer};
 use crate::adapt::task;
+use crate::lineage::HostId;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, PageError, ParamHeaders};
 use crate::transport::{Error, excerpt};
@@ -31,7 +32,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
             },
         }
     };
-    connection.shake_done(peer);
+    connection.shake_done(peer)?;
     // Some servers offer more once they have seen it: it must arrive before the lists are asked for.
     connection.say_first(Method::Initialized).await
 }
@@ -45,7 +46,7 @@ pub(super) async fn list(
     last: Option<&Offer>,
 ) -> Result<Offer, Error> {
     let offers = peer.offers;
-    let builder = Mutex::new(OfferBuilder::new(caps, rule(connection)));
+    let builder = Mutex::new(builder(connection, caps));
     let one = |kind: Kind, wanted: bool| pages(connection, &builder, kind, wanted);
     let all = async {
         futures_util::try_join!(
@@ -74,9 +75,16 @@ pub(super) async fn list(
 
 /// The tools alone, as they are now.
 pub(super) async fn tools(connection: &Arc<Connection>, caps: Caps) -> Result<Offer, Error> {
-    let builder = Mutex::new(OfferBuilder::new(caps, rule(connection)));
+    let builder = Mutex::new(builder(connection, caps));
     pages(connection, &builder, Kind::Tools, true).await?;
     Ok(builder.into_inner().unwrap_or_else(PoisonError::into_inner).finish())
+}
+
+fn builder(connection: &Connection, caps: Caps) -> OfferBuilder {
+    let builder = OfferBuilder::new(caps, rule(connection));
+    let Some(own) = connection.lineage().id() else { return builder };
+    let peer = connection.peer().and_then(|peer| peer.host.as_ref());
+    builder.below(own.as_str(), peer.map(HostId::as_str))
 }
 
 /// Arguments are repeated in headers where there are headers, in the modern era.

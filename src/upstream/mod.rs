@@ -17,6 +17,7 @@ mod listen;
 mod listing;
 mod modern;
 mod nature;
+mod open;
 mod probe;
 mod renew;
 mod resume;
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -211,6 +212,8 @@ pub(crate) struct Status {
     pub(crate) state: StateName,
     pub(crate) since: Instant,
     pub(crate) cause: Option<String>,
+    /// When the cause last made a difference.
+    pub(crate) caused: Option<Instant>,
     pub(crate) restarts: u32,
     pub(crate) first_start: Option<Instant>,
     pub(crate) ready_after: Option<Duration>,
@@ -261,7 +264,10 @@ pub(crate) struct Upstream {
     /// Some connection of it was of the modern era.
     was_modern: AtomicBool,
     stop: CancellationToken,
-    tail: StderrTail,
+    /// What its process of the last start wrote to standard error; it outlives the connection.
+    tail: ArcSwap<StderrTail>,
+    /// There was a process in its last start.
+    ran: AtomicBool,
 }
 
 /// A call to a server that was lost waits that long for it to come back.
@@ -280,13 +286,14 @@ impl Upstream {
             state,
             since: Instant::now(),
             cause: None,
+            caused: None,
             restarts: 0,
             first_start: start.then(Instant::now),
             ready_after: None,
             degraded: false,
             gone: None,
         };
-        let tail = StderrTail::of(settings.scrubber.clone());
+        let tail = ArcSwap::from_pointee(StderrTail::of(settings.scrubber.clone()));
         let upstream = Arc::new(Self {
             id,
             settings,
@@ -307,6 +314,7 @@ impl Upstream {
             was_modern: AtomicBool::new(false),
             stop: CancellationToken::new(),
             tail,
+            ran: AtomicBool::new(false),
         });
         if start {
             upstream.wake.notify_one();
@@ -370,7 +378,30 @@ impl Upstream {
 
     /// The last line that the server wrote to standard error.
     pub(crate) fn last_words(&self) -> Option<String> {
-        self.tail.last()
+        self.tail.load().last()
+    }
+
+    /// The last lines that its process of the last start wrote to standard error, the oldest first.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        self.tail.load().last_lines()
+    }
+
+    /// The variables, by name, that its program may have missed in a start that failed; they are set here.
+    pub(crate) fn withheld(&self) -> Vec<String> {
+        match &self.settings.target {
+            Target::Stdio(stdio) if self.ran.load(Ordering::Relaxed) && !self.tail.load().is_of_a_package() => {
+                transport::withheld(stdio)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A process is about to be started: what one before it wrote is no longer of interest.
+    fn new_tail(&self) -> StderrTail {
+        self.ran.store(false, Ordering::Relaxed);
+        let tail = StderrTail::of(self.settings.scrubber.clone());
+        self.tail.store(Arc::new(tail.clone()));
+        tail
     }
 
     /// The client that the server's questions go to, once it has asked one.

@@ -10,6 +10,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::lineage::Lineage;
+
 /// Chance and the clock that never stops; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Nature {
@@ -17,12 +19,19 @@ pub(crate) struct Nature {
     pub(crate) chance: Arc<dyn Fn() -> f64 + Send + Sync>,
     /// How much time has passed since some moment, sleep of the machine included. Only differences count.
     pub(crate) outside: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// Which host this is, and which are above it.
+    pub(crate) lineage: Arc<Lineage>,
 }
 
 impl Nature {
     /// Those of this machine.
     pub(crate) fn real() -> Self {
-        Self { chance: Arc::new(super::backoff::chance), outside: Arc::new(outside) }
+        Self { chance: Arc::new(super::backoff::chance), outside: Arc::new(outside), lineage: Arc::default() }
+    }
+
+    /// Those of this machine, for a host of that lineage.
+    pub(crate) fn of(lineage: Lineage) -> Self {
+        Self { lineage: Arc::new(lineage), ..Self::real() }
     }
 }
 

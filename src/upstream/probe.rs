@@ -145,9 +145,9 @@ async fn initialize_meanwhile(
     }
 }
 
-fn modern<E>(connection: &Connection, upstream: &Upstream, peer: Peer) -> Result<(), E> {
+fn modern(connection: &Connection, upstream: &Upstream, peer: Peer) -> Result<(), Error> {
+    connection.shake_done(peer)?;
     (upstream.settings.memory.note)(Era::Modern);
-    connection.shake_done(peer);
     Ok(())
 }
 

@@ -1,16 +1,17 @@
 //! The lifecycle of one lease; pure: inputs and the time come in, work goes out.
 //!
-//! | state | `Start` | `Try` | `Opened` | `Ready` | `Lost` | `Expired` | `Hopeless` | `Refused` | `TimedOut` | `Admitted` | `Stop` | `Closed` |
-//! |---|---|---|---|---|---|---|---|---|---|---|---|---|
-//! | `Idle` | connecting | connecting | – | – | – | – | – | – | – | – | disconnected | – |
-//! | `Disconnected` | connecting | connecting | – | – | – | – | – | – | – | – | = | – |
-//! | `Connecting` | – | – | initializing | – | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – |
-//! | `Initializing` | – | – | – | connected | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – |
-//! | `Connected` | – | – | – | – | reconnecting or failed | reconnecting, at once | failed | unauthorized | – | – | disconnecting | – |
-//! | `Reconnecting` | = (it never adds attempts) | = | – | – | – | – | – | – | = (waits for its turn) | connecting | disconnected | – |
-//! | `Unauthorized` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – |
-//! | `Failed` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – |
-//! | `Disconnecting` | – | – | – | – | – | – | – | – | – | – | = | disconnected |
+//! | state | `Start` | `Try` | `Opened` | `Ready` | `Lost` | `Expired` | `Hopeless` | `Refused` | `TimedOut` | `Admitted` | `Stop` | `Closed` | `Itself` |
+//! |---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+//! | `Idle` | connecting | connecting | – | – | – | – | – | – | – | – | disconnected | – | – |
+//! | `Disconnected` | connecting | connecting | – | – | – | – | – | – | – | – | = | – | – |
+//! | `Connecting` | – | – | initializing | – | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – | – |
+//! | `Initializing` | – | – | – | connected | reconnecting or failed | as `Lost` | failed | unauthorized | as `Lost` | – | disconnecting | – | disabled |
+//! | `Connected` | – | – | – | – | reconnecting or failed | reconnecting, at once | failed | unauthorized | – | – | disconnecting | – | – |
+//! | `Reconnecting` | = (it never adds attempts) | = | – | – | – | – | – | – | = (waits for its turn) | connecting | disconnected | – | – |
+//! | `Unauthorized` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – | – |
+//! | `Failed` | connecting | reconnecting | – | – | – | – | – | – | – | – | disconnected | – | – |
+//! | `Disabled` | – | – | – | – | – | – | – | – | – | – | disconnected | – | – |
+//! | `Disconnecting` | – | – | – | – | – | – | – | – | – | – | = | disconnected | – |
 //!
 //! A dash keeps the state. "reconnecting or failed": failed after `restart.maxRetries` losses in a row. Losses are
 //! forgotten with the first loss after `limits.healthy` connected and one answered request: a handshake alone proves
@@ -47,7 +48,7 @@ pub enum StateName {
     Unauthorized,
     /// Given up; says why.
     Failed,
-    /// Switched off in the config.
+    /// Switched off in the config, or since it is this host itself.
     Disabled,
 }
 
@@ -93,6 +94,7 @@ pub(super) enum State {
     Reconnecting { losses: u32 },
     Unauthorized,
     Failed,
+    Disabled,
     Disconnecting,
 }
 
@@ -126,6 +128,8 @@ pub(super) enum Input {
     Hopeless,
     /// The server wants credentials.
     Refused,
+    /// The server is this host itself.
+    Itself,
     /// A request other than the handshake was answered.
     Answered,
     /// A request of a client was answered.
@@ -178,6 +182,7 @@ impl State {
             Self::Reconnecting { .. } => StateName::Reconnecting,
             Self::Unauthorized => StateName::Unauthorized,
             Self::Failed => StateName::Failed,
+            Self::Disabled => StateName::Disabled,
             Self::Disconnecting => StateName::Disconnecting,
         }
     }
@@ -224,6 +229,10 @@ impl State {
                 todo.extend([Action::ClearTimer, Action::Abandon]);
                 Self::Failed
             }
+            (Self::Initializing { .. }, I::Itself) => {
+                todo.extend([Action::ClearTimer, Action::Abandon]);
+                Self::Disabled
+            }
             (Self::Connected { losses, since, proof }, I::Answered) => {
                 Self::Connected { losses, since, proof: proof.max(Proof::Answered) }
             }
@@ -240,7 +249,12 @@ impl State {
                 Self::Disconnecting
             }
             (
-                Self::Idle | Self::Disconnected | Self::Reconnecting { .. } | Self::Unauthorized | Self::Failed,
+                Self::Idle
+                | Self::Disconnected
+                | Self::Reconnecting { .. }
+                | Self::Unauthorized
+                | Self::Failed
+                | Self::Disabled,
                 I::Stop,
             ) => {
                 todo.push(Action::ClearTimer);
@@ -267,11 +281,12 @@ impl State {
                 | I::Served
                 | I::TimedOut
                 | I::Admitted
+                | I::Itself
                 | I::Closed,
             )
             | (
                 Self::Connecting { .. },
-                I::Start | I::Try | I::Ready | I::Answered | I::Served | I::Admitted | I::Closed,
+                I::Start | I::Try | I::Ready | I::Answered | I::Served | I::Admitted | I::Itself | I::Closed,
             )
             | (
                 Self::Initializing { .. },
@@ -279,7 +294,7 @@ impl State {
             )
             | (
                 Self::Connected { .. },
-                I::Start | I::Try | I::Opened | I::Ready | I::TimedOut | I::Admitted | I::Closed,
+                I::Start | I::Try | I::Opened | I::Ready | I::TimedOut | I::Admitted | I::Itself | I::Closed,
             )
             | (
                 Self::Reconnecting { .. },
@@ -293,9 +308,11 @@ impl State {
                 | I::Refused
                 | I::Answered
                 | I::Served
+                | I::Itself
                 | I::Closed,
             )
-            | (Self::Disconnecting, _) => self,
+            // Stopped, it may begin anew; whatever else comes, it stays this host itself.
+            | (Self::Disabled | Self::Disconnecting, _) => self,
             (state, input) => {
                 debug_assert!(false, "{input:?} in {state:?} is spelled in `on`");
                 self
@@ -342,7 +359,7 @@ mod tests {
         }
     }
 
-    const INPUTS: [Input; 14] = [
+    const INPUTS: [Input; 15] = [
         Input::Start,
         Input::Try,
         Input::Opened,
@@ -355,6 +372,7 @@ mod tests {
         Input::Admitted,
         Input::Stop,
         Input::Closed,
+        Input::Itself,
         // In the table's text.
         Input::Answered,
         Input::Served,
@@ -373,18 +391,20 @@ mod tests {
             State::Reconnecting { losses: 1 },
             State::Unauthorized,
             State::Failed,
+            State::Disabled,
             State::Disconnecting,
         ];
         let want = "\
-            idle          connecting connecting   -            -         -            -            -      -            -            -          disconnected  - - -\n\
-            disconnected  connecting connecting   -            -         -            -            -      -            -            -          -             - - -\n\
-            connecting    -          -            initializing -         reconnecting reconnecting failed unauthorized reconnecting -          disconnecting - - -\n\
-            initializing  -          -            -            connected reconnecting reconnecting failed unauthorized reconnecting -          disconnecting - - -\n\
-            connected     -          -            -            -         reconnecting reconnecting failed unauthorized -            -          disconnecting - - -\n\
-            reconnecting  -          -            -            -         -            -            -      -            -            connecting disconnected  - - -\n\
-            unauthorized  connecting reconnecting -            -         -            -            -      -            -            -          disconnected  - - -\n\
-            failed        connecting reconnecting -            -         -            -            -      -            -            -          disconnected  - - -\n\
-            disconnecting -          -            -            -         -            -            -      -            -            -          -             disconnected - -\n";
+            idle          connecting connecting   -            -         -            -            -      -            -            -          disconnected  - - - -\n\
+            disconnected  connecting connecting   -            -         -            -            -      -            -            -          -             - - - -\n\
+            connecting    -          -            initializing -         reconnecting reconnecting failed unauthorized reconnecting -          disconnecting - - - -\n\
+            initializing  -          -            -            connected reconnecting reconnecting failed unauthorized reconnecting -          disconnecting - disabled - -\n\
+            connected     -          -            -            -         reconnecting reconnecting failed unauthorized -            -          disconnecting - - - -\n\
+            reconnecting  -          -            -            -         -            -            -      -            -            connecting disconnected  - - - -\n\
+            unauthorized  connecting reconnecting -            -         -            -            -      -            -            -          disconnected  - - - -\n\
+            failed        connecting reconnecting -            -         -            -            -      -            -            -          disconnected  - - - -\n\
+            disabled      -          -            -            -         -            -            -      -            -            -          disconnected  - - - -\n\
+            disconnecting -          -            -            -         -            -            -      -            -            -          -             disconnected - - -\n";
         let mut got = String::new();
         for state in states {
             let mut row = vec![state.name().to_string()];

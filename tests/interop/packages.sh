@@ -42,10 +42,16 @@ if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); proce
 fi
 install_npm() { cp "$interop/package.json" . && npm install --no-package-lock --ignore-scripts; }
 install_python() { python3 -m venv . && bin/pip install -q -r "$interop/requirements.txt"; }
-export -f install_npm install_python
-export interop
+# What uvx starts: a tool that is installed is taken as it is. Its own path stands in it.
+install_uvtools() {
+  grep '^mcp-server-time==' "$interop/requirements.txt" | UV_TOOL_DIR=$PWD/tools UV_TOOL_BIN_DIR=$PWD/bin UV_CACHE_DIR=$PWD/cache \
+    xargs -n 1 "$cache/python/bin/uv" --no-config tool install --python "$cache/python/bin/python"
+}
+export -f install_npm install_python install_uvtools
+export interop cache
 once npm "$(node -v) $(cat "$interop/package.json")" bash -ec install_npm
 once python "$(python3 -V) $(cat "$interop/requirements.txt")" bash -ec install_python
+once uvtools "$(python3 -V) $(cat "$interop/requirements.txt")" bash -ec install_uvtools
 
 rmcp=${MCP_HOST_INTEROP_RMCP:-}
 if [ -z "$rmcp" ]; then

@@ -51,24 +51,27 @@ fn no_arguments_show_the_next_steps() {
       serve      Serve all servers at one HTTP endpoint
       stdio      Serve all servers over stdin and stdout, for clients that start their servers
       check      Check the config; nothing is started without --connect
-      tools      List the tools
+      tools      List the tools, or show one with its arguments
       resources  List the resources and resource templates
       prompts    List the prompts
       call       Call a tool
       read       Read a resource
       prompt     Get a prompt
       approve    Show what a project's config would start, and approve it
-      status     Ask a running `serve` how its servers are
-      login      Sign in to a server of a running `serve`
-      logout     Forget the login of a server of a running `serve`, and tell whoever gave it
-      auth       What logins a running `serve` holds; what is secret is not shown
+      status     Ask a running `serve` how its servers and clients are
+      login      Sign in to a server, for a running `serve` or for all that start later
+      logout     Forget the login of a server, and have it revoked
+      auth       List the logins, without what is secret
       token      Make a token for a client of the endpoint
+      help       Print this message or the help of the given subcommand(s)
 
     Options:
       -c, --config <FILE>  A config file; any MCP client's will do. Given more than once, a later file wins by server name
+          --project <DIR>  Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
           --json           Print data for machines
       -v, --verbose...     Log more on stderr; twice for every message, three times for its contents
       -q, --quiet          Say nothing but data and errors
+          --color <WHEN>   When to use colors: auto, always or never
       -h, --help           Print help
       -V, --version        Print version
 
@@ -81,7 +84,7 @@ fn no_arguments_show_the_next_steps() {
 
 #[test]
 fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
-    let config = r#"{ "mcpServers": { "a": { "command": "a" } }, "host": { LINE } }"#;
+    let config = r#"{ "mcpServers": { "a": { "command": "sh" } }, "host": { LINE } }"#;
     let minted = |config: &str| {
         let shown = run_with(config, &["token", "laptop", "--json", "--config", "mcp.json"]);
         let line = shown.strip_prefix("exit 0\n--- stdout\n").unwrap_or_else(|| panic!("{shown}"));
@@ -115,7 +118,9 @@ fn bad_files_for_tls_are_found_before_anything_starts() {
     for command in ["check", "serve"] {
         let shown = run_with(config, &[command, "--config", "mcp.json", "--quiet"]);
         let shown = shown.split("--- stderr").last().unwrap();
-        assert_eq!(shown.trim(), "error: host.tls: \"a.pem\" cannot be read: No such file or directory (os error 2)");
+        let (error, help) = shown.trim().split_once('\n').unwrap();
+        assert_eq!(error, "error: host.tls: \"a.pem\" cannot be read: No such file or directory (os error 2)");
+        assert_eq!(help, "help: correct it in the config, and run this again");
     }
 }
 
@@ -133,12 +138,23 @@ fn help_of_a_command() {
       [JSON | KEY=VALUE]...  Its arguments: one JSON object, or key=value by the types of the tool's schema
 
     Options:
-          --demo           Use the bundled demo servers; needs no config
-      -c, --config <FILE>  A config file; any MCP client's will do. Given more than once, a later file wins by server name
-          --json           Print data for machines
-      -v, --verbose...     Log more on stderr; twice for every message, three times for its contents
-      -q, --quiet          Say nothing but data and errors
-      -h, --help           Print help
+          --timeout <TIME>       How long the call may take, with a unit: 500ms, 30s, 5m
+          --out <FILE | FOLDER>  Save images, audio and other data of the answer; a file that exists is never overwritten
+          --no-check             Send the arguments without comparing them with the tool's schema
+          --demo                 Use the bundled demo servers; needs no config
+      -c, --config <FILE>        A config file; any MCP client's will do. Given more than once, a later file wins by server name
+          --project <DIR>        Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
+          --json                 Print data for machines
+      -v, --verbose...           Log more on stderr; twice for every message, three times for its contents
+      -q, --quiet                Say nothing but data and errors
+          --color <WHEN>         When to use colors: auto, always or never
+      -h, --help                 Print help
+
+    Arguments from elsewhere:
+      -           one JSON object from stdin
+      @FILE       one JSON object from a file
+      key=@FILE   the text of a file as one value; key=@- takes stdin
+      key=@@TEXT  the text @TEXT itself
     ");
 }
 
@@ -147,14 +163,14 @@ fn an_unknown_command_is_an_error_of_usage() {
     assert_snapshot!(run(&["tolls"]), @"
     exit 2
     --- stderr
-    error: unrecognized subcommand 'tolls'
+    error: no command is called `tolls`
     help: mcp-host tools
     ");
     assert_snapshot!(run(&["frobnicate", "x"]), @"
     exit 2
     --- stderr
-    error: unrecognized subcommand 'frobnicate'
-    help: mcp-host --help
+    error: no command is called `frobnicate`
+    help: mcp-host --help lists the commands
     ");
 }
 
@@ -194,6 +210,28 @@ fn without_a_config_there_is_a_way_on() {
     ");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_config_those_of_other_clients_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = home.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(".cursor/mcp.json", r#"{ "mcpServers": { "a": { "command": "a" }, "b": { "command": "b" } } }"#);
+    write(".gemini/settings.json", r#"{ "mcpServers": {} }"#);
+    write("Code/User/mcp.json", r#"{ "servers": { "a": { "command": "a" } } }"#);
+    let shown = shown(&mcp_host(home.path(), &["serve"]).output().unwrap(), home.path());
+    let help: Vec<&str> = shown.lines().filter(|line| line.starts_with("help: ")).collect();
+    assert_snapshot!(help.join("\n"), @"
+    help: mcp-host serve --demo needs none; else name one with --config FILE, any MCP client's will do
+    help: Cursor has 2 servers: mcp-host serve --config ~/.cursor/mcp.json
+    help: VS Code has 1 server: mcp-host serve --config ~/Code/User/mcp.json
+    help: to put mcp-host into a client as well, serve a copy of its file: the file served must not name mcp-host
+    ");
+}
+
 #[test]
 fn status_without_a_daemon() {
     assert_snapshot!(run(&["status"]), @"
@@ -214,7 +252,7 @@ fn status_without_a_daemon() {
 fn check_shows_the_servers_without_their_keys() {
     let config = r#"{
       "mcpServers": {
-        "My Files": { "command": "npx", "args": ["-y", "server", "--api-key", "hunter2"] },
+        "My Files": { "command": "sh", "args": ["-y", "server", "--api-key", "hunter2"] },
         "web": { "url": "https://example.com/mcp?key=hunter2", "headers": { "Authorization": "Bearer hunter2" } },
         "off": { "command": "x\u001b[2J", "disabled": true }
       }
@@ -225,7 +263,7 @@ fn check_shows_the_servers_without_their_keys() {
     mcp.json: ok
 
     SERVER               TRANSPORT  STATE                   TARGET
-    My Files (my-files)  stdio      ok                      npx -y server --api-key ***
+    My Files (my-files)  stdio      ok                      sh -y server --api-key ***
     web                  http       ok                      https://example.com/mcp?…
     off                  stdio      disabled in the config  x\u{1b}[2J
     --- stderr
@@ -235,23 +273,298 @@ fn check_shows_the_servers_without_their_keys() {
     assert_snapshot!(run_with(config, &["check", "-c", "mcp.json", "--json"]), @r#"
     exit 0
     --- stdout
-    {"ok":true,"files":["mcp.json"],"problems":[],"notes":[{"file":"mcp.json","line":4,"column":77,"server":"web","field":"headers.Authorization","message":"a secret is written into the file","help":"keep it in a variable: \"${env:NAME}\""}],"servers":[{"name":"My Files","alias":"my-files","transport":"stdio","target":"npx -y server --api-key ***","disabled":null,"unusable":null},{"name":"web","alias":"web","transport":"http","target":"https://example.com/mcp?…","disabled":null,"unusable":null},{"name":"off","alias":"off","transport":"stdio","target":"x\u001b[2J","disabled":"disabled in the config","unusable":null}]}
+    {"ok":true,"files":["mcp.json"],"problems":[],"notes":[{"file":"mcp.json","line":4,"column":77,"server":"web","field":"headers.Authorization","message":"a secret is written into the file","help":"keep it in a variable: \"${env:NAME}\""}],"servers":[{"name":"My Files","alias":"my-files","transport":"stdio","target":"sh -y server --api-key ***","disabled":null,"unusable":null},{"name":"web","alias":"web","transport":"http","target":"https://example.com/mcp?…","disabled":null,"unusable":null},{"name":"off","alias":"off","transport":"stdio","target":"x\u001b[2J","disabled":"disabled in the config","unusable":null}]}
     "#);
 }
 
 #[test]
 fn a_variable_that_is_not_set_fails_the_check() {
     let config = r#"{ "mcpServers": { "a": { "command": "x", "env": { "KEY": "${NOT_SET}" } } } }"#;
-    assert_snapshot!(run_with(config, &["check", "-c", "mcp.json"]), @"
+    assert_snapshot!(run_with(config, &["check", "-c", "mcp.json"]), @r#"
     exit 2
     --- stdout
-    mcp.json: ok
+    mcp.json: 1 of 1 server cannot start
 
     SERVER  TRANSPORT  STATE     TARGET
     a       stdio      unusable  x
     --- stderr
-    error: mcp.json:1: server `a`: env.KEY: the variable NOT_SET is not set; set it before the host starts
+    error: mcp.json:1: server "a": env.KEY: the variable NOT_SET is not set
+    help: set it before the host starts: export NOT_SET=…
+    "#);
+}
+
+#[test]
+fn first_hour_h4_check_names_the_one_entry_that_fails() {
+    let config = r#"{
+      "mcpServers": {
+        "files": { "command": "files" },
+        "grafana": { "url": "http://host.docker.internal:3000/mcp" },
+        "socket": { "type": "ws", "url": "wss://example.com/mcp" }
+      }
+    }"#;
+    assert_snapshot!(run_with(config, &["check", "-c", "mcp.json"]), @r#"
+    exit 2
+    --- stdout
+    mcp.json: 3 of 3 servers cannot start
+
+    SERVER   TRANSPORT  STATE     TARGET
+    files    stdio      unusable  files
+    grafana  http       unusable  http://host.docker.internal:3000/mcp
+    socket   -          unusable  -
+    --- stderr
+    error: mcp.json:3: server `files`: cannot start `files`: not found on PATH
+    help: install it, or give its full path
+    error: mcp.json:4: server "grafana": url: plain http beyond this machine can be read and changed on the way
+    help: use https, or add "insecureHttp": true to this entry if you trust the network in between
+    error: mcp.json:5: server "socket": type: "ws" is no transport of MCP and cannot be used
+    help: if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+    "#);
+    let json = run_with(config, &["check", "-c", "mcp.json", "--json"]);
+    assert!(
+        json.contains(r#"{"ok":false,"#) && json.contains(r#""server":"grafana","field":"url","message":"plain http"#)
+    );
+}
+
+/// The file lies in a folder of the project, and is named from there.
+#[test]
+fn first_hour_h5_the_workspace_of_a_relative_config_is_its_project() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("shop/.cursor");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(home.path().join("shop/.env"), "MODE=test").unwrap();
+    let entry = |file: &str| {
+        format!(
+            r#"{{ "command": "${{workspaceFolder}}/bin/server", "args": ["${{workspaceFolderBasename}}"], "envFile": "{file}" }}"#
+        )
+    };
+    let (there, not) = (entry("${workspaceFolder}/.env"), entry("${workspaceFolder}/missing.env"));
+    let text = format!("{{ \"mcpServers\": {{\n\"there\": {there},\n\"not\": {not} }} }}");
+    std::fs::write(folder.join("mcp.json"), text).unwrap();
+    let check = |place: &Path, config: &str| {
+        let mut command = mcp_host(home.path(), &["check", "-c", config]);
+        shown(&command.current_dir(place).output().unwrap(), home.path())
+    };
+    assert_snapshot!(check(&home.path().join("shop"), ".cursor/mcp.json"), @r#"
+    exit 2
+    --- stdout
+    .cursor/mcp.json: 2 of 2 servers cannot start
+
+    SERVER  TRANSPORT  STATE     TARGET
+    there   stdio      unusable  ~/shop/bin/server shop
+    not     stdio      unusable  ~/shop/bin/server shop
+    --- stderr
+    error: .cursor/mcp.json:2: server `there`: cannot start `~/shop/bin/server`: no such file
+    help: correct the path, or install it
+    error: .cursor/mcp.json:3: server "not": envFile: "~/shop/missing.env" cannot be read: no such file or directory
+    help: look for its name: ls -a ~/shop
+    "#);
+    let same = check(&folder, "mcp.json").replace("mcp.json:", ".cursor/mcp.json:");
+    assert_eq!(same, check(&home.path().join("shop"), ".cursor/mcp.json"));
+}
+
+#[cfg(unix)]
+#[test]
+fn first_hour_r8_commands_that_cannot_start_are_found_by_the_check() {
+    let home = tempfile::tempdir().unwrap();
+    let config = r#"{
+      "mcpServers": {
+        "good": { "command": "good" },
+        "line": { "command": "npx -y pkg --token=hunter2", "args": ["more"] },
+        "home": { "command": "~/bin/x" },
+        "uvx": { "command": "uvx", "args": ["x"] },
+        "folder": { "command": "./folder", "cwd": "." },
+        "plain": { "command": "./plain.py", "cwd": "." },
+        "bare": { "command": "./bare", "cwd": "." },
+        "elsewhere": { "command": "good", "env": { "PATH": "/nowhere" } },
+        "off": { "command": "nothing", "disabled": true }
+      }
+    }"#;
+    std::fs::create_dir(home.path().join("folder")).unwrap();
+    let files = [
+        ("mcp.json", config, 0o600),
+        ("good", "#!/bin/sh\n", 0o700),
+        ("plain.py", "", 0o600),
+        ("bare", "exit\n", 0o700),
+    ];
+    for (name, text, mode) in files {
+        let file = home.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let check = |args: &[&str]| {
+        let mut command = mcp_host(home.path(), &[&["check", "-c", "mcp.json"], args].concat());
+        shown(&command.env("PATH", home.path()).output().unwrap(), home.path())
+    };
+    assert_snapshot!(check(&[]), @r#"
+    exit 2
+    --- stdout
+    mcp.json: 7 of 9 servers cannot start
+
+    SERVER     TRANSPORT  STATE                   TARGET
+    good       stdio      ok                      good
+    line       stdio      unusable                npx -y pkg --token=*** more
+    home       stdio      unusable                ~/bin/x
+    uvx        stdio      unusable                uvx x
+    folder     stdio      unusable                ./folder
+    plain      stdio      unusable                ./plain.py
+    bare       stdio      unusable                ./bare
+    elsewhere  stdio      unusable                good
+    off        stdio      disabled in the config  nothing
+    --- stderr
+    error: mcp.json:4: server `line`: cannot start `npx -y pkg --token=***`: `command` must be the program alone, and this has the arguments in it
+    help: write "command": "npx", "args": ["-y", "pkg", "--token=***", "more"]
+    error: mcp.json:5: server `home`: cannot start `~/bin/x`: no such command: `~` is not expanded here
+    help: write "command": "~/bin/x"
+    error: mcp.json:6: server `uvx`: cannot start `uvx`: not found on PATH
+    help: install uv, which has `uvx`, or give its full path
+    error: mcp.json:7: server `folder`: cannot start `./folder`: it is a directory
+    help: name the program in ~/folder
+    error: mcp.json:8: server `plain`: cannot start `./plain.py`: it is not executable
+    help: chmod +x ~/plain.py, or write "command": "python3", "args": ["~/plain.py"]
+    error: mcp.json:9: server `bare`: cannot start `./bare`: it is a script without a `#!` line
+    help: begin ~/bare with #!/usr/bin/env sh, or write "command": "sh", "args": ["~/bare"]
+    error: mcp.json:10: server `elsewhere`: cannot start `good`: not found on the PATH of its `env`
+    help: write "command": "~/good"
+    "#);
+    assert_snapshot!(check(&["uvx", "--json"]), @r#"
+    exit 2
+    --- stdout
+    {"ok":false,"files":["mcp.json"],"problems":[],"notes":[],"servers":[{"name":"uvx","alias":"uvx","transport":"stdio","target":"uvx x","disabled":null,"unusable":"cannot start `uvx`: not found on PATH","help":"install uv, which has `uvx`, or give its full path"}]}
+    --- stderr
+    error: mcp.json:6: server `uvx`: cannot start `uvx`: not found on PATH
+    help: install uv, which has `uvx`, or give its full path
+    "#);
+    // The words of a start that fails are the same.
+    assert_snapshot!(check(&["uvx", "--connect"]), @"
+    exit 4
+    --- stdout
+    SERVER  STATE   REVISION  TOOLS  RESOURCES  TEMPLATES  PROMPTS  TIME
+    uvx     failed  -         -      -          -          -        -
+    --- stderr
+    error: server `uvx` did not start: cannot start `uvx`: not found on PATH; install uv, which has `uvx`, or give its full path
+    help: mcp-host check --connect uvx -v --config mcp.json
     ");
+}
+
+/// Each shows its line, and no value that may be a secret.
+#[test]
+fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
+    let check = |text: &str| run_with(text, &["check", "-c", "mcp.json"]);
+    assert_snapshot!(check("{ \"mcpServers\": {\n    \"a\": { \"command\": \"npx\" \"args\": [] }\n} }"), @r#"
+    exit 2
+    --- stderr
+    error: mcp.json:2:28: not valid JSON: Expected comma
+      "a": { "command": "npx" "args": [] }
+                             ^
+    help: put a comma where the mark is
+    "#);
+    assert_snapshot!(check("{ \"mcpServers\": {\n    “a”: { \"command\": \"npx\" }\n} }"), @r#"
+    exit 2
+    --- stderr
+    error: mcp.json:2:5: not valid JSON: a curly quote, as word processors make them
+      “a”: { "command": "npx" }
+      ^
+    help: write plain quotes (") in place of curly quotes
+    "#);
+    assert_snapshot!(check("{ \"a\": { \"command\": \"a\", \"env\": { \"PIN\": \"planted\" \"B\": \"1\" } } }"), @r#"
+    exit 2
+    --- stderr
+    error: mcp.json:1:51: not valid JSON: Expected comma
+      { "a": { "command": "a", "env": { "PIN": "***" "B": "***" } } }
+                                                    ^
+    help: put a comma where the mark is
+    "#);
+    assert_snapshot!(check("{ \"a\": { \"command\": \"C:\\Users\" } }"), @r#"
+    exit 2
+    --- stderr
+    error: mcp.json:1:24: not valid JSON: Invalid escape
+      { "a": { "command": "C:\Users" } }
+                             ^
+    help: write a backslash twice: "C:\\Users"
+    "#);
+    assert_snapshot!(check("{ \"a\": { \"command\": \"a\""), @r#"
+    exit 2
+    --- stderr
+    error: mcp.json:1:8: not valid JSON: Unterminated object
+      { "a": { "command": "a"
+             ^
+    help: close it with }
+    "#);
+    assert_snapshot!(check("[mcpServers.files]\ncommand = \"npx\"\n"), @"
+    exit 2
+    --- stderr
+    error: mcp.json: this is TOML, and the name of the file says JSON
+    help: mv -n mcp.json mcp.toml
+    ");
+    assert_snapshot!(check("mcpServers:\n  files:\n    command: npx\n"), @"
+    exit 2
+    --- stderr
+    error: mcp.json: this is YAML, and the name of the file says JSON
+    help: mv -n mcp.json mcp.yaml
+    ");
+    assert_snapshot!(check("{ // said\n \"a\": { \"command\": \"a\", }, }"), @"
+    exit 2
+    --- stdout
+    mcp.json: 1 of 1 server cannot start
+
+    SERVER  TRANSPORT  STATE     TARGET
+    a       stdio      unusable  a
+    --- stderr
+    error: mcp.json:2: server `a`: cannot start `a`: not found on PATH
+    help: install it, or give its full path
+    ");
+}
+
+#[test]
+fn first_hour_r15_a_file_that_cannot_be_read_says_what_to_do() {
+    assert_snapshot!(run(&["check", "-c", "nosuch.json"]), @"
+    exit 2
+    --- stderr
+    error: nosuch.json: cannot be read: no such file or directory
+    help: relative paths start in ~
+    ");
+    assert_snapshot!(run(&["check", "-c", "nosuch/mcp.json"]), @"
+    exit 2
+    --- stderr
+    error: nosuch/mcp.json: cannot be read: no such file or directory
+    help: there is no directory nosuch
+    ");
+    assert_snapshot!(run(&["check", "-c", "~/mcp.json"]), @"
+    exit 2
+    --- stderr
+    error: ~/mcp.json: cannot be read: no such file or directory
+    help: write the home directory out: no shell has replaced the ~
+    ");
+    assert_snapshot!(run(&["check", "-c", "."]), @"
+    exit 2
+    --- stderr
+    error: .: cannot be read: is a directory
+    help: name a file in it: ls -a .
+    ");
+    assert_snapshot!(run_with("{ \"a\": { \"command\": \"a\" } }", &["check", "-c", "mcp.json", "--project", "shop"]), @"
+    exit 2
+    --- stderr
+    error: --project: no config has servers for the project ~/shop
+    help: it chooses among the `projects` of Claude Code's ~/.claude.json: name that file with --config
+    ");
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("a b.json"), [0xff, 0xfe]).unwrap();
+    let said = shown(&mcp_host(home.path(), &["check", "-c", "a b.json"]).output().unwrap(), home.path());
+    assert!(
+        said.contains("error: a b.json: cannot be read: it is not UTF-8\nhelp: save the file as UTF-8\n"),
+        "{said}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn first_hour_r15_the_note_on_who_may_read_a_file_names_it() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("my config.json");
+    std::fs::write(&file, r#"{ "a": { "command": "c", "env": { "API_KEY": "0123456789" } } }"#).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let said = shown(&mcp_host(home.path(), &["check", "-c", "my config.json"]).output().unwrap(), home.path());
+    assert!(said.contains("\nhelp: chmod 600 'my config.json'\n"), "{said}");
 }
 
 #[test]
@@ -264,7 +577,7 @@ fn every_problem_of_a_config_is_told() {
     error: mcp.json:3: server "a": neither `command` nor `url` is given
     help: give `command`, a program to start, or `url`, an endpoint to connect to
     error: mcp.json:4: server "b": callTimeout: 5 has no unit
-    help: write it with a unit: "500ms", "1.5s", "2m", "1h"
+    help: write it with a unit: "5s" for seconds, or "500ms", "2m", "1h"
     "#);
     assert_snapshot!(run_with(config, &["serve", "-c", "mcp.json"]), @r#"
     exit 2
@@ -272,7 +585,7 @@ fn every_problem_of_a_config_is_told() {
     error: mcp.json:3: server "a": neither `command` nor `url` is given
     help: give `command`, a program to start, or `url`, an endpoint to connect to
     error: mcp.json:4: server "b": callTimeout: 5 has no unit
-    help: write it with a unit: "500ms", "1.5s", "2m", "1h"
+    help: write it with a unit: "5s" for seconds, or "500ms", "2m", "1h"
     "#);
 }
 
@@ -281,11 +594,11 @@ fn the_demo_is_listed() {
     assert_snapshot!(run(&["tools", "--demo"]), @"
     exit 0
     --- stdout
-    TOOL             DESCRIPTION
-    echo__echo       Answers with the text it was given.
-    echo__countdown  Counts down to zero, one number a second, and reports its progress.
-    echo__ask        Asks the user for a name and a colour, and answers with a greeting.
-    clock__now       Tells the time in UTC.
+    TOOL             ARGUMENTS  DESCRIPTION
+    echo__echo       text=      Answers with the text it was given.
+    echo__countdown  [from=]    Counts down to zero, one number a second, and reports its progress.
+    echo__ask                   Asks the user for a name and a colour, and answers with a greeting.
+    clock__now                  Tells the time in UTC.
     ");
     assert_snapshot!(run(&["prompts", "clock", "--demo"]), @"
     exit 0
@@ -364,13 +677,14 @@ fn prompts_say_what_they_need() {
 
 #[test]
 fn a_question_without_a_terminal_is_declined() {
-    assert_snapshot!(run(&["call", "--demo", "echo__ask"]), @"
+    assert_snapshot!(run(&["call", "--demo", "echo__ask"]), @r#"
     exit 0
     --- stdout
     As you like, stranger.
     --- stderr
-    note: server `echo` asked a question; declined, since this is no terminal
-    ");
+    note: server `echo` asked "Who are you?" and was declined: there is no terminal
+    help: run the command in a terminal to answer
+    "#);
 }
 
 #[test]
@@ -425,4 +739,66 @@ fn the_hidden_demo_server_speaks_mcp() {
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["result"]["serverInfo"]["name"], "echo");
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_token_is_told_with_what_to_do_with_it() {
+    let config = r#"{ "mcpServers": {}, "host": {} }"#;
+    let shown = run_with(config, &["token", "laptop", "--config", "mcp.json"]);
+    let secret = |word: &str| {
+        let secret = word.trim_matches(['"', ' ', ',', '}']);
+        (secret.starts_with("mcph_") || secret.starts_with("sha256:")).then(|| secret.to_owned())
+    };
+    let secrets: Vec<String> = shown.split([' ', '\n']).filter_map(secret).collect();
+    assert_eq!(secrets.len(), 2, "{shown}");
+    let shown = secrets.iter().fold(shown, |shown, secret| shown.replace(secret.as_str(), &secret[..5]));
+    assert_snapshot!(shown, @r#"
+    exit 0
+    --- stdout
+    mcph_
+    --- stderr
+    this is shown once; the client sends it as `Authorization: Bearer TOKEN`
+    put this line into `host` of the config:
+    "auth": { "type": "bearer", "clients": { "laptop": "sha25" } },
+    "#);
+}
+
+#[test]
+fn colors_are_ours_alone() {
+    let config =
+        r#"{ "mcpServers": { "a\u001b[2J": { "command": "\u001b[31mx" }, "b": { "command": "${NOT_SET}" } } }"#;
+    let shown = run_with(config, &["check", "--color", "always", "-c", "mcp.json"]).replace('\u{1b}', "ESC");
+    assert_snapshot!(shown, @r#"
+    exit 2
+    --- stdout
+    mcp.json: 2 of 2 servers cannot start
+
+    ESC[1mSERVERESC[0m             ESC[1mTRANSPORTESC[0m  ESC[1mSTATEESC[0m     ESC[1mTARGETESC[0m
+    a\u{1b}[2J (a-2j)  stdio      ESC[31munusableESC[0m  \u{1b}[31mx
+    b                  stdio      ESC[31munusableESC[0m  ${NOT_SET}
+    --- stderr
+    ESC[31mESC[1merror:ESC[0m mcp.json:1: server `a\u{1b}[2J`: cannot start `\u{1b}[31mx`: not found on PATH
+    ESC[36mESC[1mhelp:ESC[0m install it, or give its full path
+    ESC[31mESC[1merror:ESC[0m mcp.json:1: server "b": command: the variable NOT_SET is not set
+    ESC[36mESC[1mhelp:ESC[0m set it before the host starts: export NOT_SET=…
+    "#);
+    for args in [["check", "--json", "--color=always"], ["check", "--quiet", "--color=never"], ["check", "-q", "-q"]] {
+        let shown = run_with(config, &[&args[..], &["-c", "mcp.json"]].concat());
+        let stdout = shown.split("--- stderr").next().unwrap();
+        assert!(!stdout.contains('\u{1b}'), "{args:?}: {stdout}");
+    }
+}
+
+#[test]
+fn the_environment_asks_for_colors_and_forbids_them() {
+    let colored = |variables: &[(&str, &str)]| {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = mcp_host(home.path(), &["status"]);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap().starts_with('\u{1b}')
+    };
+    assert!(!colored(&[]), "a pipe");
+    assert!(colored(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!colored(&[("CLICOLOR_FORCE", "0")]));
+    assert!(!colored(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
 }

@@ -19,10 +19,11 @@ fn fixture(name: &str, vars: &[(&str, &str)]) -> String {
     // Whether others may read the files of a checkout is none of its doing.
     let notes = config.notes.iter().filter(|note| !note.message.starts_with("other users"));
     let notes = notes.map(|note| format!("note {}\n", note.to_string().replace(folder, "")));
-    servers.chain(notes).collect()
+    let text: String = servers.chain(notes).collect();
+    text.replace(concat!(env!("CARGO_MANIFEST_DIR"), "/"), "")
 }
 
-fn describe(server: &Server) -> String {
+pub(crate) fn describe(server: &Server) -> String {
     let transport = match &server.transport {
         Transport::Stdio(stdio) => {
             let env = stdio.env.iter().map(|(name, value)| format!(" {name}={}", value.expose()));
@@ -49,7 +50,7 @@ fn describe(server: &Server) -> String {
             ("exclude", format!("{:?}", server.exclude_tools)),
             ("about", server.description.clone().unwrap_or_default()),
             ("disabled:", server.disabled.clone().unwrap_or_default()),
-            ("unusable:", server.unusable.clone().unwrap_or_default()),
+            ("unusable:", server.unusable.as_ref().map(ToString::to_string).unwrap_or_default()),
         ]
     };
     let differing = settings(server).into_iter().zip(settings(&plain)).filter(|(ours, plain)| ours != plain);
@@ -85,8 +86,9 @@ fn claude_code() {
       call timeout 120s
     notion (line 17): sse https://mcp.notion.com/sse headers by ["/opt/bin/headers.sh"]
     db (line 23): stdio uvx ["mcp-server-postgres", "--dsn", "${DATABASE_URL}"] PGOPTIONS=-c statement_timeout=5s
-      unusable: args[2]: the variable DATABASE_URL is not set; set it before the host starts
-    note claude-code.json:2: not about servers, ignored: `numStartups`, `tipsHistory`, `projects`
+      unusable: args[2]: the variable DATABASE_URL is not set; set it before the host starts: export DATABASE_URL=…
+    note claude-code.json:2: not about servers, ignored: `numStartups`, `tipsHistory`
+    note claude-code.json:5: projects: servers of other projects are not read: /home/ada/src/shop (local-only)
     "#);
 }
 
@@ -192,7 +194,7 @@ fn roo() {
     cloud (line 10): http https://roo.example.com/mcp Authorization: Bearer rt
       exclude ["write"]
       disabled: disabled in the config
-    note roo.json:7: server "files": watchPaths: unknown key, ignored
+    note roo.json:7: server "files": watchPaths: files are not watched here: a change of them does not restart the server
     "#);
 }
 
@@ -202,6 +204,7 @@ fn goose() {
     github (line 10): stdio npx ["-y", "@modelcontextprotocol/server-github", "${NOT_A_VARIABLE}"] LOG_LEVEL=info GITHUB_TOKEN=*
       call timeout 300s
       about GitHub
+      unusable: env_keys: the variable GITHUB_TOKEN is not set; goose keeps it in a store of its own: set GITHUB_TOKEN before the host starts
     remote (line 26): http https://goose.example.com/mcp Authorization: Bearer rt X-Region: eu
       call timeout 120s
       disabled: disabled in the config
@@ -241,7 +244,7 @@ fn seed() {
       call timeout 30s
       retries 3
       about Gopher and Gemini as tools
-      unusable: env.GOPHER_TOKEN: the variable GOPHER_TOKEN is not set; set it before the host starts
+      unusable: env.GOPHER_TOKEN: the variable GOPHER_TOKEN is not set; set it before the host starts: export GOPHER_TOKEN=…
     keyed (line 13): http https://seed.example.com/mcp X-API-Key: sk
     basic (line 18): sse https://seed.example.com/sse Authorization: Basic YWRhOm9wZW4gc2VzYW1l
       retries 0
@@ -257,32 +260,234 @@ fn bare_map() {
     "#);
 }
 
-/// Every file in `config/invalid`, with all that is wrong with it.
+/// Loads a text as this file, with these changes to the request; a server a line, then the notes or the problems.
+fn text_as(name: &str, text: &str, change: impl Fn(&std::path::Path, &mut LoadRequest)) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("it is there");
+    let file = root.join(name);
+    std::fs::create_dir_all(file.parent().expect("it has one")).expect("a folder");
+    std::fs::write(&file, text.replace("~", &root.to_string_lossy())).expect("a file");
+    let mut request = LoadRequest { files: vec![file], home: Some(root.clone()), ..LoadRequest::default() };
+    change(&root, &mut request);
+    let told = match load(&request) {
+        Ok(config) => config.servers.iter().map(describe).chain(config.notes.iter().map(line)).collect::<String>(),
+        Err(error) => error.problems().iter().map(line).collect(),
+    };
+    told.replace(&*root.to_string_lossy(), "~")
+}
+
+const CLAUDE: &str = r#"{
+  "mcpServers": { "everywhere": { "command": "user" }, "db": { "command": "user-db" } },
+  "projects": {
+    "~/shop": {
+      "mcpServers": { "db": { "command": "./db", "env": { "A": "1" } }, "jira": { "url": "https://jira.example.com/mcp" } },
+      "enabledMcpjsonServers": ["shared"], "disabledMcpjsonServers": ["old"]
+    },
+    "~/site": { "mcpServers": { "cms": { "command": "cms" } } },
+    "~/plain": { "allowedTools": [], "mcpServers": {} },
+    "~": { "mcpServers": { "at-home": { "command": "home" } } }
+  }
+}"#;
+
 #[test]
-fn refused() {
-    let entries = std::fs::read_dir("config/invalid").expect("the folder is there");
+fn first_hour_h8_claude_codes_servers_of_the_project_one_stands_in() {
+    let stand = |folder: &'static str| {
+        text_as(".claude.json", CLAUDE, move |root, request| request.working_directory = Some(root.join(folder)))
+    };
+    insta::assert_snapshot!(stand("shop/src"), @"
+    everywhere (line 2): stdio user []
+    db (line 5): stdio ./db [] A=1 in ~/shop
+    jira (line 5): auto https://jira.example.com/mcp
+    ");
+    insta::assert_snapshot!(stand("elsewhere"), @"
+    everywhere (line 2): stdio user []
+    db (line 2): stdio user-db []
+    ~/.claude.json:4: projects: servers of other projects are not read: ~/shop (db, jira); ~/site (cms); ~ (at-home)
+      run this in that directory, or add: --project ~/shop
+    ");
+    assert_eq!(stand("plain"), "everywhere (line 2): stdio user []\ndb (line 2): stdio user-db []\n");
+    assert!(stand("").contains("at-home"));
+}
+
+#[test]
+fn first_hour_h8_a_project_is_named() {
+    let name = |folder: &'static str| {
+        text_as(".claude.json", CLAUDE, move |root, request| {
+            request.working_directory = Some(root.join("shop"));
+            request.project_directory = Some(root.join(folder));
+        })
+    };
+    insta::assert_snapshot!(name("site"), @"
+    everywhere (line 2): stdio user []
+    db (line 2): stdio user-db []
+    cms (line 8): stdio cms [] in ~/site
+    ");
+    insta::assert_snapshot!(name("nowhere"), @"
+    --project: no config has servers for the project ~/nowhere
+      those there are: ~/shop (db, jira); ~/site (cms); ~ (at-home)
+    ");
+    let none = text_as("mcp.json", r#"{ "a": { "command": "a" } }"#, |root, request| {
+        request.project_directory = Some(root.to_owned());
+    });
+    insta::assert_snapshot!(none, @"
+    --project: no config has servers for the project ~
+      it chooses among the `projects` of Claude Code's ~/.claude.json: name that file with --config
+    ");
+}
+
+/// What the file says of the project's own `.mcp.json` turns servers off, and approves nothing.
+#[test]
+fn first_hour_h8_claude_codes_word_on_the_file_of_the_project() {
+    let shared = r#"{ "mcpServers": { "shared": { "command": "s" }, "old": { "command": "${UNSET}" } } }"#;
+    let with = |read: bool| {
+        text_as(".claude.json", CLAUDE, move |root, request| {
+            request.working_directory = Some(root.join("shop"));
+            let file = root.join("shop/.mcp.json");
+            std::fs::create_dir_all(root.join("shop")).expect("a folder");
+            std::fs::write(&file, shared).expect("a file");
+            if read {
+                request.files.push(file);
+            }
+        })
+    };
+    insta::assert_snapshot!(with(true), @"
+    everywhere (line 2): stdio user []
+    db (line 5): stdio ./db [] A=1 in ~/shop
+    jira (line 5): auto https://jira.example.com/mcp
+    shared (line 1): stdio s []
+    old (line 1): stdio ${UNSET} []
+      disabled: named in disabledMcpjsonServers of ~/.claude.json
+    ");
+    insta::assert_snapshot!(with(false), @"
+    everywhere (line 2): stdio user []
+    db (line 5): stdio ./db [] A=1 in ~/shop
+    jira (line 5): auto https://jira.example.com/mcp
+    ~/.claude.json:4: enabledMcpjsonServers: these stand in ~/shop/.mcp.json, which is not read: shared
+      add --config ~/shop/.mcp.json
+    ");
+    // A project cannot speak for the user.
+    let own = r#"{ "mcpServers": { "a": { "command": "a" } },
+        "projects": { "~": { "mcpServers": { "b": { "command": "b" } }, "enabledMcpjsonServers": ["a", "b"] } } }"#;
+    let found = text_as("mcp-host.json", own, |root, request| {
+        request.files.clear();
+        request.working_directory = Some(root.to_owned());
+    });
+    assert_eq!(found.matches("disabled: not approved").count(), 2, "{found}");
+}
+
+#[test]
+fn first_hour_r9_crush_has_seconds_and_a_shells_variables() {
+    let text = r#"{ "$schema": "https://charm.land/crush.json", "mcp": {
+      "files": { "type": "stdio", "command": "npx", "args": ["$ROOT/src", "${ROOT}"], "timeout": 120, "disabled_tools": ["rm"] },
+      "keyed": { "type": "http", "url": "https://example.com/mcp", "headers": { "X-Key": "$(pass show $(echo key))-x" } } } }"#;
+    insta::assert_snapshot!(text_as("crush.json", text, |_, request| request.vars = Vars::from_iter([("ROOT", "/r")])), @r#"
+    files (line 2): stdio npx ["/r/src", "/r"]
+      start timeout 120s
+      exclude ["rm"]
+    keyed (line 3): http https://example.com/mcp X-Key: $(pass show $(echo key))-x
+      unusable: headers.X-Key: $(…) would run a command, which a config may not; use $NAME, and set that variable before the host starts
+    "#);
+}
+
+#[test]
+fn first_hour_r9_inputs_have_defaults() {
+    let text = r#"{ "inputs": [
+        { "type": "pickString", "id": "region", "description": "Region", "options": ["eu", { "label": "US", "value": "us" }], "default": "eu" },
+        { "type": "promptString", "id": "port", "default": 8080 },
+        { "type": "pickString", "id": "plan", "description": "Plan", "options": ["free", { "label": "Paid", "value": "paid" }] }
+      ], "servers": {
+        "a": { "command": "a", "args": ["--region=${input:region}", "${input:port}"] },
+        "b": { "command": "b", "args": ["${input:plan}"] } } }"#;
+    insta::assert_snapshot!(text_as(".vscode/mcp.json", text, |_, _| {}), @r#"
+    a (line 6): stdio a ["--region=eu", "8080"]
+    b (line 7): stdio b ["${input:plan}"]
+      unusable: args[0]: the input "plan" (Plan) has no value; set MCP_HOST_INPUT_PLAN to one of free, paid
+    "#);
+}
+
+#[test]
+fn first_hour_r9_zed_and_jetbrains() {
+    let zed = r#"{ "context_server_timeout": 300, "context_servers": {
+        "a": { "command": "a" }, "b": { "command": "b", "timeout": 90 } } }"#;
+    insta::assert_snapshot!(text_as("settings.json", zed, |_, _| {}), @"
+    a (line 2): stdio a []
+      call timeout 300s
+    b (line 2): stdio b []
+      call timeout 90s
+    ");
+    let jetbrains = r#"{ "mcpServers": { "a": { "command": "a", "workingDirectory": "/srv/a" } } }"#;
+    insta::assert_snapshot!(text_as("mcp.json", jetbrains, |_, _| {}), @"a (line 1): stdio a [] in /srv/a");
+}
+
+#[test]
+fn first_hour_r9_a_registrys_file_is_known() {
+    let npm = r#"{ "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "io.github.ada/files", "description": "Files", "version": "1.2.0",
+        "packages": [{ "registryType": "npm", "identifier": "@ada/files", "version": "1.2.0", "transport": { "type": "stdio" },
+          "packageArguments": [{ "type": "positional", "valueHint": "directory", "isRequired": true },
+            { "type": "named", "name": "--mode", "value": "ro" }, { "type": "named", "name": "--optional" }],
+          "environmentVariables": [{ "name": "API_KEY", "isRequired": true, "isSecret": true }, { "name": "DEBUG" }] }] }"#;
+    insta::assert_snapshot!(text_as("server.json", npm, |_, _| {}), @r#"
+    ~/server.json:1: this is the server.json of a registry: it tells how a server is published, not how to start it
+      write this into a config instead: {"mcpServers": {"files": {"command": "npx", "args": ["-y","@ada/files@1.2.0","<directory>","--mode","ro"], "env": {"API_KEY":"${API_KEY}"}}}}
+    "#);
+    let package = |kind: &str, identifier: &str| {
+        text_as(
+            "server.json",
+            &format!(
+                r#"{{ "name": "io.example/s", "packages": [{{ "registry_type": "{kind}",
+            "identifier": "{identifier}", "version": "2.0", "environment_variables": [{{ "name": "K", "is_required": true }}] }}] }}"#
+            ),
+            |_, _| {},
+        )
+    };
+    insta::assert_snapshot!(package("pypi", "ada-files") + &package("oci", "ghcr.io/ada/files") + &package("mcpb", "x"), @r#"
+    ~/server.json:1: this is the server.json of a registry: it tells how a server is published, not how to start it
+      write this into a config instead: {"mcpServers": {"s": {"command": "uvx", "args": ["ada-files==2.0"], "env": {"K":"${K}"}}}}
+    ~/server.json:1: this is the server.json of a registry: it tells how a server is published, not how to start it
+      write this into a config instead: {"mcpServers": {"s": {"command": "docker", "args": ["run","-i","--rm","-e","K","ghcr.io/ada/files:2.0"], "env": {"K":"${K}"}}}}
+    ~/server.json:1: this is the server.json of a registry: it tells how a server is published, not how to start it
+      look at the server's own page for the command that starts it, or its URL
+    "#);
+    let remote = r#"{ "name": "com.example/docs", "remotes": [{ "type": "streamable-http", "url": "https://docs.example.com/mcp",
+        "headers": [{ "name": "X-Key", "isRequired": true }] }] }"#;
+    insta::assert_snapshot!(text_as("server.json", remote, |_, _| {}), @r#"
+    ~/server.json:1: this is the server.json of a registry: it tells how a server is published, not how to start it
+      write this into a config instead: {"mcpServers": {"docs": {"type": "http", "url": "https://docs.example.com/mcp", "headers": {"X-Key":"<X-Key>"}}}}
+    "#);
+}
+
+/// The files of a folder, in order.
+fn files_in(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
     files.sort();
-    let refuse = |file: &PathBuf| match read(&file.to_string_lossy(), &[]) {
-        Ok(_) => panic!("{} was taken", file.display()),
-        Err(error) => error.problems().iter().map(line).collect::<String>(),
+    files
+}
+
+/// Every file in `config/failing`, with the servers that cannot be started and why; each file is taken, and the servers
+/// that are not named here are fine.
+#[test]
+fn first_hour_h4_one_entry_fails_alone() {
+    let told = |file: &PathBuf| {
+        let config = read(&file.to_string_lossy(), &[]).unwrap_or_else(|error| panic!("{error}"));
+        config
+            .servers
+            .iter()
+            .filter_map(|server| server.unusable.clone())
+            .flat_map(|unusable| unusable.problems().map(line).collect::<Vec<_>>())
+            .collect::<String>()
     };
-    let text: String = files.iter().map(refuse).collect();
-    insta::assert_snapshot!(text.replace("config/invalid/", ""), @r#"
-    bad-duration.toml:3: server "slow": callTimeout: 30 has no unit
-      write it with a unit: "500ms", "1.5s", "2m", "1h"
-    bad-duration.toml:4: server "slow": startTimeout: "soon" is not a time
-      write it with a unit: "500ms", "1.5s", "2m", "1h"
-    bad-duration.toml:5: server "slow": maxCallTime: must be more than zero
-    bad-duration.toml:7: server "slow": restart: maxDelay is shorter than minDelay
+    let text: String = files_in("config/failing").iter().map(told).collect();
+    insta::assert_snapshot!(text.replace("config/failing/", ""), @r#"
     bad-url.toml:2: server "relative": url: not a URL: relative URL without a base
       write it whole, like "https://example.com/mcp"
     bad-url.toml:5: server "plain": url: plain http beyond this machine can be read and changed on the way
-      use https, or accept it with "insecureHttp": true
+      use https, or add "insecureHttp": true to this entry if you trust the network in between
     bad-url.toml:8: server "login": url: user and password do not belong into the URL
       use "auth": { "type": "basic", … }
     bad-url.toml:11: server "file": url: "file" is no transport of MCP and cannot be used
-      use an http or https URL
+      if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     bad-url.toml:15: server "header": headers.X Team: "X Team" is no name for a header
     bad-url.toml:15: server "header": headers.X-Line: the value holds a line break or control character
     both-command-and-url.json:6: server "two-ways": url: both `command` (line 4) and `url` (line 6) are given
@@ -290,10 +495,56 @@ fn refused() {
     codex-mixed-transport.toml:3: server "mixed": args: only a server with a command has this
     codex-mixed-transport.toml:4: server "mixed": bearer_token: a token may not be written here
       name its variable in bearer_token_env_var
+    foreign.json:3: server "home-assistant": url: plain http beyond this machine can be read and changed on the way
+      use https, or add "insecureHttp": true to this entry if you trust the network in between
+    foreign.json:4: server "grafana": url: plain http beyond this machine can be read and changed on the way
+      use https, or add "insecureHttp": true to this entry if you trust the network in between
+    foreign.json:5: server "socket": type: "ws" is no transport of MCP and cannot be used
+      if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+    foreign.json:6: server "gemini-old": tcp: MCP has no WebSocket transport, so this server cannot be used
+      if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+    foreign.json:7: server "editor": url: "unix" is no transport of MCP and cannot be used
+      if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+    foreign.json:8: server "typo": url: "htps" is no transport of MCP and cannot be used
+      did you mean https://example.com/mcp?
+    foreign.json:9: server "helper": headersHelper: no shell runs this program, and `|` needs one
+      write it as a list of words, or put it into a script and name that
+    foreign.json:10: server "one-text": expected an object, found a string
+      write an object with `command`, a program to start, or `url`, an endpoint to connect to
+    foreign.json:11: server "unnamed (line 11)": name: a server needs a name
+      names of tools begin with it: write "files", for example
+    foreign.json:12: server "seconds": timeout: "60" is not a time
+      write it with a unit: "500ms", "1.5s", "2m", "1h"
+    list.yaml:4: server "unnamed (line 4)": name: a server needs a name
+      names of tools begin with it: write "files", for example
+    unknown-transport.toml:2: server "radio": type: unknown transport "carrier-pigeon"
+      use "stdio", "http" or "sse", or leave it out
+    unknown-transport.toml:6: server "socket": transport: "ws" is no transport of MCP and cannot be used
+      if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
+    "#);
+}
+
+/// Every file in `config/invalid`, with all that is wrong with it.
+#[test]
+fn refused() {
+    let refuse = |file: &PathBuf| match read(&file.to_string_lossy(), &[]) {
+        Ok(_) => panic!("{} was taken", file.display()),
+        Err(error) => error.problems().iter().map(line).collect::<String>(),
+    };
+    let text: String = files_in("config/invalid").iter().map(refuse).collect();
+    insta::assert_snapshot!(text.replace("config/invalid/", ""), @r#"
+    bad-duration.toml:3: server "slow": callTimeout: 30 has no unit
+      write it with a unit: "30s" for seconds, or "500ms", "2m", "1h"
+    bad-duration.toml:4: server "slow": startTimeout: "soon" is not a time
+      write it with a unit: "500ms", "1.5s", "2m", "1h"
+    bad-duration.toml:5: server "slow": maxCallTime: must be more than zero
+    bad-duration.toml:7: server "slow": restart: maxDelay is shorter than minDelay
     duplicate-alias.toml:4: server "my-files": both this and "My Files" at duplicate-alias.toml:1 become the alias "my-files"
       give one of them another name
     duplicate-server.json:4: server "files": given twice, first at duplicate-server.json:3
+      give one of them another name, or take it out
     empty.json: the file is empty
+      begin with: { "mcpServers": { "files": { "command": "…", "args": [] } } }
     host-auth-nobody.toml:5: host.auth.clients: no client has a token
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:8: host.auth.clients.laptop: this is the token of "desktop" too: it would not tell who calls
@@ -314,14 +565,15 @@ fn refused() {
       set MCP_HOST_SECRET_KEY, or `host.secrets.keyFile` to a file with it; make one with: openssl rand -base64 32
     host-secrets.toml:5: host.secrets.store: "disk" is not one of auto, keyring, file, memory
     host-secrets.toml:6: host.secrets.keyFile: no-such-file.key cannot be read: No such file or directory (os error 2)
-      (umask 077; openssl rand -base64 32 > no-such-file.key)
+      (umask 077; set -C; openssl rand -base64 32 > no-such-file.key)
     host-tls.toml:5: host.tls: it takes both `cert` and `key`
       name two PEM files: the certificate, and its private key
     host-tls.toml:6: host.insecureHttp: expected true or false, found a string
+      write it without quotes
     host-values.toml:5: host.listen: 0.0.0.0:8808 can be reached from other machines, and there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said
       give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]
     host-values.toml:6: host.startupWait: 3 has no unit
-      write it with a unit: "500ms", "1.5s", "2m", "1h"
+      write it with a unit: "3s" for seconds, or "500ms", "2m", "1h"
     host-values.toml:7: host.allowedOrigins[0]: "https://example.com/app" is not an origin
       write scheme, host and port alone: "https://app.example.com"
     host-values.toml:10: host.naming.maxLength: 20 is not between 40 and 128
@@ -344,29 +596,37 @@ fn refused() {
       take the key out
     no-servers.json:1: no servers in this file
       did you mean `mcpServers`?
-    not-json.json:3: not valid JSON: Expected comma
-    not-toml.toml:2: not valid TOML: invalid float, expected `nan`
-    not-toml.toml:3: not valid TOML: unclosed array, expected `]`
+    not-json.json:3:32: not valid JSON: Expected comma
+      | "files": { "command": "npx" "args": [] }
+      |                            ^
+      put a comma where the mark is
+    not-toml.toml:2:11: not valid TOML: invalid float, expected `nan`
+      | command = npx
+      |           ^
+    not-toml.toml:3:12: not valid TOML: unclosed array, expected `]`
+      | args = ["a"
+      |            ^
     not-yaml.yaml:4: not valid YAML: found unexpected end of stream at line 4 column 1, while scanning a quoted scalar at line 3 column 14
-    unknown-transport.toml:2: server "radio": type: unknown transport "carrier-pigeon"
-      use "stdio", "http" or "sse", or leave it out
-    unknown-transport.toml:6: server "socket": transport: "ws" is no transport of MCP and cannot be used
-      use "stdio", "http" or "sse", or leave it out
     wrong-types.json:5: server "files": args: expected a list, found a string
+      write a list, each word in quotes of its own: ["--root", "/srv"]
     wrong-types.json:6: server "files": env: expected an object, found a list
     wrong-types.json:7: server "files": required: expected true or false, found a string
+      write it without quotes
     wrong-types.json:8: server "files": maxConcurrent: -1 is not a whole number
     wrong-types.json:9: server "files": sharing: "everyone" is not one of auto, session, host
     wrong-types.json:10: server "files": roots[0]: a root is a file:// URI
     wrong-types.json:12: server "nothing": neither `command` nor `url` is given
       give `command`, a program to start, or `url`, an endpoint to connect to
     wrong-types.json:13: server "text": expected an object, found a string
+      write an object with `command`, a program to start, or `url`, an endpoint to connect to
     "#);
 }
 
 fn line(problem: &Problem) -> String {
+    let excerpt = problem.excerpt.as_ref();
+    let excerpt = excerpt.map(|excerpt| format!("  | {}\n  | {}^\n", excerpt.line, " ".repeat(excerpt.caret)));
     let help = problem.help.as_ref().map(|help| format!("  {help}\n"));
-    format!("{problem}\n{}", help.unwrap_or_default())
+    format!("{problem}\n{}{}", excerpt.unwrap_or_default(), help.unwrap_or_default())
 }
 
 /// The commented file shows the defaults, so nothing of it may differ, and nothing of it may be unknown.
@@ -374,7 +634,10 @@ fn line(problem: &Problem) -> String {
 fn ours() {
     let config = read("config/mcp-host.toml", &[("HOME", "/home/ada"), ("GITHUB_TOKEN", "t")]).expect("it is good");
     assert_eq!(config.notes, []);
-    assert_eq!(config.host, HostSettings::default());
+    let mut host = HostSettings::default();
+    // Where a key is looked for depends on whose home it is.
+    host.secrets.key_file = Some("/home/ada/.config/mcp-host/secret.key".into());
+    assert_eq!(config.host, host);
     for server in &config.servers {
         let mut plain = Server::new(&server.name, server.transport.clone()).expect("it has a name");
         plain.secrets.clone_from(&server.secrets);

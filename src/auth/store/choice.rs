@@ -3,13 +3,13 @@
 //! A login that is in a keyring stays there while the keyring is locked or silent: its server waits to be signed in to, and says
 //! why. Only where there is no keyring at all any more does the next login go elsewhere.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::keyring::{Keyring, Patience, Ring};
 use super::sealed::Sealed;
-use super::{Kept, MemoryStore, SecretStore, StoreError};
+use super::{Keeping, Kept, MemoryStore, SecretStore, StoreError};
 use crate::config::{Secret, SecretKey, Secrets, StoreKind};
 
 /// The store that the config asks for. Encrypted files lie in that directory.
@@ -42,6 +42,9 @@ pub(super) struct Chosen {
     keyring: Option<Keyring>,
     files: Sealed,
     key: Option<SecretKey>,
+    /// The default place of the key file, and what it holds. It counts where the config gives no key.
+    key_file: Option<PathBuf>,
+    found: OnceLock<SecretKey>,
     memory: MemoryStore,
     warned: AtomicBool,
 }
@@ -54,6 +57,8 @@ impl Chosen {
             keyring: ring.map(|ring| Keyring::new(ring, folder("keyring"), patience)),
             files: folder("file"),
             key: secrets.key.clone(),
+            key_file: secrets.key_file.clone(),
+            found: OnceLock::new(),
             memory: MemoryStore::default(),
             warned: AtomicBool::new(false),
         }
@@ -69,16 +74,35 @@ impl Chosen {
         matches!(self.kind, StoreKind::Auto | StoreKind::File)
     }
 
+    /// The key of the encrypted files: one that was given, else the user's at its well-known place. That one may come while
+    /// this program runs.
+    fn key(&self) -> Option<SecretKey> {
+        self.look_for_key().unwrap_or_else(|wrong| {
+            tracing::warn!("{wrong}");
+            None
+        })
+    }
+
+    /// Does the same, and says what is wrong with a file that holds no key.
+    fn look_for_key(&self) -> Result<Option<SecretKey>, String> {
+        if let Some(key) = self.key.as_ref().or_else(|| self.found.get()) {
+            return Ok(Some(key.clone()));
+        }
+        let Some(path) = self.key_file.as_deref() else { return Ok(None) };
+        let key = SecretKey::read(path).map_err(|wrong| format!("{} {wrong}; move it away", path.display()))?;
+        Ok(key.inspect(|key| drop(self.found.set(key.clone()))))
+    }
+
     fn read_file(&self, name: &str) -> Result<Option<Secret>, StoreError> {
         let Some(closed) = self.files.read(name)? else { return Ok(None) };
         let none = || StoreError::Failed(format!("its login is in an encrypted file, and {KEYLESS}"));
-        closed.open(name, self.key.as_ref().ok_or_else(none)?).map(Some)
+        closed.open(name, &self.key().ok_or_else(none)?).map(Some)
     }
 
     /// Keeps a secret where there is no keyring for it. What only memory has takes nothing away that lasts.
     fn write_beside(&self, name: &str, secret: &Secret, reason: &StoreError) -> Result<(), StoreError> {
-        if let Some(key) = self.key.as_ref().filter(|_| self.wants_file()) {
-            self.files.write(name, key, secret)?;
+        if let Some(key) = self.wants_file().then(|| self.key()).flatten() {
+            self.files.write(name, &key, secret)?;
             self.only(name, Kept::File);
             return Ok(());
         }
@@ -137,6 +161,30 @@ impl SecretStore for Chosen {
         keyring.and(self.files.remove(name))
     }
 
+    fn keeping(&self) -> Keeping {
+        if self.kind == StoreKind::Memory {
+            return Keeping { reason: Some(BY_CONFIG.to_owned()), ..Keeping::at(Kept::Memory) };
+        }
+        let reason = match self.keyring().map(Keyring::probe) {
+            Some(Ok(())) => return Keeping::at(Kept::Keyring),
+            Some(Err(error)) => error.to_string(),
+            None if self.kind == StoreKind::File => "there is no key for the encrypted files".to_owned(),
+            None => "this build has no keyring".to_owned(),
+        };
+        if !self.wants_file() {
+            return Keeping { reason: Some(reason), ..Keeping::at(Kept::Memory) };
+        }
+        match self.look_for_key() {
+            Ok(Some(_)) => Keeping::at(Kept::File),
+            // An empty file is there all the same, and nothing that is there is written over.
+            Ok(None) => {
+                let key_file = self.key_file.clone().filter(|path| !path.exists());
+                Keeping { reason: Some(reason), key_file, ..Keeping::at(Kept::Memory) }
+            }
+            Err(wrong) => Keeping { reason: Some(format!("{reason}; {wrong}")), ..Keeping::at(Kept::Memory) },
+        }
+    }
+
     fn stamp(&self, name: &str) -> Option<u64> {
         let keyring = self.keyring().map(|keyring| keyring.stamp(name));
         let file = self.wants_file().then(|| self.files.stamp(name));
@@ -157,5 +205,6 @@ impl SecretStore for Chosen {
 }
 
 const KEYLESS: &str = "its key is not given: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as it was";
-const INSTEAD: &str = "to keep them in an encrypted file, set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
+const BY_CONFIG: &str = "`host.secrets.store` is \"memory\"";
+const INSTEAD: &str = "to keep them in an encrypted file, say yes to what mcp-host login asks, or set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
      to have them in memory and no warning, set host.secrets.store to \"memory\"";

@@ -71,6 +71,14 @@ impl Keyring {
         self.files.stamp(name)
     }
 
+    /// Asks whether it can be used at all. Nothing is put into it.
+    pub(super) fn probe(&self) -> Result<(), StoreError> {
+        if lock(&self.known).is_some() {
+            return Ok(());
+        }
+        self.ask(self.patience.write, |ring| ring.get(NAME)).map(drop)
+    }
+
     pub(super) fn read(&self, name: &str) -> Result<Option<Secret>, StoreError> {
         let Some(closed) = self.files.read(name)? else { return Ok(None) };
         self.key_of(&closed).and_then(|key| closed.open(name, &key)).map(Some)

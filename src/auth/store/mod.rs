@@ -8,6 +8,7 @@
 //! on a disk in the clear.
 
 mod choice;
+mod key_file;
 mod keyring;
 mod named;
 mod sealed;
@@ -19,10 +20,12 @@ mod vault;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::choice::chosen;
+pub use self::key_file::make as make_key_file;
 pub use self::named::keyring;
 pub(crate) use self::vault::Vault;
 use crate::config::Secret;
@@ -54,6 +57,11 @@ pub trait SecretStore: Send + Sync {
         None
     }
 
+    /// Where the next secret would be kept. It is asked before somebody signs in.
+    fn keeping(&self) -> Keeping {
+        Keeping::at(Kept::Program)
+    }
+
     /// Where the secret of that name is, or would be. This must not block.
     fn place(&self, key: &str) -> Kept {
         let _ = key;
@@ -74,6 +82,29 @@ pub enum Kept {
     Memory,
     /// In a store of the program that embeds us.
     Program,
+}
+
+/// Where the next secret would be kept.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Keeping {
+    /// Where.
+    pub kept: Kept,
+    /// Why not in a place that lasts, where it is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A file to make with a key, so that it would be kept in an encrypted file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Keeping {
+    /// There, for no reason to tell.
+    #[must_use]
+    pub fn at(kept: Kept) -> Self {
+        Self { kept, reason: None, key_file: None }
+    }
 }
 
 /// Why a store did not do what it was to do.
@@ -123,6 +154,10 @@ impl SecretStore for MemoryStore {
     fn remove(&self, key: &str) -> Result<(), StoreError> {
         self.kept().remove(key);
         Ok(())
+    }
+
+    fn keeping(&self) -> Keeping {
+        Keeping { reason: Some("there is no place to keep it".to_owned()), ..Keeping::at(Kept::Memory) }
     }
 
     fn place(&self, _: &str) -> Kept {

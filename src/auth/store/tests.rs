@@ -109,10 +109,15 @@ impl Machine {
         Self { folder: tempfile::tempdir().unwrap(), ring: Fake::new(mood) }
     }
 
+    /// The well-known place of the user's key.
+    fn key_file(&self) -> PathBuf {
+        self.folder.path().join("config/mcp-host/secret.key")
+    }
+
     /// A program that starts there.
     fn start(&self, kind: StoreKind, key: Option<&str>) -> Chosen {
         let key = key.map(|first| SecretKey::parse(&format!("{first}{}", "07".repeat(31))).unwrap());
-        let secrets = Secrets { store: kind, key };
+        let secrets = Secrets { store: kind, key, key_file: Some(self.key_file()) };
         // Short, for what hangs here does so until it is told otherwise; what does not hang has all the time of the world.
         let limit = if *lock(&self.ring.mood) == Mood::Hangs { 50 } else { 60_000 };
         let limit = Duration::from_millis(limit);
@@ -373,7 +378,8 @@ impl Named {
 fn header(config: &Config, name: &str) -> Result<String, String> {
     let server = config.servers.iter().find(|server| server.name == name).unwrap();
     match (&server.transport, &server.unusable, &server.disabled) {
-        (_, Some(why), _) | (_, _, Some(why)) => Err(why.clone()),
+        (_, Some(why), _) => Err(why.to_string()),
+        (_, _, Some(why)) => Err(why.clone()),
         (Transport::Http(remote), None, None) => Ok(remote.headers[0].1.expose().to_owned()),
         _ => panic!("it is no server over HTTP"),
     }
@@ -504,4 +510,36 @@ fn nothing_is_asked_for_what_is_not_started() {
     let told = load(&named.request).unwrap_err().to_string();
     assert!(told.contains("\"api\" of a keyring is only for the entries of servers"), "{told}");
     assert_eq!(named.ring.asked(), 0);
+}
+
+#[test]
+fn where_the_next_login_is_kept_is_told_before_anybody_signs_in() {
+    let keeping = |mood, kind, key: Option<&str>| Machine::new(mood).start(kind, key).keeping();
+    let kept = |mood, kind, key| keeping(mood, kind, key).kept;
+    assert_eq!(kept(Mood::Well, StoreKind::Auto, None), Kept::Keyring);
+    assert_eq!(kept(Mood::Absent, StoreKind::Auto, Some("00")), Kept::File);
+    assert_eq!(kept(Mood::Well, StoreKind::File, Some("00")), Kept::File);
+    let lost = keeping(Mood::Absent, StoreKind::Auto, None);
+    assert_eq!(lost.reason.as_deref(), Some("there is no keyring: it was taken away"));
+    assert!(lost.kept == Kept::Memory && lost.key_file.is_some());
+    // A file is no help where the config wants another place.
+    for kind in [StoreKind::Keyring, StoreKind::Memory] {
+        let lost = keeping(Mood::Locked, kind, None);
+        assert!(lost.kept == Kept::Memory && lost.key_file.is_none(), "{kind:?}");
+    }
+}
+
+#[test]
+fn h77_a_key_that_comes_while_a_program_runs_is_used_from_then_on() {
+    let machine = Machine::new(Mood::Absent);
+    let store = machine.start(StoreKind::Auto, None);
+    store.write("token-1", &Secret::new("one")).unwrap();
+    assert_eq!(store.place("token-1"), Kept::Memory);
+    super::make_key_file(&machine.key_file()).unwrap();
+    assert_eq!(store.keeping().kept, Kept::File);
+    store.write("token-1", &Secret::new("two")).unwrap();
+    assert_eq!(store.place("token-1"), Kept::File);
+    // The next program of the user reads it without being told of the key.
+    let next = machine.start(StoreKind::Auto, None);
+    assert_eq!(next.read("token-1").unwrap().unwrap().expose(), "two");
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Kept, SecretStore, StoreError, lock};
+use super::{Keeping, Kept, SecretStore, StoreError, lock};
 use crate::config::Secret;
 
 /// A keyring has ten seconds (see `keyring.rs`), the files around it the rest.
@@ -61,6 +61,11 @@ impl Vault {
     pub(crate) async fn stamp(&self, key: &str) -> Result<Option<u64>, StoreError> {
         let key = key.to_owned();
         self.blocking(move |store| Ok(store.stamp(&key))).await
+    }
+
+    /// Where the next secret would be kept.
+    pub(crate) async fn keeping(&self) -> Result<Keeping, StoreError> {
+        self.blocking(|store| Ok(store.keeping())).await
     }
 
     /// Where the secret of that name is.

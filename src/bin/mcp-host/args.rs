@@ -1,16 +1,22 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 
+use mcp_host::config;
+
+use crate::listen;
+use crate::paint::When;
 use crate::servers::quoted;
+use crate::usage::{self, Line, Mistake};
 
 /// One endpoint for many MCP servers.
 #[derive(Debug, Parser)]
-#[command(name = "mcp-host", bin_name = "mcp-host", version, disable_help_subcommand = true, after_help = NEXT_STEPS)]
+#[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = NEXT_STEPS)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -24,6 +30,9 @@ pub(crate) struct Common {
     /// A config file; any MCP client's will do. Given more than once, a later file wins by server name
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
+    /// Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
     /// Print data for machines
     #[arg(long)]
     pub(crate) json: bool,
@@ -33,6 +42,9 @@ pub(crate) struct Common {
     /// Say nothing but data and errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// When to use colors: auto, always or never
+    #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
+    pub(crate) color: Option<When>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -43,8 +55,8 @@ pub(crate) enum Command {
     Stdio(Stdio),
     /// Check the config; nothing is started without --connect
     Check(Check),
-    /// List the tools
-    Tools(List),
+    /// List the tools, or show one with its arguments
+    Tools(Tools),
     /// List the resources and resource templates
     Resources(List),
     /// List the prompts
@@ -57,14 +69,14 @@ pub(crate) enum Command {
     Prompt(Prompt),
     /// Show what a project's config would start, and approve it
     Approve(Approve),
-    /// Ask a running `serve` how its servers are
+    /// Ask a running `serve` how its servers and clients are
     Status(Status),
-    /// Sign in to a server of a running `serve`
+    /// Sign in to a server, for a running `serve` or for all that start later
     Login(Login),
-    /// Forget the login of a server of a running `serve`, and tell whoever gave it
+    /// Forget the login of a server, and have it revoked
     Logout(Logout),
-    /// What logins a running `serve` holds; what is secret is not shown
-    Auth(Status),
+    /// List the logins, without what is secret
+    Auth(Auth),
     /// Make a token for a client of the endpoint
     Token(Token),
     /// The child process of `serve --demo`.
@@ -75,7 +87,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// Where to listen [default: 127.0.0.1:8808]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Serve two bundled demo servers; needs no config
     #[arg(long)]
@@ -116,6 +128,18 @@ pub(crate) struct List {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Tools {
+    /// Only this server, or one tool shown whole: description, arguments, an example call
+    #[arg(value_name = "SERVER | TOOL", num_args = 0..=2)]
+    pub(crate) of: Vec<String>,
+    #[command(flatten)]
+    pub(crate) demo: Demo,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = GIVEN)]
 pub(crate) struct Call {
     /// The tool, as `mcp-host tools` shows it
     #[arg(value_name = "TOOL")]
@@ -123,6 +147,15 @@ pub(crate) struct Call {
     /// Its arguments: one JSON object, or key=value by the types of the tool's schema
     #[arg(value_name = "JSON | KEY=VALUE")]
     pub(crate) arguments: Vec<String>,
+    /// How long the call may take, with a unit: 500ms, 30s, 5m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+    /// Save images, audio and other data of the answer; a file that exists is never overwritten
+    #[arg(long, value_name = "FILE | FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Send the arguments without comparing them with the tool's schema
+    #[arg(long)]
+    pub(crate) no_check: bool,
     #[command(flatten)]
     pub(crate) demo: Demo,
     #[command(flatten)]
@@ -134,6 +167,9 @@ pub(crate) struct Read {
     /// The resource, as `mcp-host resources` shows it
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
+    /// Save what is no text; a file that exists is never overwritten
+    #[arg(long, value_name = "FILE | FOLDER")]
+    pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) demo: Demo,
     #[command(flatten)]
@@ -168,8 +204,20 @@ pub(crate) struct Approve {
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
+    /// All about this server: its name in the config, or its alias
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
     /// Which daemon to ask, if several run
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Auth {
+    /// Which daemon to ask, if several run
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -196,7 +244,7 @@ pub(crate) struct Login {
     #[arg(long)]
     pub(crate) device: bool,
     /// Which daemon to ask, if several run
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -208,7 +256,7 @@ pub(crate) struct Logout {
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
     /// Which daemon to ask, if several run
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -226,7 +274,8 @@ impl Common {
     /// The options that a command in a hint needs to mean the same servers.
     pub(crate) fn again(&self, demo: bool) -> String {
         let files = self.config.iter().map(|file| format!(" --config {}", quoted(&file.to_string_lossy())));
-        demo.then(|| " --demo".to_owned()).into_iter().chain(files).collect()
+        let project = self.project.iter().map(|folder| format!(" --project {}", quoted(&folder.to_string_lossy())));
+        demo.then(|| " --demo".to_owned()).into_iter().chain(files).chain(project).collect()
     }
 }
 
@@ -237,9 +286,11 @@ impl Cli {
         let Some(after) = self.command.as_ref().map(Command::common) else { return before };
         Common {
             config: before.config.into_iter().chain(after.config.iter().cloned()).collect(),
+            project: after.project.clone().or(before.project),
             json: before.json || after.json,
             verbose: before.verbose.saturating_add(after.verbose),
             quiet: before.quiet || after.quiet,
+            color: after.color.or(before.color),
         }
     }
 }
@@ -250,12 +301,14 @@ impl Command {
             Self::Serve(args) => &args.common,
             Self::Stdio(args) | Self::DemoServer(args) => &args.common,
             Self::Check(args) => &args.common,
-            Self::Tools(args) | Self::Resources(args) | Self::Prompts(args) => &args.common,
+            Self::Tools(args) => &args.common,
+            Self::Resources(args) | Self::Prompts(args) => &args.common,
             Self::Call(args) => &args.common,
             Self::Read(args) => &args.common,
             Self::Prompt(args) => &args.common,
             Self::Approve(args) => &args.common,
-            Self::Status(args) | Self::Auth(args) => &args.common,
+            Self::Status(args) => &args.common,
+            Self::Auth(args) => &args.common,
             Self::Login(args) => &args.common,
             Self::Logout(args) => &args.common,
             Self::Token(args) => &args.common,
@@ -263,34 +316,44 @@ impl Command {
     }
 }
 
-/// A usage error as two lines: what is wrong, what to do.
-pub(crate) fn explain(error: &clap::Error) -> (String, String) {
-    let text = error.render().to_string();
-    let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
-    let wrong = parts.next().unwrap_or_default();
-    let wrong = wrong.strip_prefix("error: ").unwrap_or(&wrong).to_owned();
-    let mut help = suggestion(error);
-    for part in parts {
-        if let Some(tip) = part.strip_prefix("tip: ") {
-            help.get_or_insert(tip.to_owned());
-        } else if let Some(usage) =
-            part.strip_prefix("Usage: ").filter(|_| error.kind() != ErrorKind::InvalidSubcommand)
-        {
-            let usage = usage.split(" For more information").next().unwrap_or(usage);
-            help.get_or_insert(usage.to_owned());
-        }
-    }
-    (wrong, help.unwrap_or_else(|| "mcp-host --help".to_owned()))
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Misunderstood {
+    /// Help or the version was asked for.
+    Asked(Box<clap::Error>),
+    Wrong(Mistake),
 }
 
-/// The command that was meant, by its name.
-fn suggestion(error: &clap::Error) -> Option<String> {
-    match error.get(ContextKind::SuggestedSubcommand)? {
-        ContextValue::Strings(names) => names.first().map(|name| format!("mcp-host {name}")),
-        ContextValue::String(name) => Some(format!("mcp-host {name}")),
-        _ => None,
+/// Reads a command line.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Misunderstood> {
+    let wrong = |error: clap::Error| match error.use_stderr() {
+        true => Misunderstood::Wrong(usage::explain(&error, &Line::of(words))),
+        false => Misunderstood::Asked(Box::new(error)),
+    };
+    let matches = Cli::command().try_get_matches_from(words).map_err(wrong)?;
+    if let Some(mistake) = usage::misread(&matches) {
+        return Err(Misunderstood::Wrong(mistake));
     }
+    Cli::from_arg_matches(&matches).map_err(wrong)
 }
+
+/// What `--color` says on a command line that is not understood.
+pub(crate) fn color(words: &[OsString]) -> When {
+    Line::of(words).value(&["--color"]).and_then(|said| When::from_str(said, true).ok()).unwrap_or_default()
+}
+
+/// A time with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = config::time(text).ok_or("write it with a unit: 500ms, 30s, 5m, 1h")?;
+    if time.is_zero() { Err("no call is that quick".to_owned()) } else { Ok(time) }
+}
+
+const GIVEN: &str = "\
+Arguments from elsewhere:
+  -           one JSON object from stdin
+  @FILE       one JSON object from a file
+  key=@FILE   the text of a file as one value; key=@- takes stdin
+  key=@@TEXT  the text @TEXT itself";
 
 const NEXT_STEPS: &str = "\
 Start here:
@@ -300,8 +363,6 @@ Start here:
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
@@ -318,16 +379,33 @@ mod tests {
     }
 
     #[test]
-    fn usage_errors_are_two_lines() {
-        let explained = |args: &[&str]| explain(&Cli::try_parse_from(args).unwrap_err());
-        let pair = |wrong: &str, help: &str| (wrong.to_owned(), help.to_owned());
-        assert_eq!(explained(&["mcp-host", "tolls"]), pair("unrecognized subcommand 'tolls'", "mcp-host tools"));
-        assert_eq!(
-            explained(&["mcp-host", "call"]),
-            pair(
-                "the following required arguments were not provided: <TOOL>",
-                "mcp-host call <TOOL> [JSON | KEY=VALUE]..."
-            )
-        );
+    fn a_hint_keeps_what_tells_the_servers() {
+        let cli = Cli::try_parse_from(["mcp-host", "--project", "/src/my shop", "check", "-c", "a.json"]).unwrap();
+        assert_eq!(cli.common().again(false), " --config a.json --project '/src/my shop'");
+        let cli = Cli::try_parse_from(["mcp-host", "--project", "/a", "check", "--project", "/b"]).unwrap();
+        assert_eq!(cli.common().again(true), " --demo --project /b");
+    }
+
+    #[test]
+    fn every_address_is_read_as_people_write_it() {
+        let commands: Vec<clap::Command> = Cli::command().get_subcommands().cloned().collect();
+        let listening = commands.iter().filter(|command| command.get_arguments().any(|arg| arg.get_id() == "listen"));
+        let mut seen = 0;
+        for command in listening {
+            let name = command.get_name();
+            let read = Cli::try_parse_from(["mcp-host", name, "--listen", ":8809", "x"])
+                .or_else(|_| Cli::try_parse_from(["mcp-host", name, "--listen", ":8809"]));
+            assert!(read.is_ok(), "{name}: {read:?}");
+            seen += 1;
+        }
+        assert!(seen >= 4);
+    }
+
+    #[test]
+    fn a_missing_argument_is_told_with_the_usage() {
+        let words = ["mcp-host", "call"].map(OsString::from);
+        let Err(Misunderstood::Wrong(mistake)) = parse(&words) else { panic!("a tool is missing") };
+        assert_eq!(mistake.wrong, "the following required arguments were not provided: <TOOL>");
+        assert_eq!(mistake.help, "mcp-host call <TOOL> [JSON | KEY=VALUE]...");
     }
 }

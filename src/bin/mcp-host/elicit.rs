@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 use tokio::sync::Mutex;
 
 use crate::output::Output;
+use crate::text;
 
 /// The person at the terminal.
 #[derive(Debug)]
@@ -40,13 +41,18 @@ impl ClientHandler for Terminal {
         }
         let server = if server.is_empty() { "the server".to_owned() } else { format!("server `{server}`") };
         if !self.output.interactive() {
-            self.output.remark(&format!("note: {server} asked a question; declined, since this is no terminal"));
+            let question = params.as_ref().and_then(|params| params.text("message")).unwrap_or_default();
+            let question = text::cut(&text::line(&question), WIDTH);
+            self.output.remark(&format!("note: {server} asked \"{question}\" and was declined: there is no terminal"));
+            self.output.remark("help: run the command in a terminal to answer");
             return Box::pin(async { Ok(Raw::from_value(&json!({ "action": "decline" }))) });
         }
         let (output, answers) = (self.output.clone(), Arc::clone(&self.answers));
         Box::pin(async move {
             let params = params.ok_or_else(|| ErrorObject::invalid_params("a form needs a message and a schema"))?;
             let mut answers = answers.lock().await;
+            // A bar that moves would draw over the question.
+            let _still = output.still();
             output.talk(&format!("{server} asks: {}", params.text("message").unwrap_or_default()));
             output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
             Ok(match fill(&output, &mut answers, &fields(&params)).await {
@@ -60,6 +66,9 @@ impl ClientHandler for Terminal {
         })
     }
 }
+
+/// As much of a question as fits into a line.
+const WIDTH: usize = 60;
 
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq)]

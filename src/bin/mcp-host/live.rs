@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mcp_host::{Host, Progress, ServerStatus, StateName};
+use tokio::time::Instant;
 
 use crate::output::Output;
 use crate::text;
@@ -19,7 +20,7 @@ pub(crate) async fn until<F: Future>(output: &Output, host: &Host, work: F) -> F
     }
     let mut lines = Lines::new(output.clone());
     // What is ready at once needs no line.
-    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + 3 * TICK, TICK);
+    let mut tick = tokio::time::interval_at(Instant::now() + 3 * TICK, TICK);
     loop {
         tokio::select! {
             done = &mut work => return done,
@@ -54,7 +55,7 @@ impl Lines {
             }
             let bar = self.bars.entry(server.alias.clone()).or_insert_with(|| {
                 let bar =
-                    ProgressBar::new_spinner().with_style(style("{spinner} {msg}")).with_message(starting(server));
+                    ProgressBar::new_spinner().with_style(style("{spinner} {wide_msg}")).with_message(starting(server));
                 let bar = self.output.bar(bar);
                 bar.enable_steady_tick(TICK);
                 bar
@@ -79,27 +80,39 @@ pub(crate) fn is_starting(state: StateName) -> bool {
 
 fn starting(server: &ServerStatus) -> String {
     let mut message = format!("{}  {}", text::line(&server.name), server.state);
-    let reason = server.waiting_for.as_ref().or(server.last_error.as_ref());
-    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-        message = format!("{message}: {}", text::headline(reason, WIDTH));
-    }
     // A short wait needs no clock.
-    if server.since_ms >= 1_000 { format!("{message}  {}", text::duration(server.since_ms)) } else { message }
+    if server.since_ms >= 1_000 {
+        message = format!("{message}  {}", text::duration(server.since_ms));
+    }
+    let reason = server.waiting_for.as_ref().or(server.last_error.as_ref());
+    match reason.filter(|reason| !reason.is_empty()) {
+        Some(reason) => format!("{message}: {}", text::headline(reason)),
+        None => message,
+    }
 }
 
-/// The bar of one call: hidden until there is progress to show, gone when the last handle is dropped.
+/// The bar of one call: hidden until there is progress to show or it takes long, gone when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     output: Output,
+    since: Instant,
     bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Bar {
     pub(crate) fn new(output: Output) -> Self {
-        Self(Arc::new(Inner { output, bar: Mutex::default() }))
+        Self(Arc::new(Inner { output, since: Instant::now(), bar: Mutex::default() }))
+    }
+
+    /// Shows that the call still runs, and for how long by now.
+    pub(crate) fn wait(&self) {
+        if self.0.output.live() {
+            let mut slot = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.get_or_insert_with(|| self.0.bar());
+        }
     }
 
     pub(crate) fn show(&self, progress: &Progress) {
@@ -107,24 +120,29 @@ impl Bar {
             return;
         }
         let mut slot = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        let bar = slot.get_or_insert_with(|| {
-            let bar = self.0.output.bar(ProgressBar::new_spinner());
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        let message = progress.message.as_deref().map(|message| text::headline(message, WIDTH)).unwrap_or_default();
+        let bar = slot.get_or_insert_with(|| self.0.bar());
+        let message = progress.message.as_deref().map(text::headline).unwrap_or_default();
         match progress.total.filter(|total| *total > 0.0) {
             Some(total) => {
-                bar.set_style(style("[{bar:32}] {msg}").progress_chars("=> "));
+                bar.set_style(style("[{bar:32}] {elapsed}  {wide_msg}").progress_chars("=> "));
                 bar.set_length(STEPS);
                 bar.set_position(steps(progress.progress / total));
                 bar.set_message(format!("{}/{total}  {message}", progress.progress));
             }
             None => {
-                bar.set_style(style("{spinner} {msg}"));
+                bar.set_style(style("{spinner} {elapsed}  {wide_msg}"));
                 bar.set_message(format!("{}  {message}", progress.progress));
             }
         }
+    }
+}
+
+impl Inner {
+    fn bar(&self) -> ProgressBar {
+        let bar = ProgressBar::new_spinner().with_style(style("{spinner} waiting for the answer  {elapsed}"));
+        let bar = self.output.bar(bar.with_elapsed(self.since.elapsed()));
+        bar.enable_steady_tick(TICK);
+        bar
     }
 }
 
@@ -149,4 +167,3 @@ fn steps(share: f64) -> u64 {
 
 const TICK: Duration = Duration::from_millis(100);
 const STEPS: u64 = 1_000;
-const WIDTH: usize = 60;

@@ -2,33 +2,49 @@
 //!
 //! One file of `commands/` for each command. **Invariant:** only `output.rs` prints; stdout is data, stderr is talk.
 
+mod advice;
 mod args;
+mod arguments;
 mod commands;
 mod elicit;
+mod found;
+mod given;
 mod hidden;
+mod itself;
+mod listen;
 mod live;
 mod mask;
+mod named;
 mod nearest;
 mod opener;
+mod others;
 mod output;
+mod paint;
 mod parameters;
 mod payload;
 mod report;
+mod save;
+mod schema;
 mod servers;
 mod session;
 mod signals;
+mod table;
 mod telemetry;
 mod text;
+mod usage;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
+use clap::builder::StyledStr;
 use tokio::runtime::{Builder, Runtime};
 
-use args::{Cli, Command};
+use args::{Cli, Command, Misunderstood};
 use output::Output;
 use report::{Exit, Failure};
+use usage::Mistake;
 
 /// After so many steps of tasks it is looked what came in. While one server talks without end there is always another step,
 /// and each reads as much as its turn allows: by default the others would be heard after megabytes of it.
@@ -39,20 +55,23 @@ fn main() -> ExitCode {
     // What this process was started with, a lock perhaps, is not for the servers.
     #[cfg(unix)]
     close_fds::set_fds_cloexec(3, &[]);
-    let exit = match Cli::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let exit = match args::parse(&words) {
         Ok(cli) => start(cli),
-        Err(error) => usage(&error),
+        Err(misunderstood) => not_run(misunderstood, &words),
     };
     exit.into()
 }
 
 fn start(cli: Cli) -> Exit {
     let common = cli.common();
-    let output = Output::new(common.json, common.quiet);
+    let output = Output::new(common.json, common.quiet, common.color.unwrap_or_default());
     // Nobody but the log tells how the servers of `stdio` are. How its config is, every command tells by itself.
     let told = match cli.command {
         Some(Command::Stdio(_)) => ",mcp_host::host=error",
-        _ => ",mcp_host::upstream=error,mcp_host::host=error",
+        Some(Command::Serve(_)) => ",mcp_host::upstream=error,mcp_host::host=error",
+        // Each tells by itself why a server did not start.
+        _ => ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error",
     };
     telemetry::install(&output, common.verbose, common.quiet, told);
     let Some(command) = cli.command else {
@@ -60,7 +79,11 @@ fn start(cli: Cli) -> Exit {
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::new(Exit::Failed, format!("cannot start threads: {error}")).tell(&output),
+        Err(error) => {
+            return Failure::new(Exit::Failed, format!("cannot start threads: {error}"))
+                .help("too many processes or files are open: look at `ulimit -a`")
+                .tell(&output);
+        }
     };
     let outcome = runtime.block_on(Box::pin(commands::run(command, &common, &output)));
     // A read of stdin cannot be called back: its thread is left behind.
@@ -75,22 +98,21 @@ fn runtime() -> std::io::Result<Runtime> {
 }
 
 fn print_help(output: &Output) -> Exit {
-    let help = Cli::command().render_help().to_string();
-    match output.line(help.trim_end()) {
-        Ok(()) => Exit::Ok,
-        Err(error) => Failure::from(error).tell(output),
-    }
+    page(&Cli::command().render_help(), output)
 }
 
 /// Help and version are data; all else is an error of usage.
-fn usage(error: &clap::Error) -> Exit {
-    let output = Output::new(false, false);
-    if error.use_stderr() {
-        let (wrong, help) = args::explain(error);
-        return Failure::new(Exit::Usage, wrong).help(help).tell(&output);
+fn not_run(misunderstood: Misunderstood, words: &[OsString]) -> Exit {
+    let output = Output::new(false, false, args::color(words));
+    match misunderstood {
+        Misunderstood::Asked(error) => page(&error.render(), &output),
+        Misunderstood::Wrong(Mistake { wrong, help }) => Failure::new(Exit::Usage, wrong).help(help).tell(&output),
     }
-    match output.line(error.render().to_string().trim_end()) {
+}
+
+fn page(text: &StyledStr, output: &Output) -> Exit {
+    match output.page_of_help(text) {
         Ok(()) => Exit::Ok,
-        Err(error) => Failure::from(error).tell(&output),
+        Err(error) => Failure::from(error).tell(output),
     }
 }

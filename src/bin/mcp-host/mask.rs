@@ -1,7 +1,7 @@
 //! Commands and URLs of servers without the keys that people put into them.
 
 use mcp_host::config::{Remote, Transport};
-use mcp_host::redact::{MASK, looks_secret, names_a_secret};
+use mcp_host::redact::{self, MASK, looks_secret};
 
 /// How a server is reached, in one word.
 pub(crate) fn kind(transport: &Transport) -> &'static str {
@@ -32,22 +32,9 @@ pub(crate) fn helper(transport: &Transport) -> Option<String> {
 }
 
 fn words(program: &str, args: &[String]) -> String {
-    let mut words = vec![program.to_owned()];
-    let mut next_is_secret = false;
-    for arg in args {
-        words.push(if std::mem::take(&mut next_is_secret) && !arg.starts_with('-') {
-            MASK.to_owned()
-        } else if let Some((name, _)) = arg.split_once(['=', ':']).filter(|(name, _)| names_a_secret(name)) {
-            let sign = &arg[name.len()..=name.len()];
-            format!("{name}{sign}{MASK}")
-        } else if looks_secret(arg) {
-            MASK.to_owned()
-        } else {
-            next_is_secret = arg.starts_with('-') && names_a_secret(arg);
-            arg.clone()
-        });
-    }
-    words.join(" ")
+    // A program with blanks in it is often a whole command line.
+    let words: Vec<String> = program.split(' ').map(str::to_owned).chain(args.iter().cloned()).collect();
+    redact::arguments(&words).join(" ")
 }
 
 fn url(remote: &Remote) -> String {
@@ -77,6 +64,12 @@ mod tests {
         assert_eq!(shown(&["--api-key", "hunter2", "--port", "80"]), "npx --api-key *** --port 80");
         assert_eq!(shown(&["--token=hunter2", "Authorization: Basic eA"]), "npx --token=*** Authorization:***");
         assert_eq!(shown(&["a1b2c3d4e5f6a7b8", "sk-x", "0b9dd0a0-1d6c-4d8f-8f0e-0f4f5b6a7c8d"]), "npx *** *** ***");
+    }
+
+    #[test]
+    fn keys_in_a_command_that_is_a_whole_line_are_masked() {
+        let command = "npx -y server --api-key hunter2".to_owned();
+        assert_eq!(target(&Transport::Stdio(Stdio { command, ..Stdio::default() })), "npx -y server --api-key ***");
     }
 
     #[test]

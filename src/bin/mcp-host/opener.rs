@@ -27,7 +27,11 @@ pub(crate) fn open(page: &Url) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn()?;
+        .spawn()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::new(error.kind(), format!("{program} is not installed")),
+            _ => error,
+        })?;
     // It ends at once, or lives on as the browser; either way somebody has to hear of its end.
     std::thread::spawn(move || child.wait());
     Ok(())

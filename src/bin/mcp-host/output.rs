@@ -2,11 +2,15 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use clap::builder::StyledStr;
+use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
 use mcp_host::protocol::Raw;
 use serde::Serialize;
 
 use crate::hidden;
+use crate::paint::{Paint, When};
+use crate::table::Table;
 use crate::text;
 
 /// Where a command writes. Cheap to clone.
@@ -15,14 +19,55 @@ pub(crate) struct Output {
     /// Data is for a machine.
     pub(crate) json: bool,
     quiet: bool,
+    /// The colors of stdout.
+    paint: Paint,
+    /// The colors of stderr.
+    talk_paint: Paint,
     bars: MultiProgress,
 }
 
+/// While it lives, no bar moves.
+#[derive(Debug)]
+pub(crate) struct Still(Output);
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        self.0.bars.set_draw_target(target(self.0.quiet));
+    }
+}
+
+/// Bars draw on a terminal only; elsewhere this target hides them.
+fn target(quiet: bool) -> ProgressDrawTarget {
+    if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+}
+
 impl Output {
-    pub(crate) fn new(json: bool, quiet: bool) -> Self {
-        // Bars draw on a terminal only; elsewhere this target hides them.
-        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        Self { json, quiet, bars: MultiProgress::with_draw_target(target) }
+    pub(crate) fn new(json: bool, quiet: bool, color: When) -> Self {
+        // A machine reads no colors, whatever it asks for.
+        let paint = if json { Paint::default() } else { Paint::of(color, &Term::stdout()) };
+        let talk_paint = Paint::of(color, &Term::stderr());
+        Self { json, quiet, paint, talk_paint, bars: MultiProgress::with_draw_target(target(quiet)) }
+    }
+
+    /// The colors of data. Text is escaped before it is painted.
+    pub(crate) fn paint(&self) -> Paint {
+        self.paint
+    }
+
+    /// The columns of stdout, if it is a terminal.
+    pub(crate) fn width(&self) -> Option<usize> {
+        Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
+    }
+
+    /// A table as lines for stdout, without the secrets of the config.
+    pub(crate) fn drawn(&self, mut table: Table) -> Vec<String> {
+        table.scrub(hidden::known);
+        table.draw(self.width(), self.paint)
+    }
+
+    /// Writes a table, as wide as the terminal.
+    pub(crate) fn table(&self, table: Table) -> io::Result<()> {
+        self.lines(self.drawn(table))
     }
 
     /// Writes lines of data, without the secrets of the config. What came from outside must be escaped already.
@@ -47,6 +92,12 @@ impl Output {
         self.lines([line])
     }
 
+    /// Writes a page of help.
+    pub(crate) fn page_of_help(&self, text: &StyledStr) -> io::Result<()> {
+        let text = if self.paint.on { text.ansi().to_string() } else { text.to_string() };
+        self.line(text.trim_end())
+    }
+
     /// Writes a value as one line of JSON.
     pub(crate) fn value<T: Serialize + ?Sized>(&self, value: &T) -> io::Result<()> {
         self.line(&text::json(&serde_json::to_string(value)?))
@@ -59,10 +110,10 @@ impl Output {
 
     /// Says something that must be seen. Escapes it, and takes out what is secret.
     pub(crate) fn talk(&self, message: &str) {
-        let message = hidden::all(message);
+        let message = self.talk_paint.sentence(&text::line(&hidden::all(message)));
         self.above_bars(|| {
             // Nobody is left to tell that stderr is gone.
-            let _ = writeln!(io::stderr().lock(), "{}", text::line(&message));
+            let _ = writeln!(io::stderr().lock(), "{message}");
         });
     }
 
@@ -108,6 +159,13 @@ impl Output {
     /// Shows a bar under everything else.
     pub(crate) fn bar(&self, bar: ProgressBar) -> ProgressBar {
         self.bars.add(bar)
+    }
+
+    /// Takes the bars off the screen until that is dropped.
+    pub(crate) fn still(&self) -> Still {
+        let _ = self.bars.clear();
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
+        Still(self.clone())
     }
 
     /// Whether bars are seen at all.

@@ -1,12 +1,22 @@
 //! `key=value` and JSON from a command line to the arguments of a tool or prompt.
 
+use std::collections::HashSet;
+
 use mcp_host::protocol::Raw;
 use serde_json::Value;
 
 use crate::report::{Exit, Failure};
 
+/// What happens to a value that is not of its argument's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    Refuse,
+    /// It goes as JSON if it is JSON, else as text.
+    Send,
+}
+
 /// The arguments of a tool: one JSON object, or `key=value` words typed by the tool's input schema.
-pub(crate) fn for_tool(words: &[String], schema: Option<&Value>) -> Result<Raw, Failure> {
+pub(crate) fn for_tool(words: &[String], schema: Option<&Value>, misfit: Misfit) -> Result<Raw, Failure> {
     if let [json] = words
         && json.trim_start().starts_with('{')
     {
@@ -18,7 +28,11 @@ pub(crate) fn for_tool(words: &[String], schema: Option<&Value>) -> Result<Raw, 
     }
     object(words, |key, value| {
         let property = schema.map(|schema| &schema["properties"][key]).filter(|property| !property.is_null());
-        typed(key, value, &property.map(|property| Types::of(schema.unwrap_or(property), property)).unwrap_or_default())
+        let types = property.map(|property| Types::of(schema.unwrap_or(property), property)).unwrap_or_default();
+        typed(key, value, &types).or_else(|failure| match misfit {
+            Misfit::Refuse => Err(failure),
+            Misfit::Send => typed(key, value, &Types::default()),
+        })
     })
 }
 
@@ -44,7 +58,8 @@ fn object(words: &[String], value: impl Fn(&str, &str) -> Result<String, Failure
         members.push(format!("{}:{}", text(key), value(key, given)?));
     }
     let object = format!("{{{}}}", members.join(","));
-    Raw::parse(&object.into_bytes().into()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+    Raw::parse(&object.into_bytes().into())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()).help("give all arguments as one JSON object"))
 }
 
 /// The types that a schema allows for one value. Empty: it does not say.
@@ -54,23 +69,23 @@ struct Types(Vec<String>);
 impl Types {
     fn of(root: &Value, schema: &Value) -> Self {
         let mut types = Self::default();
-        types.collect(root, schema, DEPTH);
+        types.collect(root, schema, DEPTH, &mut HashSet::new());
         types
     }
 
-    fn collect(&mut self, root: &Value, schema: &Value, depth: usize) {
-        if depth == 0 {
+    fn collect(&mut self, root: &Value, schema: &Value, depth: usize, seen: &mut HashSet<*const Value>) {
+        if depth == 0 || !seen.insert(std::ptr::from_ref(schema)) {
             return;
         }
         let listed = schema["type"].as_array().into_iter().flatten().filter_map(Value::as_str);
         self.0.extend(schema["type"].as_str().into_iter().chain(listed).map(str::to_owned));
         let local = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
         if let Some(target) = local.and_then(|pointer| root.pointer(pointer)) {
-            self.collect(root, target, depth - 1);
+            self.collect(root, target, depth - 1, seen);
         }
         for key in ["anyOf", "oneOf", "allOf"] {
             for part in schema[key].as_array().into_iter().flatten() {
-                self.collect(root, part, depth - 1);
+                self.collect(root, part, depth - 1, seen);
             }
         }
         if self.0.is_empty() {
@@ -125,8 +140,10 @@ fn example(key: &str, types: &Types) -> Option<String> {
     Some(format!("for example {key}={value}"))
 }
 
-fn said(name: &str) -> &str {
+/// A type of JSON Schema in words.
+pub(crate) fn said(name: &str) -> &str {
     match name {
+        "string" => "text",
         "integer" => "a whole number",
         "number" => "a number",
         "boolean" => "true or false",
@@ -152,8 +169,8 @@ fn text(value: &str) -> String {
     Value::from(value).to_string()
 }
 
-/// Schemas can refer in circles.
-const DEPTH: usize = 8;
+/// How deep schemas may lie in each other.
+const DEPTH: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +184,7 @@ mod tests {
             "$defs": { "count": { "type": "integer" }, "loop": { "$ref": "#/$defs/loop" } },
         });
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        for_tool(&words, Some(&schema)).map(|raw| raw.to_string()).map_err(|failure| failure.exit)
+        for_tool(&words, Some(&schema), Misfit::Refuse).map(|raw| raw.to_string()).map_err(|failure| failure.exit)
     }
 
     #[test]
@@ -203,6 +220,15 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_is_sent_if_it_is_to_be() {
+        let schema = json!({ "properties": { "n": { "type": "integer" }, "s": { "type": "string" } } });
+        let words = ["n=1.5".to_owned(), "s=5".to_owned()];
+        assert_eq!(for_tool(&words, Some(&schema), Misfit::Send).unwrap().to_string(), r#"{"n":1.5,"s":"5"}"#);
+        let words = ["n=soon".to_owned()];
+        assert_eq!(for_tool(&words, Some(&schema), Misfit::Send).unwrap().to_string(), r#"{"n":"soon"}"#);
+    }
+
+    #[test]
     fn without_a_type_it_is_json_if_it_parses() {
         let loops = json!({ "l": { "$ref": "#/$defs/loop" } });
         assert_eq!(
@@ -223,5 +249,12 @@ mod tests {
     #[test]
     fn prompts_take_text() {
         assert_eq!(for_prompt(&["n=1".to_owned()]).unwrap().to_string(), r#"{"n":"1"}"#);
+    }
+
+    #[test]
+    fn first_hour_r2_a_schema_that_repeats_itself_is_read_once() {
+        let mut forms = vec![json!({ "$ref": "#/properties/k" }); 200];
+        forms.push(json!({ "type": "integer" }));
+        assert_eq!(call(&["k=3"], &json!({ "k": { "anyOf": forms } })), Ok(r#"{"k":3}"#.to_owned()));
     }
 }

@@ -7,10 +7,65 @@ use serde_json::value::RawValue;
 
 use crate::text;
 
+/// What stands in an answer beside text: an image, a sound, a blob.
+#[derive(Clone, Debug)]
+pub(crate) struct Media {
+    pub(crate) mime: String,
+    /// In base64.
+    pub(crate) data: String,
+}
+
+/// What is said of media, which no terminal shows.
+#[derive(Debug)]
+pub(crate) enum Notes {
+    None,
+    /// How to have them.
+    Hint(&'static str),
+    /// What became of each, in their order.
+    Each(std::vec::IntoIter<String>),
+}
+
+impl Notes {
+    fn next(&mut self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Hint(hint) => Some((*hint).to_owned()),
+            Self::Each(notes) => notes.next(),
+        }
+    }
+}
+
+/// The media of the result of a tool.
+pub(crate) fn media_of_tool(result: &Raw) -> Vec<Media> {
+    list(result, "content").iter().filter_map(media).collect()
+}
+
+/// The media of a resource.
+pub(crate) fn media_of_resource(result: &Raw) -> Vec<Media> {
+    list(result, "contents").iter().filter_map(blob).collect()
+}
+
+fn media(block: &Raw) -> Option<Media> {
+    match block.text("type")?.as_str() {
+        "image" | "audio" => {
+            Some(Media { mime: block.text("mimeType").unwrap_or_default(), data: block.text("data")? })
+        }
+        "resource" => blob(&block.member("resource")?),
+        _ => None,
+    }
+}
+
+fn blob(contents: &Raw) -> Option<Media> {
+    if contents.text("text").is_some() {
+        return None;
+    }
+    Some(Media { mime: contents.text("mimeType").unwrap_or_default(), data: contents.text("blob")? })
+}
+
 /// The result of a tool. Structured content shows where there is no text.
-pub(crate) fn tool_result(result: &Raw) -> Vec<String> {
+pub(crate) fn tool_result(result: &Raw, mut notes: Notes) -> Vec<String> {
     let blocks = list(result, "content");
-    let mut lines: Vec<String> = blocks.iter().map(block).collect();
+    let mut lines: Vec<String> = blocks.iter().map(|part| block(part, &mut notes)).collect();
     let has_text = blocks.iter().any(|block| block.text("type").as_deref() == Some("text"));
     if let Some(structured) = result.member("structuredContent").filter(|_| !has_text) {
         lines.push(pretty(&structured));
@@ -19,8 +74,8 @@ pub(crate) fn tool_result(result: &Raw) -> Vec<String> {
 }
 
 /// The contents of a resource.
-pub(crate) fn resource(result: &Raw) -> Vec<String> {
-    list(result, "contents").iter().map(contents).collect()
+pub(crate) fn resource(result: &Raw, mut notes: Notes) -> Vec<String> {
+    list(result, "contents").iter().map(|part| contents(part, &mut notes)).collect()
 }
 
 /// The messages of a prompt, each under its role.
@@ -28,46 +83,48 @@ pub(crate) fn prompt(result: &Raw) -> Vec<String> {
     let mut lines = Vec::new();
     for message in list(result, "messages") {
         let role = message.text("role").unwrap_or_default();
-        let content = message.member("content").as_ref().map(block).unwrap_or_default();
+        let content = message.member("content").map(|part| block(&part, &mut Notes::None)).unwrap_or_default();
         lines.extend([format!("{}:", text::line(&role)), content]);
     }
     lines
 }
 
 /// One content block.
-fn block(block: &Raw) -> String {
+fn block(block: &Raw, notes: &mut Notes) -> String {
     let kind = block.text("type").unwrap_or_default();
     match kind.as_str() {
         "text" => text::block(&block.text("text").unwrap_or_default()).into_owned(),
-        "resource" => block.member("resource").as_ref().map(contents).unwrap_or_default(),
+        "resource" => block.member("resource").map(|part| contents(&part, notes)).unwrap_or_default(),
         "resource_link" => {
             let name = block.text("title").or_else(|| block.text("name")).unwrap_or_default();
-            summary(&["link", &block.text("uri").unwrap_or_default(), &name])
+            summary(&["link", &block.text("uri").unwrap_or_default(), &name], None)
         }
-        "image" | "audio" => summary(&[
-            &kind,
-            &block.text("mimeType").unwrap_or_default(),
-            &size(&block.text("data").unwrap_or_default()),
-        ]),
+        "image" | "audio" => {
+            let mime = block.text("mimeType").filter(|mime| !mime.is_empty()).unwrap_or(kind);
+            let data = block.text("data");
+            summary(&[&mime, &size(data.as_deref().unwrap_or_default())], data.and_then(|_| notes.next()))
+        }
         // A kind that came after this program.
         _ => pretty(block),
     }
 }
 
 /// One text or blob of a resource.
-fn contents(contents: &Raw) -> String {
+fn contents(contents: &Raw, notes: &mut Notes) -> String {
     if let Some(text) = contents.text("text") {
         return text::block(&text).into_owned();
     }
     let mime = contents.text("mimeType").unwrap_or_default();
-    let blob = contents.text("blob").unwrap_or_default();
-    summary(&["blob", &contents.text("uri").unwrap_or_default(), &mime, &size(&blob)])
+    let blob = contents.text("blob");
+    let size = size(blob.as_deref().unwrap_or_default());
+    summary(&[&contents.text("uri").unwrap_or_default(), &mime, &size], blob.and_then(|_| notes.next()))
 }
 
-/// `[image · image/png · 12.3 kB]`
-fn summary(parts: &[&str]) -> String {
+/// `[image/png, 12.3 kB: --out FILE saves it]`
+fn summary(parts: &[&str], note: Option<String>) -> String {
     let parts: Vec<Cow<'_, str>> = parts.iter().filter(|part| !part.is_empty()).map(|part| text::line(part)).collect();
-    format!("[{}]", parts.join(" · "))
+    let note = note.map(|note| format!(": {}", text::line(&note))).unwrap_or_default();
+    format!("[{}{note}]", parts.join(", "))
 }
 
 /// How many bytes a base64 text stands for.
@@ -144,16 +201,25 @@ mod tests {
             { "type": "resource_link", "uri": "file:///a", "name": "A\n" },
             { "type": "resource", "resource": { "uri": "x:y", "blob": "QUJD" } },
         ], "structuredContent": {} }));
-        let wanted =
-            ["a\\u{1b}[2J\nb", "[image · image/png · 4 bytes]", "[link · file:///a · A\\n]", "[blob · x:y · 3 bytes]"];
-        assert_eq!(tool_result(&result), wanted);
+        let shown = |notes| tool_result(&result, notes);
+        let plain = ["a\\u{1b}[2J\nb", "[image/png, 4 bytes]", "[link, file:///a, A\\n]", "[x:y, 3 bytes]"];
+        assert_eq!(shown(Notes::None), plain);
+        assert_eq!(shown(Notes::Hint("--out FILE saves it"))[1], "[image/png, 4 bytes: --out FILE saves it]");
+        let each = vec!["saved as a\n".to_owned(), "not saved".to_owned()];
+        let each = shown(Notes::Each(each.into_iter()));
+        assert_eq!(each[1..], ["[image/png, 4 bytes: saved as a\\n]", plain[2], "[x:y, 3 bytes: not saved]"]);
+        let media: Vec<_> = media_of_tool(&result).into_iter().map(|media| (media.mime, media.data)).collect();
+        assert_eq!(media, [("image/png".to_owned(), "QUJDRA==".to_owned()), (String::new(), "QUJD".to_owned())]);
     }
 
     #[test]
     fn structure_stands_in_for_text() {
         let structured = r#"{"structuredContent":{"z":1.50,"a":[1,{}],"e":[]}}"#;
         let result = Raw::parse(&structured.as_bytes().to_vec().into()).unwrap();
-        assert_eq!(tool_result(&result), ["{\n  \"z\": 1.50,\n  \"a\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}"]);
+        assert_eq!(
+            tool_result(&result, Notes::None),
+            ["{\n  \"z\": 1.50,\n  \"a\": [\n    1,\n    {}\n  ],\n  \"e\": []\n}"]
+        );
     }
 
     #[test]

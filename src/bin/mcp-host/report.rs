@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use mcp_host::{Error, ErrorKind, config};
 
 use crate::output::Output;
+use crate::servers::quoted;
 
 /// The exit codes. Scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Each problem with its own help.
     problems: Vec<(String, Option<String>)>,
-    /// Help that fits the whole.
-    help: Option<String>,
+    /// Help that fits the whole, line by line.
+    help: Option<Vec<String>>,
     findings: Vec<config::Problem>,
     /// It is as the user wants it.
     pub(crate) is_wanted: bool,
@@ -50,8 +51,19 @@ impl Failure {
 
     /// Many errors of one kind.
     pub(crate) fn several(exit: Exit, errors: impl IntoIterator<Item = String>) -> Self {
-        let problems = errors.into_iter().map(|error| (error, None)).collect();
+        Self::each(exit, errors.into_iter().map(|error| (error, None)))
+    }
+
+    /// Many errors of one kind, each with its own help.
+    pub(crate) fn each(exit: Exit, problems: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
+        let problems = problems.into_iter().collect();
         Self { exit, problems, help: None, findings: Vec::new(), is_wanted: false }
+    }
+
+    /// What is wrong with a config, place by place.
+    pub(crate) fn found(findings: Vec<config::Problem>) -> Self {
+        let problems = findings.iter().map(|problem| (problem.to_string(), problem.help.clone())).collect();
+        Self { exit: Exit::Usage, problems, help: None, findings, is_wanted: false }
     }
 
     /// Ends the command without a word: all was said, or nobody listens.
@@ -69,14 +81,37 @@ impl Failure {
     /// Adds what to do.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(vec![help.into()]);
+        self
+    }
+
+    /// Adds what may help first.
+    #[must_use]
+    pub(crate) fn maybe_first(mut self, help: Option<String>) -> Self {
+        if let Some((_, first)) = self.problems.last_mut() {
+            *first = help.or(first.take());
+        }
         self
     }
 
     /// Adds what to do, if there is something.
     #[must_use]
     pub(crate) fn maybe_help(mut self, help: Option<String>) -> Self {
-        self.help = help.or(self.help);
+        self.help = help.map(|help| vec![help]).or(self.help);
+        self
+    }
+
+    /// Adds more to do.
+    #[must_use]
+    pub(crate) fn more_help(mut self, lines: Vec<String>) -> Self {
+        self.help.get_or_insert_default().extend(lines);
+        self
+    }
+
+    /// Adds what to do, where nothing better is known.
+    #[must_use]
+    pub(crate) fn or_help(mut self, help: impl Into<String>) -> Self {
+        self.help.get_or_insert_with(|| vec![help.into()]);
         self
     }
 
@@ -97,13 +132,17 @@ impl Failure {
     }
 
     fn say(&self, level: &str, output: &Output) {
-        for (error, help) in &self.problems {
+        for (index, (error, help)) in self.problems.iter().enumerate() {
             output.talk(&format!("{level}: {error}"));
+            if let Some(excerpt) = self.findings.get(index).and_then(|finding| finding.excerpt.as_ref()) {
+                output.talk(&format!("  {}", excerpt.line));
+                output.talk(&format!("  {}^", " ".repeat(excerpt.caret)));
+            }
             if let Some(help) = help {
                 output.talk(&format!("help: {help}"));
             }
         }
-        if let Some(help) = &self.help {
+        for help in self.help.iter().flatten() {
             output.talk(&format!("help: {help}"));
         }
     }
@@ -115,27 +154,33 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::silent(Exit::Ok);
         }
-        Self::new(Exit::Failed, format!("cannot write: {error}"))
+        Self::new(Exit::Failed, format!("cannot read or write: {error}"))
+            .help("look at where the output goes: a disk that is full, or a file that may not be written")
     }
 }
 
 impl From<config::Error> for Failure {
     fn from(error: config::Error) -> Self {
-        let findings = error.problems().to_vec();
-        let mut problems: Vec<(String, Option<String>)> =
-            findings.iter().map(|problem| (problem.to_string(), problem.help.clone())).collect();
-        if problems.is_empty() {
-            problems.push((error.to_string(), None));
+        let mut failure = Self::found(error.problems().to_vec());
+        if failure.problems.is_empty() {
+            failure.problems.push((error.to_string(), None));
         }
         let help = match &error {
             config::Error::NotFound { .. } => Some(
                 "mcp-host serve --demo needs none; else name one with --config FILE, any MCP client's will do"
                     .to_owned(),
             ),
-            _ => error.help().map(str::to_owned),
+            _ => error.help().map(str::to_owned).or_else(|| again(&failure.findings)),
         };
-        Self { exit: Exit::Usage, problems, help, findings, is_wanted: false }
+        failure.maybe_help(help)
     }
+}
+
+/// What is left to do where no problem says more.
+fn again(findings: &[config::Problem]) -> Option<String> {
+    let problem = findings.iter().find(|problem| problem.help.is_none())?;
+    let file = quoted(&problem.file.to_string_lossy());
+    Some(format!("correct it, then: mcp-host check --config {file}"))
 }
 
 impl From<Error> for Failure {
@@ -151,8 +196,9 @@ impl From<Error> for Failure {
             }
             source = cause.source();
         }
-        let help = help_for(error.kind(), &text, error.server());
-        Self::new(exit, text).maybe_help(help)
+        let known = error.help().map(str::to_owned);
+        let help = known.unwrap_or_else(|| help_for(error.kind(), &text, error.server()));
+        Self::new(exit, text).help(help)
     }
 }
 
@@ -170,18 +216,36 @@ pub(crate) fn exit_of(kind: ErrorKind) -> Exit {
     }
 }
 
-fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> Option<String> {
-    let server = server.unwrap_or("SERVER");
-    match kind {
-        ErrorKind::Unauthorized => Some(credentials(text, server)),
-        ErrorKind::Timeout => Some(format!("raise `callTimeout` of `{server}` in the config")),
-        _ => None,
+/// What to do, whatever went wrong.
+fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
+    let name = server.unwrap_or("SERVER");
+    match (kind, server) {
+        (ErrorKind::Unauthorized, _) => credentials(text, &quoted(name)),
+        (ErrorKind::Timeout, _) => format!("raise `callTimeout` of `{name}` in the config"),
+        (ErrorKind::Config, _) => "correct it in the config, and run this again".to_owned(),
+        (ErrorKind::Unknown, _) => {
+            "mcp-host tools, mcp-host resources and mcp-host prompts list what there is".to_owned()
+        }
+        (ErrorKind::Unreachable, Some(name)) => format!("mcp-host check --connect -v {}", quoted(name)),
+        (ErrorKind::Unreachable, None) => "mcp-host check --connect -v".to_owned(),
+        (ErrorKind::Answer, Some(name)) => format!("that is what `{name}` answered; -vv shows every message"),
+        (ErrorKind::Answer, None) => "that is what the server answered; -vv shows every message".to_owned(),
+        (ErrorKind::Denied, _) => "mcp-host approve shows what it would start, and asks".to_owned(),
+        (ErrorKind::Cancelled, _) => "run it again".to_owned(),
+        _ if text.contains("(host.limits.message)") => {
+            "raise it in your config: \"host\": { \"limits\": { \"message\": \"64MiB\" } }".to_owned()
+        }
+        _ => "run it again with -vv: the log shows what happened before".to_owned(),
     }
 }
 
 /// What helps with a server that wants other credentials: a login, where its refusal speaks of one, or what the config gives it.
 pub(crate) fn credentials(refusal: &str, server: &str) -> String {
-    if refusal.contains("mcp-host login") {
+    if refusal.contains("put a token into `headers` or `auth`") {
+        format!(
+            "put a token for it into `headers` of its entry, such as `Authorization: Bearer TOKEN`; if it has a login: mcp-host login {server}"
+        )
+    } else if refusal.contains("mcp-host login") {
         format!("mcp-host login {server}, or put a token for it into its `headers` or `auth`")
     } else {
         format!(
@@ -199,6 +263,8 @@ mod tests {
         let refusals = ["http://a wants a token: …; sign in with: mcp-host login a", "http://a answered 401: …"];
         let help = refusals.map(|refusal| credentials(refusal, "a"));
         assert!(help[0].starts_with("mcp-host login a,"), "{help:?}");
+        let key = "http://a wants a token: …; put a token into `headers` or `auth` of its entry; if it has a login: mcp-host login a";
+        assert!(credentials(key, "a").starts_with("put a token for it into `headers`"));
         assert!(!help[1].contains("login") && help[1].ends_with("mcp-host check --connect -v a"), "{help:?}");
     }
 

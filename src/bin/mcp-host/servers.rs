@@ -6,15 +6,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use mcp_host::approvals::Approvals;
-use mcp_host::config::{self, Approved, Config, HostSettings, LoadRequest, Server, Stdio, Transport};
+use mcp_host::config::{self, Approved, Config, HostSettings, LoadRequest, Prefix, Server, Stdio, Transport};
 use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
-use crate::hidden;
+use crate::found;
+use crate::named;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text;
+use crate::{hidden, itself};
 
 /// What a one-shot command is about, so that nothing else is started for it.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +54,9 @@ impl Plan {
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: load(&request)?, clock: false, request });
+            return Ok(Self { config: first(&request)?, clock: false, request });
         }
-        let mut config = if common.config.is_empty() { demo_only(listen)? } else { load(&request)? };
+        let mut config = if common.config.is_empty() { demo_only(listen)? } else { first(&request)? };
         let child = demo_child()?;
         let clash = |server: &&Server| server.alias == child.alias || server.alias.as_str() == CLOCK;
         if let Some(server) = config.servers.iter().find(clash) {
@@ -83,7 +85,10 @@ impl Plan {
         let owns = |name: &str, alias: &str| match wanted {
             Wanted::All => true,
             Wanted::Server(server) => server == name || server == alias,
-            Wanted::Named(tool) => starts(tool, alias, &separator),
+            Wanted::Named(tool) => {
+                let typed = |server: &str| named::of_server(tool, server).is_some();
+                starts(tool, alias, &separator) || typed(alias) || typed(name)
+            }
             Wanted::Uri(uri) => {
                 starts(uri, alias, "+") || uri.strip_prefix("ui://").is_some_and(|rest| starts(rest, alias, "--"))
             }
@@ -98,16 +103,35 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether a server is called that.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names().contains(&name)
+    }
+
+    /// Whether a tool of that name is shown without its server's prefix, or begins with one.
+    pub(crate) fn may_have_tool(&self, name: &str) -> bool {
+        let separator = &self.config.host.naming.separator;
+        let bare = self.config.servers.iter().any(|server| server.prefix != Prefix::Always);
+        let begins = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(separator.as_str()));
+        bare || self.names().iter().any(|server| begins(server) || named::of_server(name, server).is_some())
+    }
+
+    /// The names in the config and the aliases.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let names = self.config.servers.iter().flat_map(|server| [server.name.as_str(), server.alias.as_str()]);
+        let mut names: Vec<&str> = names.chain(self.clock.then_some(CLOCK)).collect();
+        names.dedup();
+        names
+    }
+
     /// The one server of that name in the config.
     pub(crate) fn server(&self, name: &str) -> Result<&Server, Failure> {
         let found = self.config.servers.iter().find(|server| server.is_called(name));
         found.ok_or_else(|| self.unknown_server(name))
     }
 
-    fn unknown_server(&self, name: &str) -> Failure {
-        let names = self.config.servers.iter().flat_map(|server| [server.name.as_str(), server.alias.as_str()]);
-        let mut names: Vec<&str> = names.chain(self.clock.then_some(CLOCK)).collect();
-        names.dedup();
+    pub(crate) fn unknown_server(&self, name: &str) -> Failure {
+        let names = self.names();
         let all = || (!names.is_empty()).then(|| format!("the config has: {}", names.join(", ")));
         let help = question(&nearest(name, names.iter().copied())).or_else(all);
         Failure::new(Exit::Usage, format!("no server is called `{name}`")).maybe_help(help)
@@ -145,6 +169,7 @@ pub(crate) fn quoted(name: &str) -> String {
 fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     let mut request = LoadRequest::from_process();
     request.files.clone_from(&common.config);
+    request.project_directory.clone_from(&common.project);
     request.approved = approved();
     request.keyring = mcp_host::auth::keyring();
     request.flags.extend(listen.map(|listen| ("listen".to_owned(), listen.to_string())));
@@ -155,9 +180,20 @@ fn approved() -> Approved {
     state_directory().map(|directory| Approvals::of(&directory).approved()).unwrap_or_default()
 }
 
+/// Loads the config of a command. Without one, the files of other clients are told.
+fn first(request: &LoadRequest) -> Result<Config, Failure> {
+    load(request).map_err(|error| match error {
+        config::Error::NotFound { .. } => Failure::from(error).more_help(found::commands()),
+        _ => error.into(),
+    })
+}
+
 /// Loads a config, whose secrets are hidden from now on.
 fn load(request: &LoadRequest) -> Result<Config, config::Error> {
-    config::load(request).inspect(hidden::learn)
+    let mut config = config::load(request)?;
+    hidden::learn(&config);
+    itself::switch_off(&mut config, request);
+    Ok(config)
 }
 
 fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
@@ -179,13 +215,17 @@ fn demo_only(listen: Option<SocketAddr>) -> Result<Config, Failure> {
 fn demo_child() -> Result<Server, Failure> {
     let path = std::env::current_exe().ok();
     let Some(command) = path.as_deref().map(|path| path.as_os_str()).and_then(OsStr::to_str) else {
-        return Err(Failure::new(Exit::Failed, "cannot find the path of this program, which the demo starts again"));
+        return Err(Failure::new(Exit::Failed, "cannot find the path of this program, which the demo starts again")
+            .help("start it by its whole path"));
     };
     let stdio = Stdio { command: command.to_owned(), args: vec!["__demo-server".to_owned()], ..Stdio::default() };
-    Server::new("echo", Transport::Stdio(stdio)).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+    Server::new("echo", Transport::Stdio(stdio))
+        .map_err(|error| Failure::new(Exit::Failed, error.to_string()).help(BUG))
 }
 
 const CLOCK: &str = "clock";
+/// What is left to say where nobody but us can be wrong.
+const BUG: &str = "this is a fault of mcp-host: please report it";
 
 #[cfg(test)]
 mod tests {
@@ -212,6 +252,8 @@ mod tests {
         assert_eq!(kept(Wanted::Server("Files")), ["Files"]);
         assert_eq!(kept(Wanted::Named("file__files__x")), ["file"]);
         assert_eq!(kept(Wanted::Named("clock__now")), ["clock"]);
+        assert_eq!(kept(Wanted::Named("Files.read")), ["Files"]);
+        assert_eq!(kept(Wanted::Named("git status")), ["git"]);
         assert_eq!(kept(Wanted::Uri("git+ssh://x")), ["git"]);
         assert_eq!(kept(Wanted::Uri("ui://files--x/y")), ["Files"]);
         assert_eq!(kept(Wanted::Named("read_file")).len(), 4);

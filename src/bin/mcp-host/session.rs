@@ -6,6 +6,7 @@ use mcp_host::config::{NOT_APPROVED, Start};
 use mcp_host::protocol::Raw;
 use mcp_host::{Call, ErrorKind, Host, HostBuilder, ServerStatus, StateName};
 
+use crate::advice;
 use crate::args::Common;
 use crate::elicit::Terminal;
 use crate::live::{self, Bar};
@@ -13,6 +14,7 @@ use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure, credentials};
 use crate::servers::{Plan, Wanted, quoted};
+use crate::text;
 
 /// The servers of one command, each ready or failed.
 #[derive(Debug)]
@@ -33,12 +35,17 @@ impl<'a> Session<'a> {
     ) -> Result<Self, Failure> {
         let mut plan = Plan::load(common, demo, None)?;
         plan.keep(wanted)?;
+        Self::call(plan, common.again(demo), output).await
+    }
+
+    /// Starts what is in a plan for a call.
+    pub(crate) async fn call(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
         for server in &mut plan.config.servers {
             // A process that is told of the terminal serves the call; one without, to list early, would be a second.
             server.start = Start::Lazy;
         }
         let terminal = Terminal::new(output.clone());
-        Self::start(plan, |host| host.client_handler(terminal), common.again(demo), output).await
+        Self::start(plan, |host| host.client_handler(terminal), again, output).await
     }
 
     /// Starts what is in a plan, to look at it.
@@ -60,8 +67,14 @@ impl<'a> Session<'a> {
             server.restart.max_retries = 0;
             plan.config.host.startup_wait = plan.config.host.startup_wait.max(server.start_timeout);
         }
+        // A start that hangs fails by its own limit, and only then is it known why; a second process may be tried in between.
+        let limit = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default() * 2 + SLACK;
         let host = with(plan.builder()).start().await?;
-        live::until(output, &host, host.catalog_ready()).await;
+        let ready = async {
+            host.catalog_ready().await;
+            let _ = tokio::time::timeout(limit, host.settled()).await;
+        };
+        live::until(output, &host, ready).await;
         Ok(Self { host, again, output })
     }
 
@@ -70,7 +83,7 @@ impl<'a> Session<'a> {
         &self.again
     }
 
-    /// Waits for an answer, with a bar while there is progress.
+    /// Waits for an answer, with a bar while there is progress, and the time where it takes long.
     pub(crate) async fn answer(&self, call: Call, asked: &Asked<'_>) -> Result<Raw, Failure> {
         if let [server] = self.host.status().as_slice()
             && let Some(failure) = failure(server, &self.again)
@@ -78,7 +91,17 @@ impl<'a> Session<'a> {
             return Err(failure);
         }
         let bar = Bar::new(self.output.clone());
-        call.on_progress(move |progress| bar.show(&progress)).await.map_err(|error| self.failed(error, asked))
+        let heard = bar.clone();
+        let mut call = call.on_progress(move |progress| heard.show(&progress)).into_future();
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut call => outcome,
+            () = tokio::time::sleep(SILENCE) => {
+                bar.wait();
+                call.await
+            }
+        };
+        outcome.map_err(|error| self.failed(error, asked))
     }
 
     /// The servers that did not become ready, each as the failure it is.
@@ -110,6 +133,15 @@ impl<'a> Session<'a> {
                 let help = error.server().map(|server| look_closer(server, &self.again));
                 Failure::from(error).maybe_help(help)
             }
+            ErrorKind::Unauthorized => {
+                let name = error.server().map(|server| format!("{}{}", quoted(server), self.again));
+                let help = name.map(|name| credentials(&error.to_string(), &name));
+                Failure::from(error).maybe_help(help)
+            }
+            ErrorKind::Answer if !asked.known.contains(&asked.name) => {
+                let near = question(&nearest(asked.name, asked.known.iter().copied()));
+                Failure::from(error).more_help(near.into_iter().collect())
+            }
             _ => error.into(),
         }
     }
@@ -128,22 +160,60 @@ pub(crate) struct Asked<'a> {
 pub(crate) fn failure(server: &ServerStatus, again: &str) -> Option<Failure> {
     let name = &server.name;
     let cause = server.last_error.as_deref();
+    let (cause, known) = cause.map_or((None, None), |cause| {
+        let (cause, mend) = advice::split(cause);
+        (Some(cause), mend)
+    });
     let because = cause.map_or_else(String::new, |cause| format!(": {cause}"));
     let failure = match server.state {
         StateName::Connected | StateName::Idle => return None,
         StateName::Disabled if cause == Some(NOT_APPROVED) => not_approved(name),
         StateName::Disabled => {
             let because = cause.and_then(|cause| cause.strip_prefix("disabled")).unwrap_or(&because);
-            Failure::new(Exit::Denied, format!("server `{name}` is disabled{because}")).wanted()
+            Failure::new(Exit::Denied, format!("server `{name}` is disabled{because}"))
+                .help(format!("take `disabled` out of the entry `{}` in the config", text::line(name)))
+                .wanted()
         }
         StateName::Unauthorized => {
-            let help = credentials(cause.unwrap_or_default(), &format!("{}{again}", quoted(name)));
+            let refusal = server.last_error.as_deref().unwrap_or_default();
+            let help = credentials(refusal, &format!("{}{again}", quoted(name)));
             Failure::new(Exit::Unauthorized, format!("server `{name}` wants authorization{because}")).help(help)
         }
-        _ => Failure::new(Exit::Unreachable, format!("server `{name}` did not start{because}"))
-            .help(look_closer(name, again)),
+        _ => Failure::new(Exit::Unreachable, format!("{}{because}", missing(server)))
+            .maybe_first(not_inherited(&server.not_inherited))
+            .help(
+                known
+                    .map(str::to_owned)
+                    .or_else(|| advice::mend(name, cause?))
+                    .unwrap_or_else(|| look_closer(name, again)),
+            ),
     };
     Some(failure)
+}
+
+/// A process is started, what is behind a URL is connected to.
+fn missing(server: &ServerStatus) -> String {
+    let name = &server.name;
+    if matches!(server.transport, "http" | "sse") {
+        format!("cannot connect to server `{name}`")
+    } else {
+        format!("server `{name}` did not start")
+    }
+}
+
+/// How a server gets variables that it may have missed.
+pub(crate) fn not_inherited(names: &[String]) -> Option<String> {
+    const MOST: usize = 6;
+    let (names, more) = names.split_at(names.len().min(MOST));
+    let quoted: Vec<String> = names.iter().map(|name| format!("\"{}\"", text::line(name))).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    (!names.is_empty()).then(|| {
+        let list = quoted.join(", ");
+        format!(
+            "set here and not passed to it: {}{more}; if it needs them, put \"inheritEnv\": [{list}] into its entry",
+            names.join(", ")
+        )
+    })
 }
 
 /// A server of a project that the user has not said yes to.
@@ -157,5 +227,9 @@ pub(crate) fn look_closer(name: &str, again: &str) -> String {
     format!("mcp-host check --connect {} -v{again}", quoted(name))
 }
 
+/// How long a call may be silent before a person is shown that it is still waited for.
+const SILENCE: Duration = Duration::from_secs(2);
 /// How long servers have to end by themselves, once the answer is there.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How much longer than its starts may take a command waits for its servers.
+const SLACK: Duration = Duration::from_secs(10);

@@ -67,33 +67,78 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The first line that says something, cut to `width` characters.
-pub(crate) fn headline(text: &str, width: usize) -> String {
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    cut(&line(first), width)
+/// The first line that says something, whole.
+pub(crate) fn headline(text: &str) -> String {
+    line(text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()).into_owned()
 }
 
-/// At most `width` characters, with `…` where something is gone.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+/// How many columns of a terminal a text takes: two for wide characters and emoji, none for what combines.
+pub(crate) fn width(text: &str) -> usize {
+    console::measure_text_width(text)
+}
+
+/// The text, with blanks behind it up to so many columns.
+pub(crate) fn pad(text: &str, room: usize) -> String {
+    format!("{text}{}", " ".repeat(room.saturating_sub(width(text))))
+}
+
+/// At most `room` columns of a text, with `…` where something is gone.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
     }
+    let (end, _) = fitting(text, room.saturating_sub(1));
+    format!("{}…", text[..end].trim_end_matches([' ', JOINER]))
 }
 
-/// Rows under each other, columns padded; the last column is left as it is.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
-    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
-    let all = || std::iter::once(&head).chain(rows);
-    let columns = all().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |column: usize| all().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let draw = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    all().map(draw).collect()
+/// The text in lines of at most `room` columns, broken between words; only a word that is wider is broken itself.
+pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (mut line, mut used) = (String::new(), 0);
+    // A long word is not measured as a whole again for each of its pieces.
+    let fits = |word: &str| (word.len() <= MOST).then(|| width(word)).filter(|wide| *wide <= room);
+    for mut word in text.split(' ') {
+        if let Some(wide) = fits(word).filter(|wide| used > 0 && used + 1 + wide <= room) {
+            line.push(' ');
+            line.push_str(word);
+            used += 1 + wide;
+            continue;
+        }
+        if used > 0 {
+            lines.push(std::mem::take(&mut line));
+        }
+        used = loop {
+            if let Some(wide) = fits(word) {
+                break wide;
+            }
+            let (end, _) = fitting(word, room);
+            // One character at least, however narrow it is.
+            let end = if end == 0 { word.chars().next().map_or(word.len(), char::len_utf8) } else { end };
+            lines.push(word[..end].to_owned());
+            word = &word[end..];
+        };
+        line.push_str(word);
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Where the longest beginning ends that takes at most `room` columns, and how many it takes.
+fn fitting(text: &str, room: usize) -> (usize, usize) {
+    let mut found = (0, 0);
+    for (at, c) in text.char_indices() {
+        let end = at + c.len_utf8();
+        let wide = width(&text[..end]);
+        // What follows may join with the last character, so the first that is too wide is not the end of it.
+        if wide <= room {
+            found = (end, wide);
+        } else if wide > room + WIDEST || end > MOST {
+            break;
+        }
+    }
+    found
 }
 
 /// `1 tool`, `2 tools`.
@@ -121,6 +166,12 @@ fn hidden(c: char) -> bool {
 }
 
 const TAB: usize = 8;
+/// The zero-width joiner, which makes one emoji of several.
+const JOINER: char = '\u{200d}';
+/// Columns of one character, at most.
+const WIDEST: usize = 2;
+/// Bytes of a line, at most, however little room they take.
+const MOST: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -138,16 +189,33 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_by_characters() {
-        assert_eq!(headline("\n  Reads a file.\nMore.", 80), "Reads a file.");
-        assert_eq!(cut("日本語", 3), "日本語");
-        assert_eq!(cut("日本語x", 3), "日本…");
+    fn text_is_cut_by_columns() {
+        assert_eq!(headline("\n  Reads a file.\nMore."), "Reads a file.");
+        assert_eq!(
+            (width("日本"), width("👨\u{200d}👩\u{200d}👧"), width("❤\u{fe0f}"), width("e\u{301}")),
+            (4, 2, 2, 1)
+        );
+        for (text, room, shown) in [
+            ("日本語", 6, "日本語"),
+            ("日本語x", 6, "日本…"),
+            ("日本語", 5, "日本…"),
+            ("a 👨\u{200d}👩\u{200d}👧 b", 5, "a 👨\u{200d}👩\u{200d}👧…"),
+            ("a 👨\u{200d}👩\u{200d}👧 b", 4, "a…"),
+            ("abc", 0, "…"),
+        ] {
+            assert_eq!(cut(text, room), shown, "{text:?} in {room}");
+        }
     }
 
     #[test]
-    fn tables_line_up() {
-        let rows = vec![vec!["a".to_owned(), String::new()], vec!["long".to_owned(), "x".to_owned()]];
-        assert_eq!(table(&["NAME", "B"], &rows), ["NAME  B", "a", "long  x"]);
+    fn lines_break_between_words() {
+        assert_eq!(wrap("put a token into `headers`", 12), ["put a token", "into", "`headers`"]);
+        assert_eq!(wrap("see https://example.com/mcp now", 12), ["see", "https://exam", "ple.com/mcp", "now"]);
+        assert_eq!(wrap("日本語", 3), ["日", "本", "語"]);
+        assert_eq!(wrap("日本", 1), ["日", "本"]);
+        assert_eq!(wrap("", 5), [""]);
+        // The work grows with the text, not with its square.
+        assert_eq!(wrap(&"x".repeat(1_000_000), 10), vec!["x".repeat(10); 100_000]);
     }
 
     #[test]
@@ -157,6 +225,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn nothing_is_wider_than_its_room(text in any::<String>(), room in 2usize..40) {
+            let text = line(&text);
+            prop_assert!(width(&cut(&text, room)) <= room);
+            prop_assert!(wrap(&text, room).iter().all(|line| width(line) <= room));
+        }
+
         #[test]
         fn no_control_byte_gets_through(text in any::<String>()) {
             prop_assert!(!line(&text).chars().any(hidden));

@@ -19,18 +19,20 @@ pub use self::limits::Limits;
 pub use self::oauth::HostOAuth;
 pub use self::secrets::{SecretKey, Secrets, StoreKind};
 use super::fields::{Field, Fields};
+use super::inherit;
 use super::report::Report;
 use super::syntax::Node;
 use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "audit",
     "auth",
+    "inheritEnv",
     "insecureHttp",
     "limits",
     "listen",
@@ -70,6 +72,8 @@ pub struct HostSettings {
     pub param_headers: bool,
     /// Whether clients may run tools as tasks.
     pub tasks: bool,
+    /// Variables that all servers' programs get as we have them, if we have them: names and globs.
+    pub inherit_env: Vec<String>,
     /// Where each call is written down, if it is.
     pub audit: Option<Audit>,
     /// Where tokens of servers are kept.
@@ -92,6 +96,7 @@ impl Default for HostSettings {
             naming: Naming::default(),
             param_headers: false,
             tasks: true,
+            inherit_env: Vec::new(),
             audit: None,
             secrets: Secrets::default(),
             limits: Limits::default(),
@@ -173,6 +178,9 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     if let Some(tasks) = fields.take(&["tasks"], report).and_then(|field| field.flag(report)) {
         settings.tasks = tasks;
+    }
+    if let Some(field) = fields.take(&[inherit::KEY], report) {
+        settings.inherit_env = inherit::read(&field, report);
     }
     if let Some(field) = fields.take(&["audit"], report) {
         settings.audit = audit::read(&field, report);

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use crate::config::Secret;
 use crate::config::fields::Field;
 use crate::config::load::others_may_read;
+use crate::config::place::quoted;
 use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;
 
@@ -21,6 +22,8 @@ pub struct Secrets {
     pub store: StoreKind,
     /// The key of the encrypted file, where one is given.
     pub key: Option<SecretKey>,
+    /// Where the key is looked for when none is given: a well-known file of the user, which need not be there yet.
+    pub key_file: Option<PathBuf>,
 }
 
 /// Which store keeps tokens.
@@ -58,6 +61,24 @@ impl SecretKey {
         Some(Self { bytes: Zeroizing::new(bytes), written: Secret::new(text) })
     }
 
+    /// Reads the key in a file. An empty file holds none yet.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read, or what it holds is no key.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, String> {
+        // A pipe would be waited for.
+        match std::fs::metadata(path) {
+            Ok(found) if !found.is_file() => return Err("is no file".to_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            _ => {}
+        }
+        let text = text(path).map_err(|error| format!("cannot be read: {error}"))?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        Self::parse(&text).map(Some).ok_or_else(|| NO_KEY.to_owned())
+    }
+
     /// The key itself.
     #[must_use]
     pub fn expose(&self) -> &[u8; Self::LENGTH] {
@@ -92,6 +113,9 @@ const VARIABLE: &str = "MCP_HOST_SECRET_KEY";
 const CREDENTIAL: &str = "mcp-host-secret-key";
 /// A file with a key is no longer.
 const FILE_BYTES: u64 = 1024;
+/// The file that holds the key without being named, in the folder of the user's settings.
+const WELL_KNOWN: &str = "mcp-host/secret.key";
+const NO_KEY: &str = "holds no key: 32 bytes in base64 or hexadecimal";
 const MAKE: &str = "make one with: openssl rand -base64 32";
 
 /// Reads `host.secrets`, and the key wherever it is given.
@@ -115,8 +139,13 @@ pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) 
     }
     let before = report.problems();
     secrets.key = key(file.as_ref(), vars, report);
+    let mut has_key = secrets.key.is_some();
+    if !has_key && file.is_none() && matches!(secrets.store, StoreKind::Auto | StoreKind::File) {
+        secrets.key_file = vars.config_home().map(|folder| folder.join(WELL_KNOWN));
+        has_key = secrets.key_file.as_deref().is_some_and(|path| is_key(path, report));
+    }
     let Some(asked) = asked.filter(|_| report.problems() == before) else { return secrets };
-    if secrets.store == StoreKind::File && secrets.key.is_none() {
+    if secrets.store == StoreKind::File && !has_key {
         let problem = report.problem(asked.at, &asked.path, "the encrypted file has no key");
         problem.help(format!("set {VARIABLE}, or `host.secrets.keyFile` to a file with it; {MAKE}"));
     }
@@ -125,6 +154,24 @@ pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) 
         problem.help("write \"auto\", \"file\" or \"memory\"");
     }
     secrets
+}
+
+/// Whether the well-known file holds a key. One that holds something else is no reason to refuse the config: without it,
+/// logins are kept in memory.
+fn is_key(path: &Path, report: &mut Report) -> bool {
+    let read = SecretKey::read(path);
+    let wrong = match &read {
+        Ok(Some(_)) if others_may_read(path) => "other users can read this key".to_owned(),
+        Ok(key) => return key.is_some(),
+        Err(wrong) => wrong.clone(),
+    };
+    let at = Place { file: report.add_file(path), ..Place::default() };
+    let help = match read {
+        Ok(_) => format!("chmod 600 {}", path.display()),
+        Err(_) => format!("move it away; then: {}", make_command(path)),
+    };
+    report.note(at, "", wrong).help(help);
+    read.is_ok()
 }
 
 /// The variable, else the file of the config, else the credential that systemd hands over.
@@ -158,19 +205,24 @@ fn from_file(field: &Field<'_>, path: &Path, report: &mut Report) -> Option<Secr
         Ok(text) => text,
         Err(error) => {
             let problem = report.problem(field.at, &field.path, format!("{} cannot be read: {error}", path.display()));
-            problem.help(format!("(umask 077; openssl rand -base64 32 > {})", path.display()));
+            problem.help(make_command(path));
             return None;
         }
     };
     let key = SecretKey::parse(&text);
     if key.is_none() {
-        let message = format!("{} holds no key: 32 bytes in base64 or hexadecimal", path.display());
+        let message = format!("{} {NO_KEY}", path.display());
         report.problem(field.at, &field.path, message).help(MAKE);
     } else if others_may_read(path) {
         let note = report.note(field.at, &field.path, format!("other users can read {}", path.display()));
-        note.help("chmod 600");
+        note.help(format!("chmod 600 {}", quoted(&path.to_string_lossy())));
     }
     key
+}
+
+/// The command that makes a file with a key, for its user alone, where there is no file.
+fn make_command(path: &Path) -> String {
+    format!("(umask 077; set -C; openssl rand -base64 32 > {})", quoted(&path.to_string_lossy()))
 }
 
 fn text(path: &Path) -> std::io::Result<Zeroizing<String>> {
@@ -207,6 +259,30 @@ mod tests {
         let vars = Vars::from_iter(vars.iter().copied());
         let read = parse_str(&text, Syntax::Json, "/nowhere/mcp.json", &vars);
         read.map(|config| config.host.secrets).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_key_at_its_well_known_place_needs_no_config() {
+        let home = tempfile::tempdir().unwrap();
+        let (folder, path) = (home.path().join("mcp-host"), home.path().join("mcp-host/secret.key"));
+        std::fs::create_dir(&folder).unwrap();
+        let home = home.path().display().to_string();
+        let vars = [("XDG_CONFIG_HOME", home.as_str())];
+        let (auto, file) = ("", "\"secrets\": {\"store\": \"file\"}");
+        assert_eq!(read(auto, &vars).unwrap().key_file.as_ref(), Some(&path), "it may come later");
+        assert!(read(file, &vars).unwrap_err().contains("the encrypted file has no key"));
+        std::fs::write(&path, BASE64).unwrap();
+        assert_eq!(read(file, &vars).unwrap().key_file.as_ref(), Some(&path));
+        assert!(SecretKey::read(&path).unwrap().is_some());
+        // One that is named counts alone, and what keeps nothing in files needs none.
+        assert_eq!(read("", &[vars[0], (VARIABLE, HEX)]).unwrap().key_file, None);
+        assert_eq!(read("\"secrets\": {\"store\": \"memory\"}", &vars).unwrap().key_file, None);
+        // What is no key refuses nothing where it was not asked for.
+        std::fs::write(&path, "hunter2").unwrap();
+        assert_eq!(read(auto, &vars).unwrap().key_file.as_ref(), Some(&path));
+        assert_eq!(SecretKey::read(&path).unwrap_err(), NO_KEY);
+        let wrong = read(file, &vars).unwrap_err();
+        assert!(wrong.contains("the encrypted file has no key") && !wrong.contains("hunter2"), "{wrong}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::errors::ParseErrorKind;
+use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_ast};
 
-use super::{DEPTH, Lines, Member, Node, Value, too_deep};
+use super::{DEPTH, Lines, Member, Node, Value, excerpt, too_deep};
 use crate::config::report::{Place, Report};
 
 /// What clients write: JSON5 would also take a forgotten comma for a good one.
@@ -29,10 +30,45 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
             None => Some(Node::new(Place { file, ..Place::default() }, Value::Null)),
         },
         Err(error) => {
-            report.problem(lines.place(error.range().start), "", format!("not valid JSON: {}", error.kind()));
+            let start = error.range().start;
+            let rest = text.get(start..).unwrap_or_default();
+            let (message, help) = if rest.starts_with(excerpt::is_curly) {
+                (
+                    "a curly quote, as word processors make them".to_owned(),
+                    Some("write plain quotes (\") in place of curly quotes"),
+                )
+            } else {
+                (error.kind().to_string(), help(error.kind()))
+            };
+            let problem = report.problem(lines.place(start), "", format!("not valid JSON: {message}"));
+            problem.help = help.map(str::to_owned);
             None
         }
     }
+}
+
+/// What to do, where it is plain.
+fn help(kind: &ParseErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ParseErrorKind::ExpectedComma => "put a comma where the mark is",
+        ParseErrorKind::ExpectedColonAfterObjectKey => "put a colon between the key and its value",
+        ParseErrorKind::ExpectedObjectValue => "give the key a value",
+        ParseErrorKind::ExpectedStringObjectProperty | ParseErrorKind::UnexpectedWord => "put it in double quotes",
+        ParseErrorKind::SingleQuotedStringsNotAllowed => "use double quotes",
+        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => "close the text with \" on its line",
+        ParseErrorKind::String(_) => "write a backslash twice: \"C:\\\\Users\"",
+        ParseErrorKind::UnterminatedObject => "close it with }",
+        ParseErrorKind::UnterminatedArray => "close it with ]",
+        ParseErrorKind::UnterminatedCommentBlock => "close the comment with */",
+        ParseErrorKind::MultipleRootJsonValues => {
+            "keep one object in the file; what stands behind its last } is too much"
+        }
+        ParseErrorKind::UnexpectedComma => "take one comma out",
+        ParseErrorKind::UnexpectedCloseBrace | ParseErrorKind::UnexpectedCloseBracket => {
+            "it closes nothing that is open: take it out, or open what it closes"
+        }
+        _ => return None,
+    })
 }
 
 fn convert(value: ast::Value<'_>, depth: usize, lines: &Lines<'_>, report: &mut Report) -> Option<Node> {

@@ -2,12 +2,14 @@
 //!
 //! **Invariant:** nothing here knows a key. Start with [`Node`].
 
+mod excerpt;
 mod json;
 mod toml;
 mod yaml;
 
 use std::path::Path;
 
+use super::place;
 use super::report::{Place, Report};
 
 /// The deepest nesting that is read.
@@ -26,6 +28,15 @@ pub enum Syntax {
 }
 
 impl Syntax {
+    /// What it is called, and how its files end.
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Json => ("JSON", "json"),
+            Self::Toml => ("TOML", "toml"),
+            Self::Yaml => ("YAML", "yaml"),
+        }
+    }
+
     /// Tells the syntax of a file by its extension; anything unknown is JSON, as dot files such as `.mcprc` are.
     pub fn of(file: &Path) -> Self {
         let extension = file.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
@@ -124,16 +135,56 @@ impl Node {
 pub(super) fn parse(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Option<Node> {
     // Editors on Windows still write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let node = match syntax {
-        Syntax::Json => json::parse(text, file, report),
-        Syntax::Toml => toml::parse(text, file, report),
-        Syntax::Yaml => yaml::parse(text, file, report),
-    }?;
+    let before = report.problems();
+    let node = parse_as(text, syntax, file, report);
+    if node.is_none() {
+        match other(text, syntax) {
+            Some(other) => misnamed(syntax, other, file, before, report),
+            None => report.show_lines(before, |line, column| excerpt::excerpt(text, line, column)),
+        }
+    }
+    let node = node?;
     if matches!(node.value, Value::Null) {
-        report.problem(Place { file, ..Place::default() }, "", "the file is empty");
+        let problem = report.problem(Place { file, ..Place::default() }, "", "the file is empty");
+        problem.help("begin with: { \"mcpServers\": { \"files\": { \"command\": \"…\", \"args\": [] } } }");
         return None;
     }
     Some(node)
+}
+
+fn parse_as(text: &str, syntax: Syntax, file: usize, report: &mut Report) -> Option<Node> {
+    match syntax {
+        Syntax::Json => json::parse(text, file, report),
+        Syntax::Toml => toml::parse(text, file, report),
+        Syntax::Yaml => yaml::parse(text, file, report),
+    }
+}
+
+/// In which other syntax a text is written that is not in this one.
+fn other(text: &str, syntax: Syntax) -> Option<Syntax> {
+    let begins_as_json = text.trim_start().starts_with(['{', '[']);
+    let is = |other: Syntax| {
+        // A line of prose is YAML too, and all JSON is.
+        let likely = match other {
+            Syntax::Json => begins_as_json,
+            Syntax::Toml => true,
+            Syntax::Yaml => !begins_as_json,
+        };
+        let node = if likely { parse_as(text, other, 0, &mut Report::default()) } else { None };
+        node.is_some_and(|node| node.members().is_some_and(|members| !members.is_empty()))
+    };
+    [Syntax::Json, Syntax::Toml, Syntax::Yaml].into_iter().find(|other| *other != syntax && is(*other))
+}
+
+/// Says what a file is in place of what is wrong with it as what its name says.
+fn misnamed(syntax: Syntax, other: Syntax, file: usize, before: usize, report: &mut Report) {
+    report.drop_from(before);
+    let ((said, _), (name, ending)) = (syntax.name(), other.name());
+    let path = report.file(file).to_owned();
+    let quoted = |path: &Path| place::quoted(&path.to_string_lossy());
+    let help = format!("mv -n {} {}", quoted(&path), quoted(&path.with_extension(ending)));
+    let message = format!("this is {name}, and the name of the file says {said}");
+    report.problem(Place { file, ..Place::default() }, "", message).help(help);
 }
 
 /// Finds line and column of byte offsets.

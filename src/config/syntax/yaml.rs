@@ -16,7 +16,14 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
                 line: location.line(),
                 column: location.column(),
             });
-            report.problem(at, "", format!("not valid YAML: {error}"));
+            let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(line)).unwrap_or_default();
+            if line.trim_start_matches(' ').starts_with('\t') {
+                report
+                    .problem(at, "", "not valid YAML: a tab, and YAML indents with blanks alone")
+                    .help("write two blanks for each tab");
+            } else {
+                report.problem(at, "", format!("not valid YAML: {error}"));
+            }
             None
         }
     }

@@ -21,7 +21,7 @@ use self::elsewhere as platform;
 #[cfg(unix)]
 use self::unix as platform;
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
-use crate::router::{Gauges, Router};
+use crate::router::{ClientStatus, Gauges, Router};
 
 /// Why there is no status socket.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +134,7 @@ impl StatusSocket {
             version: env!("CARGO_PKG_VERSION"),
             config: router.manager().config_status().borrow().clone(),
             servers: router.status(),
+            clients: router.roster(),
             gauges: router.gauges(),
         };
         // Nothing in it can fail to be written.
@@ -206,6 +207,11 @@ pub enum SignIn {
     },
     /// Tell what is held.
     Holdings {},
+    /// Tell where a login would be kept that is made now.
+    Keeping {
+        /// The server.
+        server: String,
+    },
 }
 
 impl std::fmt::Debug for SignIn {
@@ -244,6 +250,7 @@ struct Status {
     version: &'static str,
     config: ConfigStatus,
     servers: Vec<ServerStatus>,
+    clients: Vec<ClientStatus>,
     gauges: Gauges,
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod fuzzing;
 mod get;
 mod headers;
 mod outlet;
+mod page;
 pub(super) mod peer;
 mod post;
 mod replay;

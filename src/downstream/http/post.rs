@@ -25,7 +25,7 @@ use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
-use crate::router::{Client, Mailbox, Principal};
+use crate::router::{Client, Mailbox, Principal, Via};
 
 /// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
 pub(super) const DECIDE: Duration = Duration::from_millis(1500);
@@ -126,6 +126,7 @@ fn initialize(
     if let Ok(value) = HeaderValue::try_from(key.to_string()) {
         response.headers_mut().insert(SESSION, value);
     }
+    door.router.welcome(&client, Via::Http);
     door.sessions.add(key, place, client);
     Ok(response)
 }

@@ -22,7 +22,7 @@ use super::answer::Refusal;
 use super::peer::Peer;
 use super::rules::Now;
 use super::wires::Wire;
-use super::{Door, get, post, sse};
+use super::{Door, get, page, post, sse};
 use crate::downstream::authentication::{Asked, Asker, Asking, Proven};
 use crate::downstream::classify::Eras;
 use crate::upstream::StateName;
@@ -30,6 +30,7 @@ use crate::upstream::StateName;
 /// What is served at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
+    Page,
     Mcp,
     Sse,
     Messages,
@@ -38,7 +39,8 @@ enum Route {
 }
 
 /// All there is, but for the document on tokens of an issuer, where they are taken.
-const ROUTES: [(&str, Route); 5] = [
+const ROUTES: [(&str, Route); 6] = [
+    ("/", Route::Page),
     ("/mcp", Route::Mcp),
     ("/sse", Route::Sse),
     ("/messages", Route::Messages),
@@ -167,6 +169,10 @@ async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, req
     let answer = match (route, &door.sse, asker) {
         (Some(Route::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
+        (Some(Route::Page), _, Ok(_)) => {
+            let is_tls = door.rules().tls.is_some();
+            only_read(request.method(), page::page(is_tls, request.uri(), request.headers()))
+        }
         (Some(Route::Mcp), _, Ok(proven)) => mcp(door, &proven, request).await,
         (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => sse::get(door, table, &proven, request.headers(), &Wire::of(request.extensions())),
@@ -242,7 +248,7 @@ mod tests {
         let paths = ROUTES.map(|(path, _)| path);
         assert_eq!(
             paths,
-            ["/mcp", "/sse", "/messages", "/healthz", "/readyz"],
+            ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz"],
             "a new one only reads, as `product.md` says"
         );
         let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();

@@ -34,7 +34,7 @@ use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
-use crate::router::{Client, Principal};
+use crate::router::{Client, Principal, Via};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
@@ -322,6 +322,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // It has a stream for as long as it lives.
                     std::mem::forget(client.mailbox().read());
+                    self.door.router.welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
                     result
                 })

@@ -23,7 +23,7 @@ use crate::downstream::authentication::Proven;
 use crate::downstream::call::{Answer, Call, Progress, Step};
 use crate::downstream::classify::Envelope;
 use crate::protocol::{Message, Method, Outcome, Request, Response, code};
-use crate::router::Mailbox;
+use crate::router::{Mailbox, Via};
 
 /// Serves the request.
 pub(super) async fn serve(
@@ -46,6 +46,7 @@ pub(super) async fn serve(
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
         .map_err(|error| about(Refusal::judged(error)))?;
+    door.router.seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
     let at_once = request.method == Method::Listen;
     let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
     let account = door.router.account();

@@ -25,7 +25,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, batch, code,
 };
 use crate::queues::Account;
-use crate::router::{Client, Place, Principal, Router};
+use crate::router::{Client, Place, Principal, Router, Via};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
 const BATCH: usize = 64 * 1024;
@@ -335,6 +335,7 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
+        self.router.seen(&Principal::local(), envelope.info.as_ref(), &request.method, Via::Stdio);
         let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
         let withdrawn = CancellationToken::new();
@@ -364,6 +365,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // A pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
+                    self.router.welcome(&client, Via::Stdio);
                     self.client = Some(client);
                     result
                 })

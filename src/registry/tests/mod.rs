@@ -11,6 +11,7 @@ use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
 
 mod catalog;
+mod circles;
 mod cost;
 mod offer;
 mod resources;

@@ -22,6 +22,8 @@ mod marks;
 mod news;
 mod parked;
 mod races;
+#[cfg(feature = "server")]
+mod roster;
 mod simulation;
 mod support;
 #[cfg(feature = "server")]

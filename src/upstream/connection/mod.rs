@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::{Cache, Peer};
 use super::{Nature, Relay, drive, modern};
+use crate::lineage::Lineage;
 use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, RequestId};
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
@@ -204,13 +205,21 @@ impl Connection {
         modern::heads(method, params, version, wanted)
     }
 
-    pub(super) fn shake_done(&self, peer: Peer) {
+    /// The server has said who it is.
+    ///
+    /// # Errors
+    /// When it is this very host.
+    pub(super) fn shake_done(&self, peer: Peer) -> Result<(), transport::Error> {
+        if peer.host.is_some() && peer.host.as_ref() == self.lineage().id() {
+            return Err(transport::Error::Itself);
+        }
         match self.wire() {
             Wire::Http(http) => http.agree(peer.version),
             Wire::Sse(sse) => sse.agree(peer.version),
             Wire::Pipe(_) | Wire::Memory(_) => {}
         }
         let _ = self.peer.set(peer);
+        Ok(())
     }
 
     pub(super) fn wire(&self) -> &Wire {
@@ -230,6 +239,11 @@ impl Connection {
     /// A number from 0 to 1.
     pub(super) fn chance(&self) -> f64 {
         (self.parts.nature.chance)()
+    }
+
+    /// Which host this is.
+    pub(super) fn lineage(&self) -> &Lineage {
+        &self.parts.nature.lineage
     }
 
     pub(super) fn stop_token(&self) -> &CancellationToken {

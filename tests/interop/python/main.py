@@ -1,4 +1,4 @@
-"""Runs the stages in order. Stages: features pairs inspector same faults stop (and with --direct the first four)."""
+"""Runs the stages in order. Stages: features pairs inspector same itself files faults stop (and with --direct the first four)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 
 import clients
 import compare
+import fixtures
+import itself
 from world import Host, Report, World
 
 LIMIT = 30 * 60
@@ -43,6 +45,10 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
             clients.inspector(world, report, host)
         with report.check("stop: the host that served all this ends with 0 and leaves no process"):
             faults.stop_and_look(host)
+    if "itself" in stages:
+        itself.checks(world, report)
+    if "files" in stages:
+        fixtures.through(world, report)
     if "faults" in stages:
         faults.kill_under_load(world, report)
     if "stop" in stages:
@@ -51,12 +57,12 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    for word in ("binary", "npm", "python", "rmcp"):
+    for word in ("binary", "npm", "python", "uvtools", "rmcp"):
         parser.add_argument(f"--{word}", required=True)
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
-    stages = set(options.only or ["connected", "features", "pairs", "inspector", "same", "faults", "stop"])
+    stages = set(options.only or ["connected", "features", "pairs", "inspector", "same", "itself", "files", "faults", "stop"])
     report = Report()
 
     def late(number: int, _: object) -> None:
@@ -66,7 +72,7 @@ def main() -> int:
         signal.signal(number, late)
     signal.alarm(LIMIT)
     try:
-        with World(options.binary, options.npm, options.python, options.rmcp) as world:
+        with World(options.binary, options.npm, options.python, options.uvtools, options.rmcp) as world:
             (direct if options.direct else hosted)(world, report, stages)
     except SystemExit as error:
         report.line("the whole run", str(error))

@@ -83,9 +83,9 @@ class Page(http.server.BaseHTTPRequestHandler):
 class World:
     """Everything a run needs; ends what it started when it is left."""
 
-    def __init__(self, binary: str, npm: str, python: str, rmcp: str) -> None:
+    def __init__(self, binary: str, npm: str, python: str, uvtools: str, rmcp: str) -> None:
         self.binary, self.rmcp = binary, rmcp
-        self.npm, self.venv = Path(npm), Path(python)
+        self.npm, self.venv, self.uvtools = Path(npm), Path(python), Path(uvtools)
         self.stack = contextlib.ExitStack()
         self.direct = f"direct-{uuid.uuid4()}"
         self.marks: set[str] = set()

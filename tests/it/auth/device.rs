@@ -229,7 +229,7 @@ mod program {
         gives_codes(&issuing, &issuer);
         // Who cannot be come back to is told of it.
         let _browser = spawn(mcp_host(home, &["login", "a", "--no-browser"]), &said);
-        said.line(|line| line.contains("mcp-host login SERVER --device")).await;
+        said.line(|line| line.contains("mcp-host login a --device")).await;
         not_yet(&issuing, &["authorization_pending"]);
         let mut login = spawn(mcp_host(home, &["login", "a", "--device", "--no-browser", "-vvv"]), &said);
         assert!(tokio::time::timeout(PATIENCE, login.wait()).await.unwrap().unwrap().success());

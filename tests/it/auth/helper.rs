@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_host::config::{Config, Syntax, Vars, parse_str};
+use mcp_host::config::{Config, Problem, Syntax, Vars, parse_str};
 use mcp_host::{Host, StateName};
 use serde_json::{Value, json};
 
@@ -220,7 +220,7 @@ async fn h97_what_is_no_headers_is_told_without_a_value() {
     }
     let (state, cause) = cause(&host, "nobody");
     assert_eq!(state, StateName::Failed);
-    assert!(cause.contains("no such command") && cause.contains("headersHelper"), "{cause}");
+    assert!(cause.contains("no such file") && cause.contains("headersHelper"), "{cause}");
     assert!(said.lock().unwrap().iter().all(|cause| !cause.contains("canary")), "{said:?}");
     assert_eq!(site.asked().len(), 0, "nothing was asked without headers");
 }
@@ -248,9 +248,10 @@ fn h17_what_needs_a_shell_is_refused_with_its_place() {
         let text = format!(
             "{{ \"mcpServers\": {{ \"a\": {{ \"url\": \"https://example.com/mcp\",\n\"headersHelper\": {helper} }} }} }}"
         );
-        parse_str(&text, Syntax::Json, "mcp.json", &Vars::default()).map_err(|error| {
-            error.problems().iter().map(|problem| format!("{problem} {:?}", problem.help)).collect::<String>()
-        })
+        let config = parse_str(&text, Syntax::Json, "mcp.json", &Vars::default()).expect("one entry fails alone");
+        let unusable = config.servers.into_iter().next().expect("there is one").unusable;
+        let told = |problem: &Problem| format!("{problem} {:?}", problem.help);
+        unusable.map_or(Ok(()), |unusable| Err(unusable.problems().map(told).collect::<String>()))
     };
     for (helper, expected) in [
         ("\"vault read | jq .\"", "`|` needs one"),

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(unix)]
+mod alone;
 mod device;
 mod endpoint;
 #[cfg(unix)]
@@ -14,8 +16,8 @@ mod out;
 mod program;
 mod races;
 mod scopes;
-mod site;
-mod world;
+pub(crate) mod site;
+pub(crate) mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -114,7 +114,7 @@ async fn h97_a_login_from_a_shell_says_no_token_and_no_code_anywhere() {
     let (home, said) = (tempfile::tempdir().unwrap(), Said::default());
     let home = home.path();
     let nobody = once(home, &["login", "a"], &said).await;
-    assert_eq!(nobody.status.code(), Some(4), "no daemon runs");
+    assert_eq!(nobody.status.code(), Some(2), "no daemon runs, and there is no config");
     let _daemon = daemon(home, &site, &said).await;
     said.line(|line| line.contains("mcp-host login a")).await;
 

@@ -10,32 +10,32 @@ use tokio::task::JoinSet;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) method: String,
-    pub(super) path: String,
-    pub(super) headers: HashMap<String, String>,
-    pub(super) body: String,
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: String,
 }
 
 impl Asked {
     /// `METHOD /path`, without the query.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         format!("{} {}", self.method, self.path.split('?').next().unwrap_or_default())
     }
 
     /// A field of the form that it posts.
-    pub(super) fn field(&self, name: &str) -> Option<String> {
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
         let mut pairs = url::form_urlencoded::parse(self.body.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 
-    pub(super) fn token(&self) -> Option<&str> {
+    pub(crate) fn token(&self) -> Option<&str> {
         self.headers.get("authorization")?.strip_prefix("Bearer ")
     }
 }
 
 /// What it is answered with.
-pub(super) enum Told {
+pub(crate) enum Told {
     /// Status, more headers, body.
     Answer(u16, Vec<(&'static str, String)>, String),
     /// The connection breaks.
@@ -47,14 +47,14 @@ pub(super) enum Told {
 }
 
 impl Told {
-    pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
+    pub(crate) fn json(status: u16, body: &serde_json::Value) -> Self {
         Self::Answer(status, vec![("content-type", "application/json".to_owned())], body.to_string())
     }
 }
 
 /// A site on loopback.
-pub(super) struct Site {
-    pub(super) url: String,
+pub(crate) struct Site {
+    pub(crate) url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     _serving: JoinSet<()>,
 }
@@ -63,7 +63,7 @@ type Answer = Arc<dyn Fn(&Asked) -> Told + Send + Sync>;
 
 impl Site {
     /// Starts it; the closure that answers may know where the site is.
-    pub(super) async fn start<F: Fn(&Asked) -> Told + Send + Sync + 'static>(answer: impl FnOnce(String) -> F) -> Self {
+    pub(crate) async fn start<F: Fn(&Asked) -> Told + Send + Sync + 'static>(answer: impl FnOnce(String) -> F) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
         let (answer, asked): (Answer, Arc<Mutex<Vec<Asked>>>) = (Arc::new(answer(url.clone())), Arc::default());
@@ -77,16 +77,16 @@ impl Site {
         Self { url, asked, _serving: serving }
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
     /// The lines of what it was asked.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.asked().iter().map(Asked::line).collect()
     }
 
-    pub(super) fn count(&self, line: &str) -> usize {
+    pub(crate) fn count(&self, line: &str) -> usize {
         self.lines().iter().filter(|asked| *asked == line).count()
     }
 }

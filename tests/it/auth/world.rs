@@ -24,7 +24,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What an authorization server does that a good one does not, and what it has given out.
 #[derive(Default)]
-pub(super) struct Issuing {
+pub(crate) struct Issuing {
     /// Seconds that a token lives; an hour if 0.
     pub(super) life: AtomicUsize,
     /// Breaks off after it has spent a refresh token.
@@ -234,7 +234,7 @@ pub(super) async fn guarded(issuer: &Site, issuing: &Arc<Issuing>) -> Site {
 }
 
 /// An authorization server, and a server that wants its tokens.
-pub(super) async fn protected() -> (Arc<Issuing>, Site, Site) {
+pub(crate) async fn protected() -> (Arc<Issuing>, Site, Site) {
     let issuing = Arc::new(Issuing::default());
     let issuer = issuer(&issuing).await;
     let server = guarded(&issuer, &issuing).await;
@@ -267,7 +267,7 @@ impl User {
 }
 
 /// Where the browser of a user who agreed comes back to.
-pub(super) fn agreed(page: &Url) -> String {
+pub(crate) fn agreed(page: &Url) -> String {
     let field = |name: &str| page.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     format!(
         "{}?code=code-canary&state={}",

@@ -24,7 +24,7 @@ pub(crate) fn mcp_host(home: &Path, args: &[&str]) -> Command {
 /// A daemon; killed when dropped.
 pub(crate) struct Daemon {
     pub(super) child: Child,
-    pub(super) port: String,
+    pub(crate) port: String,
     said: Receiver<String>,
     /// What it has said and nobody has asked for: its two streams are in no order.
     heard: RefCell<Vec<String>>,
@@ -44,9 +44,17 @@ impl Daemon {
             });
         }
         let mut daemon = Self { child, port: String::new(), said, heard: RefCell::default() };
-        let line = daemon.hears("listening on ");
-        daemon.port = line.trim_end_matches("/mcp").rsplit(':').next().unwrap().to_owned();
+        let line = daemon.hears("listening");
+        let port = line.split("127.0.0.1:").nth(1).unwrap_or_else(|| panic!("{line}"));
+        daemon.port = port.chars().take_while(char::is_ascii_digit).collect();
         daemon
+    }
+
+    /// Ends it in good order, and gives what it has said and nobody has heard.
+    pub(crate) fn end(&mut self) -> Vec<String> {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap();
+        self.heard.borrow_mut().drain(..).chain(self.said.iter()).collect()
     }
 
     /// Waits for a line that holds this text; each line is heard once.
@@ -110,12 +118,12 @@ fn h91_a_daemon_tells_what_it_goes_by() {
     std::fs::write(&file, config(&json!({ "a": entry("1") }))).unwrap();
     let daemon = Daemon::start(mcp_host(home.path(), &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]));
     daemon.hears("✓ a");
-    std::fs::write(&file, "{\n  \"mcpServers\": { \"a\": {} }\n}").unwrap();
+    std::fs::write(&file, "{\n  \"mcpServers\": { \"a\": { \"command\": \"a\", \"callTimeout\": 5 } }\n}").unwrap();
     daemon.signal(Signal::HUP);
-    daemon.hears("warning: config not reloaded: mcp.json:2: server \"a\": neither `command` nor `url` is given");
+    daemon.hears("warning: config not reloaded: mcp.json:2: server \"a\": callTimeout: 5 has no unit");
     let status = mcp_host(home.path(), &["status"]).output().unwrap();
     let shown = String::from_utf8(status.stdout).unwrap();
-    assert!(shown.starts_with("config: not reloaded: mcp.json:2: server \"a\": neither"), "{shown}");
+    assert!(shown.starts_with("config: not reloaded: mcp.json:2: server \"a\": callTimeout"), "{shown}");
     assert!(shown.contains("connected"), "{shown}");
 
     let refused = ask(home.path(), &daemon.port, "reload");
@@ -129,6 +137,54 @@ fn h91_a_daemon_tells_what_it_goes_by() {
     let status = ask(home.path(), &daemon.port, "status");
     assert_eq!(status["config"]["problems"], Value::Null, "{status}");
     assert!(ask(home.path(), &daemon.port, "sing")["error"].is_string());
+    daemon.signal(Signal::TERM);
+    daemon.hears("stopped");
+}
+
+/// An entry that this program can do nothing with changes nothing for the others.
+#[test]
+fn first_hour_h4_a_daemon_takes_a_file_with_an_entry_that_fails() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("mcp.json");
+    std::fs::write(&file, config(&json!({ "a": entry("1"), "lan": entry("1") }))).unwrap();
+    let daemon = Daemon::start(mcp_host(home.path(), &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]));
+    daemon.hears("✓ a");
+    daemon.hears("✓ lan");
+    let pid = |status: &Value| status["servers"][0]["pids"].clone();
+    let before = pid(&ask(home.path(), &daemon.port, "status"));
+    let lan = json!({ "url": "http://homeassistant.local:8123/mcp" });
+    std::fs::write(&file, config(&json!({ "a": entry("1"), "lan": lan }))).unwrap();
+    let done = ask(home.path(), &daemon.port, "reload");
+    assert_eq!(done["reloaded"], true, "{done}");
+    let status = ask(home.path(), &daemon.port, "status");
+    assert_eq!(pid(&status), before, "{status}");
+    let lan = &status["servers"][1];
+    assert_eq!((&lan["name"], &lan["state"]), (&json!("lan"), &json!("failed")), "{status}");
+    let why = lan["lastError"].as_str().unwrap();
+    assert!(why.starts_with("url: plain http beyond this machine") && why.contains("\"insecureHttp\": true"), "{why}");
+    daemon.signal(Signal::TERM);
+    daemon.hears("stopped");
+}
+
+/// The project is that in which the daemon was started, also when its file changes.
+#[test]
+fn first_hour_h8_a_daemon_follows_claude_codes_projects() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().canonicalize().unwrap();
+    let shop = root.join("shop");
+    std::fs::create_dir(&shop).unwrap();
+    let write = |local: Value| {
+        let projects = json!({ shop.to_str().unwrap(): { "mcpServers": local } });
+        let text = json!({ "mcpServers": { "a": entry("1") }, "projects": projects }).to_string();
+        std::fs::write(root.join(".claude.json"), text).unwrap();
+    };
+    write(json!({ "b": entry("1") }));
+    let mut command = mcp_host(&root, &["serve", "--config", "../.claude.json", "--listen", "127.0.0.1:0"]);
+    command.current_dir(&shop);
+    let daemon = Daemon::start(command);
+    daemon.hears("✓ b");
+    write(json!({ "b": entry("1"), "c": entry("1") }));
+    daemon.hears("✓ c");
     daemon.signal(Signal::TERM);
     daemon.hears("stopped");
 }

@@ -157,6 +157,38 @@ fn h93_what_an_entry_names_counts_as_well() {
     assert_eq!(project.run(&["approve"]).0, 6);
 }
 
+/// The default of an input stands outside of the entry, so an approval of the entry says nothing of it.
+#[test]
+fn h93_a_default_that_stands_elsewhere_is_no_part_of_what_was_approved() {
+    let text = |word: &str| {
+        let script = "touch ran; exec \"$0\" \"$1\"";
+        let args = ["-c", script, env!("CARGO_BIN_EXE_mcp-host"), "${input:word}"];
+        let servers = json!({ "a": { "command": "/bin/sh", "args": args } });
+        json!({ "inputs": [{ "id": "word", "type": "promptString", "default": word }], "mcpServers": servers })
+            .to_string()
+    };
+    let project = Project::new(&text("__demo-server"));
+    assert_eq!(project.run(&["approve", "--yes"]).0, 0);
+    for word in ["__demo-server", "other"] {
+        project.write(&text(word));
+        let (exit, _, stderr) = project.run(&["tools"]);
+        assert!(exit != 0 && stderr.contains("MCP_HOST_INPUT_WORD") && !project.ran(), "{exit}: {stderr}");
+    }
+}
+
+/// Wherever an entry keeps its keys, what reaches out of the project has its line.
+#[test]
+fn h93_what_passes_variables_is_marked_in_each_shape() {
+    for entry in [
+        json!({ "command": "/bin/true", "inheritEnv": ["*"] }),
+        json!({ "transport": { "type": "stdio", "command": "/bin/true", "inheritEnv": ["*"] } }),
+    ] {
+        let project = Project::new(&config(&json!({ "a": entry })));
+        let (_, stdout, stderr) = project.run(&["approve"]);
+        assert!(stdout.contains("! inheritEnv: these variables are passed on"), "{entry}: {stdout}{stderr}");
+    }
+}
+
 #[test]
 fn h93_a_project_does_not_set_up_the_host() {
     let text = json!({ "mcpServers": {}, "host": { "allowedOrigins": ["https://evil.example"], "nonsense": 1 } });

@@ -331,7 +331,7 @@ async fn an_event_has_a_cap() {
             break event.cause.unwrap();
         }
     };
-    assert!(lost.contains("65536 bytes"), "{lost}");
+    assert!(lost.contains("64 KiB"), "{lost}");
     until(&host, StateName::Connected).await;
     host.shutdown().await;
 }

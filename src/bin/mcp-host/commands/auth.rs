@@ -1,12 +1,13 @@
-//! `mcp-host auth`: which logins the daemon holds, without what is secret.
+//! `mcp-host auth`: which logins there are, without what is secret.
 
 use mcp_host::admin::SignIn;
 use serde::{Deserialize, Serialize};
 
-use super::login::ask;
-use crate::args::Status;
+use super::desk::{Desk, Errand};
+use crate::args::{Auth, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
+use crate::table::{Cell, Column, Table};
 use crate::text;
 
 #[derive(Deserialize, Serialize)]
@@ -32,36 +33,36 @@ struct Holding {
     kept: String,
 }
 
-pub(super) async fn run(args: &Status, output: &Output) -> Result<Exit, Failure> {
-    let held: Held = ask(args.listen, &SignIn::Holdings {}).await?;
+pub(super) async fn run(args: &Auth, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let errand = Errand { command: "auth", server: None, listen: args.listen };
+    let desk = Desk::find(&errand, common, output).await?;
+    let held = desk.ask::<Held>(&SignIn::Holdings {}).await;
+    desk.close().await;
+    let held = held?;
     if output.json {
         output.value(&held.servers)?;
         return Ok(Exit::Ok);
     }
-    let rows: Vec<Vec<String>> = held.servers.iter().map(cells).collect();
-    if rows.is_empty() {
+    if held.servers.is_empty() {
         output.remark("no server that one signs in to");
         return Ok(Exit::Ok);
     }
-    output.lines(text::table(
-        &["SERVER", "SIGNED IN AT", "SCOPES", "TOKEN FOR", "RENEWED BY ITSELF", "KEPT IN"],
-        &rows,
-    ))?;
+    let mut table = Table::new(&COLUMNS);
+    held.servers.iter().for_each(|row| table.row(cells(row)));
+    output.table(table)?;
     Ok(Exit::Ok)
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let name = text::line(&row.name).into_owned();
-    let Some(held) = &row.holding else {
-        return [name, "-".to_owned()].into_iter().chain(std::iter::repeat_n(String::new(), 4)).collect();
-    };
+fn cells(row: &Row) -> Vec<Cell> {
+    let name = Cell::new(&row.name);
+    let Some(held) = &row.holding else { return vec![name, "-".into()] };
     vec![
         name,
-        text::headline(&held.issuer, WIDTH),
-        text::headline(&held.scopes.join(" "), WIDTH),
-        text::duration(held.expires_in.saturating_mul(1000)),
-        if held.renewable { "yes" } else { "no" }.to_owned(),
-        place(&held.kept).to_owned(),
+        text::headline(&held.issuer).into(),
+        text::headline(&held.scopes.join(" ")).into(),
+        text::duration(held.expires_in.saturating_mul(1000)).into(),
+        if held.renewable { "yes" } else { "no" }.into(),
+        place(&held.kept).into(),
     ]
 }
 
@@ -75,4 +76,11 @@ pub(super) fn place(kept: &str) -> &'static str {
     }
 }
 
-const WIDTH: usize = 60;
+const COLUMNS: [Column; 6] = [
+    Column::stays("SERVER"),
+    Column::stays("SIGNED IN AT"),
+    Column::cuts("SCOPES"),
+    Column::stays("TOKEN FOR"),
+    Column::stays("RENEWED BY ITSELF"),
+    Column::wraps("KEPT IN"),
+];

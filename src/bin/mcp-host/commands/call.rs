@@ -4,30 +4,105 @@ use mcp_host::protocol::Raw;
 use serde_json::Value;
 
 use crate::args::{Call, Common};
+use crate::arguments::completed;
 use crate::output::Output;
+use crate::parameters::{self, Misfit};
+use crate::payload::{self, Notes};
 use crate::report::{Exit, Failure};
-use crate::servers::Wanted;
+use crate::save::{self, Target};
+use crate::servers::{Plan, Wanted, quoted};
 use crate::session::{Asked, Session};
-use crate::{parameters, payload};
+use crate::{given, named, schema};
 
 pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let target = args.out.as_deref().map(Target::of).transpose()?;
+    let (typed, line) = meant(args, common);
     // What is wrong without knowing the tool is told before anything is started.
-    parameters::for_tool(&args.arguments, None)?;
-    let session = Session::open(common, args.demo.demo, Wanted::Named(&args.tool), output).await?;
-    let outcome = call(args, &session).await;
+    let words = given::read(line, output).await?;
+    parameters::for_tool(&words, None, Misfit::Refuse)?;
+    let mut plan = Plan::load(common, args.demo.demo, None)?;
+    plan.keep(Wanted::Named(&typed))?;
+    for server in &mut plan.config.servers {
+        // Whoever says how long it may take does not want to be cut short by the config.
+        server.call_timeout = server.call_timeout.max(args.timeout.unwrap_or_default());
+        server.max_call_time = server.max_call_time.max(args.timeout.unwrap_or_default());
+    }
+    let session = Session::call(plan, common.again(args.demo.demo), output).await?;
+    let outcome = call(args, &typed, (line, &words), &session, output).await;
     session.close().await;
-    let result = outcome?;
-    output.answer(&result, payload::tool_result)?;
+    let (name, result) = outcome?;
     let is_error = result.member("isError").is_some_and(|flag| flag.as_str() == "true");
-    Ok(if is_error { Exit::ToolError } else { Exit::Ok })
+    let mut notes = Notes::Hint("--out FILE saves it");
+    let mut unsaved = None;
+    if let Some(target) = target {
+        let saved = save::all(payload::media_of_tool(&result), &name, target).await;
+        saved.tell(output);
+        notes = Notes::Each(saved.notes.into_iter());
+        unsaved = saved.failure;
+    }
+    output.answer(&result, |result| payload::tool_result(result, notes))?;
+    match unsaved {
+        Some(failure) => Err(failure),
+        None => Ok(if is_error { Exit::ToolError } else { Exit::Ok }),
+    }
 }
 
-async fn call(args: &Call, session: &Session<'_>) -> Result<Raw, Failure> {
+/// The tool and its arguments. A server and its tool may come as two words.
+fn meant<'a>(args: &'a Call, common: &Common) -> (String, &'a [String]) {
+    if let Some((first, rest)) = args.arguments.split_first()
+        && !first.contains('=')
+        && !first.starts_with(['{', '[', '-', '@', '"', ' '])
+        && Plan::load(common, args.demo.demo, None).is_ok_and(|plan| plan.has(&args.tool))
+    {
+        return (format!("{} {first}", args.tool), rest);
+    }
+    (args.tool.clone(), &args.arguments)
+}
+
+/// Calls the tool. The name that it goes by, and its answer. The words come as they were typed and as they were read.
+async fn call(
+    args: &Call,
+    typed: &str,
+    (line, words): (&[String], &[String]),
+    session: &Session<'_>,
+    output: &Output,
+) -> Result<(String, Raw), Failure> {
     let catalog = session.host.catalog();
+    let tool = named::entry(&session.host, catalog.tools(), typed);
+    let name = tool.map_or(typed, |tool| tool.name());
+    if name != typed {
+        output.remark(&format!("note: `{typed}` is `{name}`"));
+    }
+    let input: Option<Value> = tool.and_then(|tool| tool.definition().member("inputSchema")?.read().ok());
+    let misfit = if args.no_check { Misfit::Send } else { Misfit::Refuse };
+    let arguments = parameters::for_tool(words, input.as_ref(), misfit)?;
+    if let Some(input) = input.filter(|_| !args.no_check) {
+        let verdict = schema::checked(name, input, &arguments).await;
+        if !verdict.wrong.is_empty() {
+            let help = format!(
+                "see what it takes with: mcp-host tools {}{}; --no-check sends the arguments as they are",
+                quoted(name),
+                session.again()
+            );
+            // Where something is missing and nothing else is wrong, the whole call is the best help.
+            let is_short = verdict.wrong.iter().all(|(what, help)| help.is_none() && what.contains("` needs `"));
+            let schema = tool.and_then(|tool| tool.definition().member("inputSchema")).filter(|_| is_short);
+            let whole = schema.and_then(|schema| completed(name, &schema, line, &arguments, session.again()));
+            return Err(Failure::each(Exit::Usage, verdict.wrong).help(whole.unwrap_or(help)));
+        }
+        Failure::each(Exit::Usage, verdict.doubtful).warn(output);
+    }
+    let mut call = session.host.call_tool(name, arguments);
+    if let Some(limit) = args.timeout {
+        call = call.timeout(limit);
+    }
     let known = catalog.tools().iter().map(|tool| tool.name()).collect();
-    let tool = catalog.tools().iter().find(|tool| tool.name() == args.tool);
-    let schema: Option<Value> = tool.and_then(|tool| tool.definition().member("inputSchema")?.read().ok());
-    let arguments = parameters::for_tool(&args.arguments, schema.as_ref())?;
-    let call = session.host.call_tool(&args.tool, arguments);
-    session.answer(call, &Asked { what: "tool", name: &args.tool, known }).await
+    let answer = session.answer(call, &Asked { what: "tool", name: typed, known }).await;
+    match answer {
+        Ok(result) => Ok((name.to_owned(), result)),
+        Err(failure) if failure.exit == Exit::TimedOut && args.timeout.is_some() => {
+            Err(failure.help("give it more time with a longer --timeout"))
+        }
+        Err(failure) => Err(failure),
+    }
 }

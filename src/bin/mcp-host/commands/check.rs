@@ -1,15 +1,18 @@
 //! `mcp-host check`: what the config says, with nothing started.
 
-use mcp_host::Host;
-use mcp_host::config::{Config, NOT_APPROVED, Problem, Server};
+use std::path::Path;
+
+use mcp_host::config::{Config, ITSELF, NOT_APPROVED, Problem, Server, Transport};
+use mcp_host::{Host, Unstartable};
 use serde::Serialize;
 
 use crate::args::{Check, Common};
-use crate::mask;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::Plan;
+use crate::table::{Cell, Column, Table};
 use crate::text;
+use crate::{itself, mask};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,7 +46,18 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     headers_helper: Option<String>,
     disabled: Option<&'a str>,
-    unusable: Option<&'a str>,
+    unusable: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<String>,
+}
+
+/// Why a server cannot be started as it is configured.
+struct Broken<'a> {
+    server: &'a Server,
+    why: String,
+    help: Option<String>,
+    /// What its entry says wrong, place by place; nothing where the entry is fine and the machine lacks something.
+    found: Vec<Problem>,
 }
 
 pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -67,22 +81,51 @@ pub(crate) fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit
         let server = plan.server(name)?.clone();
         plan.config.servers = vec![server];
     }
+    let broken = broken(&plan.config);
+    let endpoint = Host::check_endpoint(&plan.config.host);
     if output.json {
-        output.value(&report(&plan.config))?;
+        output.value(&report(&plan.config, &broken, endpoint.is_ok()))?;
     } else {
-        print(&plan.config, output)?;
+        print(&plan.config, &broken, endpoint.is_ok(), output)?;
         plan.tell_notes(output);
     }
-    Host::check_endpoint(&plan.config.host)?;
-    unusable(&plan.config).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
+    warn_of_itself(&plan.config, output);
+    endpoint?;
+    told(&broken).or_else(|| not_approved(&plan.config)).map_or(Ok(Exit::Ok), Err)
 }
 
-/// The servers that cannot be started as they are configured, as one failure.
+/// The servers that the config says too little of to start them, as one failure.
 pub(crate) fn unusable(config: &Config) -> Option<Failure> {
-    let broken = config.servers.iter().filter_map(|server| Some((server, server.unusable.as_deref()?)));
-    let errors: Vec<String> =
-        broken.map(|(server, why)| format!("{}server `{}`: {why}", place(server), server.name)).collect();
-    (!errors.is_empty()).then(|| Failure::several(Exit::Usage, errors))
+    let broken: Vec<Broken<'_>> = config.servers.iter().filter_map(incomplete).collect();
+    told(&broken)
+}
+
+/// All servers that would not start. Nothing is run to find out.
+fn broken(config: &Config) -> Vec<Broken<'_>> {
+    config.servers.iter().filter_map(|server| incomplete(server).or_else(|| unstartable(server))).collect()
+}
+
+fn incomplete(server: &Server) -> Option<Broken<'_>> {
+    let unusable = server.unusable.as_ref()?;
+    Some(Broken { server, why: unusable.to_string(), help: None, found: unusable.problems().cloned().collect() })
+}
+
+fn unstartable(server: &Server) -> Option<Broken<'_>> {
+    let Transport::Stdio(stdio) = &server.transport else { return None };
+    let found = Unstartable::of(stdio).filter(|_| server.disabled.is_none())?;
+    let why = format!("cannot start `{}`: {}", found.command, found.reason);
+    Some(Broken { server, why, help: Some(found.help), found: Vec::new() })
+}
+
+fn told(broken: &[Broken<'_>]) -> Option<Failure> {
+    let problems = broken.iter().flat_map(|Broken { server, why, help, found }| {
+        let own = || (format!("{}server `{}`: {why}", place(server), server.name), help.clone());
+        match &found[..] {
+            [] => vec![own()],
+            found => found.iter().map(|problem| (problem.to_string(), problem.help.clone())).collect(),
+        }
+    });
+    (!broken.is_empty()).then(|| Failure::each(Exit::Usage, problems))
 }
 
 /// The servers that wait for the user's yes, as one failure.
@@ -93,6 +136,18 @@ pub(crate) fn not_approved(config: &Config) -> Option<Failure> {
     (!names.is_empty()).then(|| Failure::new(Exit::Denied, error).help("mcp-host approve"))
 }
 
+/// Names the entries that lead back to this host.
+fn warn_of_itself(config: &Config, output: &Output) {
+    let started = config.servers.iter().filter(|server| server.disabled.as_deref() == Some(ITSELF));
+    let started = started.map(|server| (server, "starts this host again, so it is left out"));
+    let dialed = itself::at_our_address(config).into_iter();
+    let dialed = dialed.map(|server| (server, "is the address of `mcp-host serve` with this config"));
+    for (server, what) in started.chain(dialed) {
+        output.talk(&format!("warning: {}server `{}` {what}", place(server), server.name));
+        output.talk(&format!("help: take `{}` out of {}", server.name, server.source.file.display()));
+    }
+}
+
 fn place(server: &Server) -> String {
     match server.source.line {
         Some(line) => format!("{}:{line}: ", server.source.file.display()),
@@ -100,44 +155,61 @@ fn place(server: &Server) -> String {
     }
 }
 
-fn report(config: &Config) -> Report<'_> {
+fn report<'a>(config: &'a Config, broken: &'a [Broken<'_>], endpoint: bool) -> Report<'a> {
     Report {
-        ok: unusable(config).is_none() && not_approved(config).is_none(),
+        ok: endpoint && broken.is_empty() && not_approved(config).is_none(),
         files: config.files.iter().map(|file| file.display().to_string()).collect(),
-        problems: Vec::new(),
+        problems: broken.iter().flat_map(|broken| &broken.found).map(finding).collect(),
         notes: config.notes.iter().map(finding).collect(),
-        servers: config.servers.iter().map(row).collect(),
+        servers: config.servers.iter().map(|server| row(server, broken)).collect(),
     }
 }
 
-fn print(config: &Config, output: &Output) -> Result<(), Failure> {
-    let mut lines: Vec<String> =
-        config.files.iter().map(|file| format!("{}: ok", text::line(&file.display().to_string()))).collect();
-    let rows: Vec<Vec<String>> = config.servers.iter().map(|server| cells(&row(server))).collect();
-    if rows.is_empty() {
+fn print(config: &Config, broken: &[Broken<'_>], endpoint: bool, output: &Output) -> Result<(), Failure> {
+    let mut lines: Vec<String> = config.files.iter().map(|file| verdict(file, config, broken, endpoint)).collect();
+    if config.servers.is_empty() {
         output.remark("no servers");
     } else {
         lines.push(String::new());
-        lines.extend(text::table(&["SERVER", "TRANSPORT", "STATE", "TARGET"], &rows));
+        let mut table = Table::new(&COLUMNS);
+        config.servers.iter().for_each(|server| table.row(cells(&row(server, broken))));
+        lines.extend(output.drawn(table));
     }
     Ok(output.lines(lines)?)
 }
 
-fn cells(row: &Row<'_>) -> Vec<String> {
+const COLUMNS: [Column; 4] =
+    [Column::stays("SERVER"), Column::stays("TRANSPORT"), Column::wraps("STATE"), Column::cuts("TARGET")];
+
+/// What is said of a file: never `ok` where the command fails because of it.
+fn verdict(file: &Path, config: &Config, broken: &[Broken<'_>], endpoint: bool) -> String {
+    let name = file.display().to_string();
+    let name = text::line(&name);
+    let all = config.servers.iter().filter(|server| server.source.file == file).count();
+    match broken.iter().filter(|broken| broken.server.source.file == file).count() {
+        0 if endpoint => format!("{name}: ok"),
+        0 => format!("{name}: read, but the endpoint cannot be opened"),
+        bad => format!("{name}: {bad} of {} cannot start", text::count(all, "server")),
+    }
+}
+
+fn cells(row: &Row<'_>) -> [Cell; 4] {
     let name = if row.name == row.alias { row.name.to_owned() } else { format!("{} ({})", row.name, row.alias) };
-    let state = match (row.unusable, row.disabled) {
+    let state = match (&row.unusable, row.disabled) {
         (Some(_), _) => "unusable".to_owned(),
+        (None, Some(ITSELF)) => "disabled: this host itself".to_owned(),
         (None, Some(why)) if why.starts_with("disabled") || why == NOT_APPROVED => why.to_owned(),
         (None, Some(why)) => format!("disabled: {why}"),
         (None, None) => "ok".to_owned(),
     };
     let by = row.headers_helper.as_ref().map_or(String::new(), |program| format!(", headers by {program}"));
-    [name, row.transport.to_owned(), state, format!("{}{by}", row.target)]
-        .map(|cell| text::line(&cell).into_owned())
-        .into()
+    // Of an entry that says nothing usable there is nothing to show.
+    let (transport, target) = if row.target.is_empty() { ("-", "-") } else { (row.transport, row.target.as_str()) };
+    [name.into(), transport.into(), Cell::state(&state), format!("{target}{by}").into()]
 }
 
-fn row(server: &Server) -> Row<'_> {
+fn row<'a>(server: &'a Server, broken: &[Broken<'_>]) -> Row<'a> {
+    let broken = broken.iter().find(|broken| broken.server.name == server.name);
     Row {
         name: &server.name,
         alias: server.alias.as_str(),
@@ -145,7 +217,8 @@ fn row(server: &Server) -> Row<'_> {
         target: mask::target(&server.transport),
         headers_helper: mask::helper(&server.transport),
         disabled: server.disabled.as_deref(),
-        unusable: server.unusable.as_deref(),
+        unusable: broken.map(|broken| broken.why.clone()),
+        help: broken.and_then(|broken| broken.help.clone()),
     }
 }
 

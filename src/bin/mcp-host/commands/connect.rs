@@ -1,5 +1,6 @@
 //! `mcp-host check --connect`: starts each server once and tells what came of it.
 
+use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{ServerStatus, StateName};
 
 use super::check::{not_approved, unusable};
@@ -8,6 +9,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::Plan;
 use crate::session::{Session, failure};
+use crate::table::{Cell, Column, Table};
 use crate::text;
 
 pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Result<Exit, Failure> {
@@ -17,6 +19,9 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         plan.config.servers = vec![server];
     }
     plan.tell_notes(output);
+    // What the config alone can say of these is said at the end.
+    let told: Vec<String> =
+        plan.config.servers.iter().filter(|server| is_told(server)).map(|server| server.name.clone()).collect();
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
     let session = Session::look(plan, again.clone(), output).await?;
@@ -25,40 +30,71 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     if output.json {
         output.value(&status)?;
     } else {
-        output.lines(lines(&status))?;
+        output.lines(lines(&status, output))?;
+    }
+    let failures: Vec<Failure> = status
+        .iter()
+        .filter(|server| !told.contains(&server.name))
+        .filter_map(|server| failure(server, &again))
+        .collect();
+    for failure in failures.iter().filter(|failure| !failure.is_wanted) {
+        failure.tell(output);
     }
     if let Some(unusable) = unusable {
         return Err(unusable);
     }
-    let failures: Vec<Failure> = status.iter().filter_map(|server| failure(server, &again)).collect();
     let worst =
         [Exit::Unreachable, Exit::Unauthorized].into_iter().find(|exit| failures.iter().any(|f| f.exit == *exit));
     Ok(worst.unwrap_or(Exit::Ok))
 }
 
-/// A table, and under it what is wrong.
-fn lines(status: &[ServerStatus]) -> Vec<String> {
-    let head = ["SERVER", "STATE", "REVISION", "TOOLS", "RESOURCES", "PROMPTS", "TIME"];
-    let mut lines = text::table(&head, &status.iter().map(row).collect::<Vec<_>>());
+fn is_told(server: &Server) -> bool {
+    server.unusable.is_some() || server.disabled.as_deref() == Some(NOT_APPROVED)
+}
+
+/// A table, and under it what is odd about servers that are there.
+fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
+    let mut table = Table::new(
+        &["SERVER", "STATE", "REVISION", "TOOLS", "RESOURCES", "TEMPLATES", "PROMPTS", "TIME"].map(Column::stays),
+    );
+    status.iter().for_each(|server| table.row(row(server)));
+    let mut lines = output.drawn(table);
     for server in status {
-        let trouble = server.last_error.iter().filter(|_| server.state != StateName::Connected);
-        for problem in trouble.chain(&server.problems) {
+        for problem in &server.problems {
             lines.push(format!("{}: {}", text::line(&server.name), text::line(problem)));
         }
+        lines.extend(last_words(server));
     }
     lines
 }
 
-fn row(server: &ServerStatus) -> Vec<String> {
+/// What a server that is not there wrote to standard error last. A line that its cause quotes already needs no second one.
+fn last_words(server: &ServerStatus) -> Vec<String> {
+    let cause = server.last_error.as_deref().unwrap_or_default();
+    let told = matches!(server.stderr.as_slice(), [line] if cause.contains(line.as_str()));
+    if server.state == StateName::Connected || told || server.stderr.is_empty() {
+        return Vec::new();
+    }
+    let from = server.stderr.len().saturating_sub(LINES);
+    let said = server.stderr[from..].iter().map(|line| format!("  {}", text::line(line)));
+    let heading = format!("{} wrote to standard error:", text::line(&server.name));
+    std::iter::once(heading).chain(said).collect()
+}
+
+/// Lines of standard error under a server.
+const LINES: usize = 10;
+
+fn row(server: &ServerStatus) -> [Cell; 8] {
     let connected = server.state == StateName::Connected;
-    let number = |number: usize| if connected { number.to_string() } else { "-".to_owned() };
-    vec![
-        text::line(&server.name).into_owned(),
-        server.state.to_string(),
-        server.revision.as_deref().map_or("-".into(), text::line).into_owned(),
+    let number = |number: usize| if connected { number.to_string().into() } else { "-".into() };
+    [
+        server.name.as_str().into(),
+        Cell::state(&server.state.to_string()),
+        server.revision.as_deref().unwrap_or("-").into(),
         number(server.tools),
-        number(server.resources + server.resource_templates),
+        number(server.resources),
+        number(server.resource_templates),
         number(server.prompts),
-        server.ready_after_ms.map_or_else(|| "-".to_owned(), text::duration),
+        server.ready_after_ms.map_or("-".into(), |took| text::duration(took).into()),
     ]
 }

@@ -1,4 +1,4 @@
-//! `mcp-host login SERVER --device`: signs in by a code that the user enters at a page. The daemon asks for the token; here it
+//! `mcp-host login SERVER --device`: signs in by a code that the user enters at a page. The desk asks for the token; here it
 //! is shown where to go and with what, and asked again and again whether it is done.
 
 use std::time::Duration;
@@ -7,15 +7,16 @@ use mcp_host::admin::SignIn;
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::login::{announce, ask, checked, signed_in};
-use crate::args::Login;
+use super::desk::Desk;
+use super::login::{announce, checked, open, signed_in};
+use crate::args::{Common, Login};
 use crate::opener;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::signals::Signals;
 use crate::text;
 
-/// The daemon's answer to the beginning of a login.
+/// The answer to the beginning of a login.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Begun {
@@ -38,43 +39,58 @@ enum Looked {
 #[derive(Deserialize)]
 struct Abandoned {}
 
-/// The daemon is asked that often.
+/// How often it is asked.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Whoever wants to leave does not wait for it longer.
 const PARTING: Duration = Duration::from_secs(3);
 
-pub(super) async fn run(args: &Login, signals: &mut Signals, output: &Output) -> Result<Exit, Failure> {
+pub(super) async fn run(
+    args: &Login,
+    common: &Common,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let desk = tokio::select! {
+        desk = open(args, common, output) => desk?,
+        _ = signals.next() => return Err(Failure::silent(Exit::Interrupted)),
+    };
+    let kept = sign_in(args, &desk, signals, output).await;
+    let told = kept.and_then(|kept| signed_in(args, &kept, &desk, output));
+    desk.close().await;
+    told.map(|()| Exit::Ok)
+}
+
+async fn sign_in(args: &Login, desk: &Desk, signals: &mut Signals, output: &Output) -> Result<String, Failure> {
     let interrupted = || Err(Failure::silent(Exit::Interrupted));
     let begin = SignIn::BeginByCode { server: args.server.clone() };
     let begun: Begun = tokio::select! {
-        begun = ask(args.listen, &begin) => begun?,
+        begun = desk.ask(&begin) => begun?,
         // A login that nobody asks for goes nowhere.
         _ = signals.next() => return interrupted(),
     };
-    let kept = tokio::select! {
-        kept = show_and_wait(args, &begun, output) => kept,
+    tokio::select! {
+        kept = show_and_wait(args, &begun, desk, output) => kept,
         _ = signals.next() => {
             let abandon = SignIn::Abandon { login: begun.login };
             // It would be over by itself.
-            let _ = timeout(PARTING, ask::<Abandoned>(args.listen, &abandon)).await;
-            return interrupted();
+            let _ = timeout(PARTING, desk.ask::<Abandoned>(&abandon)).await;
+            interrupted()
         }
-    };
-    signed_in(&args.server, &kept?, output);
-    Ok(Exit::Ok)
+    }
 }
 
-async fn show_and_wait(args: &Login, begun: &Begun, output: &Output) -> Result<String, Failure> {
+async fn show_and_wait(args: &Login, begun: &Begun, desk: &Desk, output: &Output) -> Result<String, Failure> {
     show(args, begun, output)?;
     let mut ticks = interval(AGAIN);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        match ask(args.listen, &SignIn::Look { login: begun.login }).await? {
+        match desk.ask(&SignIn::Look { login: begun.login }).await? {
             Looked::Done { kept } => return Ok(kept),
             Looked::Pending { pending: true } => {}
             Looked::Pending { pending: false } => {
-                return Err(Failure::new(Exit::Failed, "the daemon answered something else"));
+                let strange = Failure::new(Exit::Failed, "the mcp-host that runs answered something else");
+                return Err(strange.help("it may be an older one: stop it, and start this one"));
             }
         }
     }

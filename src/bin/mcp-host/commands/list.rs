@@ -1,14 +1,16 @@
-//! `mcp-host tools|resources|prompts [SERVER]`: what there is.
+//! `mcp-host tools|resources|prompts [SERVER]`: what there is. One tool whole is `tools.rs`.
 
 use mcp_host::protocol::Raw;
 use mcp_host::{Catalog, Entry};
 use serde::Serialize;
 
 use crate::args::{Common, List};
+use crate::arguments::summary;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::{Plan, Wanted};
 use crate::session::Session;
+use crate::table::{Column, Table};
 use crate::text;
 
 /// What is listed.
@@ -22,17 +24,28 @@ pub(crate) enum Kind {
 /// One entry for a machine.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Item<'a> {
+pub(super) struct Item<'a> {
     name: &'a str,
     server: &'a str,
     definition: &'a Raw,
+}
+
+impl<'a> Item<'a> {
+    pub(super) fn of(entry: &'a Entry) -> Self {
+        Self { name: entry.name(), server: entry.server().as_str(), definition: entry.definition() }
+    }
 }
 
 pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
     let mut plan = Plan::load(common, args.demo.demo, None)?;
     plan.keep(wanted)?;
-    let session = Session::look(plan, common.again(args.demo.demo), output).await?;
+    all(kind, plan, common.again(args.demo.demo), output).await
+}
+
+/// Lists what the servers of a plan offer.
+pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) -> Result<Exit, Failure> {
+    let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let mut failures = session.failures();
     // A failed server never fails the list of the others. With nobody left, its failure is the answer.
@@ -53,12 +66,7 @@ fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<Exit, Failure
         Kind::Resources => catalog.resources().iter().chain(catalog.resource_templates()).collect(),
     };
     if output.json {
-        let items = entries.iter().map(|entry| Item {
-            name: entry.name(),
-            server: entry.server().as_str(),
-            definition: entry.definition(),
-        });
-        output.value(&items.collect::<Vec<_>>())?;
+        output.value(&entries.iter().map(|entry| Item::of(entry)).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
     if entries.is_empty() {
@@ -69,27 +77,31 @@ fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<Exit, Failure
         });
         return Ok(Exit::Ok);
     }
-    let rows: Vec<Vec<String>> = entries.iter().map(|entry| row(kind, entry)).collect();
-    let head = match kind {
-        Kind::Tools => ["TOOL", "DESCRIPTION"].as_slice(),
-        Kind::Resources => ["URI", "TYPE", "DESCRIPTION"].as_slice(),
-        Kind::Prompts => ["PROMPT", "ARGUMENTS", "DESCRIPTION"].as_slice(),
+    let description = Column::cuts("DESCRIPTION");
+    let mut table = match kind {
+        Kind::Tools => Table::new(&[Column::stays("TOOL"), Column::wraps("ARGUMENTS"), description]),
+        Kind::Resources => Table::new(&[Column::stays("URI"), Column::stays("TYPE"), description]),
+        Kind::Prompts => Table::new(&[Column::stays("PROMPT"), Column::wraps("ARGUMENTS"), description]),
     };
-    output.lines(text::table(head, &rows))?;
+    entries.iter().for_each(|entry| table.row(row(kind, entry)));
+    output.table(table)?;
     Ok(Exit::Ok)
 }
 
 fn row(kind: Kind, entry: &Entry) -> Vec<String> {
     let definition = entry.definition();
-    let name = text::line(entry.name()).into_owned();
+    let name = entry.name().to_owned();
     let said = definition.text("description").or_else(|| definition.text("title")).unwrap_or_default();
     match kind {
-        Kind::Tools => vec![name, text::headline(&said, WIDTH)],
-        Kind::Prompts => vec![name, arguments(definition), text::headline(&said, WIDTH)],
+        Kind::Tools => {
+            let input = definition.member("inputSchema");
+            vec![name, input.as_ref().map(summary).unwrap_or_default(), text::headline(&said)]
+        }
+        Kind::Prompts => vec![name, arguments(definition), text::headline(&said)],
         Kind::Resources => {
             let said = if said.is_empty() { definition.text("name").unwrap_or_default() } else { said };
             let mime = definition.text("mimeType").unwrap_or_default();
-            vec![name, text::line(&mime).into_owned(), text::headline(&said, WIDTH)]
+            vec![name, mime, text::headline(&said)]
         }
     }
 }
@@ -104,5 +116,3 @@ fn arguments(definition: &Raw) -> String {
     });
     words.collect::<Vec<_>>().join(" ")
 }
-
-const WIDTH: usize = 80;

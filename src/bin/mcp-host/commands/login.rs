@@ -1,22 +1,23 @@
-//! `mcp-host login SERVER`: signs in by a browser. The daemon asks for the token and keeps it; here is only the user, the
+//! `mcp-host login SERVER`: signs in by a browser. The desk asks for the token and keeps it; here is only the user, the
 //! browser, and the place that it comes back to.
 
-use mcp_host::admin::{self, SignIn};
+use mcp_host::admin::SignIn;
 use mcp_host::auth::Redirect;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 use url::Url;
 
 use super::auth::place;
-use super::status;
-use crate::args::Login;
+use super::desk::{Desk, Errand};
+use super::key;
+use crate::args::{Common, Login};
 use crate::opener;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
+use crate::servers::quoted;
 use crate::text;
 
-/// The daemon's answer to the beginning of a login.
+/// The answer to the beginning of a login.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Begun {
@@ -32,23 +33,35 @@ struct Done {
     kept: String,
 }
 
-#[derive(Deserialize)]
-struct Refused {
-    error: String,
-    /// It was asked for what there is not.
-    #[serde(default)]
-    usage: bool,
-}
-
 /// What a person pastes is no longer.
 const PASTED: u64 = 16 * 1024;
 
-pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Login, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let desk = open(args, common, output).await?;
+    let kept = sign_in(args, &desk, output).await;
+    let told = kept.and_then(|kept| signed_in(args, &kept, &desk, output));
+    desk.close().await;
+    told.map(|()| Exit::Ok)
+}
+
+/// Finds who handles the login, and sees to it that it will be kept.
+pub(super) async fn open(args: &Login, common: &Common, output: &Output) -> Result<Desk, Failure> {
+    let errand = Errand { command: "login", server: Some(&args.server), listen: args.listen };
+    let desk = Desk::find(&errand, common, output).await?;
+    if let Err(failure) = key::secure(&desk, &args.server, output).await {
+        desk.close().await;
+        return Err(failure);
+    }
+    Ok(desk)
+}
+
+async fn sign_in(args: &Login, desk: &Desk, output: &Output) -> Result<String, Failure> {
     let redirect = Redirect::open().await.map_err(|error| {
         Failure::new(Exit::Failed, format!("no port on this machine for the browser to come back to: {error}"))
+            .help(format!("mcp-host login {} --device needs none", quoted(&args.server)))
     })?;
     let begin = SignIn::Begin { server: args.server.clone(), redirect: redirect.url() };
-    let begun: Begun = ask(args.listen, &begin).await?;
+    let begun: Begun = desk.ask(&begin).await?;
     let page = checked(&begun.page)?;
     announce(&args.server, &page, &begun.issuer, output);
     output.page(&page);
@@ -60,21 +73,24 @@ pub(super) async fn run(args: &Login, output: &Output) -> Result<Exit, Failure> 
     if output.interactive() {
         output.talk("if the browser is on another machine, paste the address that it ends at here:");
     } else if args.no_browser && begun.by_code {
-        output.talk("if the browser is on another machine: mcp-host login SERVER --device");
+        let (server, again) = (quoted(&args.server), desk.again());
+        output.talk(&format!("if the browser is on another machine: mcp-host login {server} --device{again}"));
     }
     let url = tokio::select! {
         url = redirect.hit() => url,
         url = pasted(output.interactive()) => url,
     };
     let finish = SignIn::Finish { login: begun.login, url };
-    let done: Done = ask(args.listen, &finish).await?;
-    signed_in(&args.server, &done.kept, output);
-    Ok(Exit::Ok)
+    let done: Done = desk.ask(&finish).await?;
+    Ok(done.kept)
 }
 
 /// A page that a browser may be sent to. The daemon has judged it; a browser is started for nothing else all the same.
 pub(super) fn checked(page: &str) -> Result<Url, Failure> {
-    let wrong = || Failure::new(Exit::Failed, "the page to sign in at is not one that a browser may be sent to");
+    let wrong = || {
+        Failure::new(Exit::Failed, "the page to sign in at is not one that a browser may be sent to")
+            .help("nothing was opened; ask whoever runs that server, or put a token into its `headers`")
+    };
     opener::checked(page).ok_or_else(wrong)
 }
 
@@ -84,8 +100,19 @@ pub(super) fn announce(server: &str, page: &Url, issuer: &str, output: &Output) 
     output.talk(&format!("for {}:", text::line(issuer)));
 }
 
-pub(super) fn signed_in(server: &str, kept: &str, output: &Output) {
-    output.talk(&format!("signed in to `{}`; the token is kept in {}", text::line(server), place(kept)));
+/// What came of it. A token in the memory of this process is gone with it.
+pub(super) fn signed_in(args: &Login, kept: &str, desk: &Desk, output: &Output) -> Result<(), Failure> {
+    let server = text::line(&args.server);
+    if desk.is_here() && kept == "memory" {
+        let error = format!("the token of `{server}` could not be kept, so this login is over with this command");
+        let again = desk.again();
+        return Err(Failure::new(Exit::Failed, error).help(format!(
+            "mcp-host login {}{again} -v tells why; mcp-host serve{again} holds logins in memory",
+            quoted(&args.server)
+        )));
+    }
+    output.talk(&format!("signed in to `{server}`; the token is kept in {}", place(kept)));
+    Ok(())
 }
 
 /// A line that a person enters; without one there is nobody to wait for.
@@ -100,18 +127,4 @@ async fn pasted(interactive: bool) -> String {
         }
     }
     std::future::pending().await
-}
-
-/// Asks the daemon, whose no is a failure.
-pub(super) async fn ask<T: DeserializeOwned>(
-    listen: Option<std::net::SocketAddr>,
-    request: &SignIn,
-) -> Result<T, Failure> {
-    let answer = admin::sign_in(listen.map(|listen| listen.port()), request).await;
-    let line = answer.map_err(|error| status::failed(listen, &error))?;
-    if let Ok(refused) = serde_json::from_str::<Refused>(&line) {
-        let exit = if refused.usage { Exit::Usage } else { Exit::Unauthorized };
-        return Err(Failure::new(exit, text::line(&refused.error).into_owned()));
-    }
-    serde_json::from_str(&line).map_err(|_| Failure::new(Exit::Failed, "the daemon answered something else"))
 }

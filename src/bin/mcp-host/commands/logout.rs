@@ -1,10 +1,10 @@
-//! `mcp-host logout SERVER`: the daemon tells whoever gave the token, and forgets it.
+//! `mcp-host logout SERVER`: whoever gave the token is told, and it is forgotten.
 
 use mcp_host::admin::SignIn;
 use serde::Deserialize;
 
-use super::login::ask;
-use crate::args::Logout;
+use super::desk::{Desk, Errand};
+use crate::args::{Common, Logout};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::text;
@@ -14,8 +14,12 @@ struct Done {
     forgotten: bool,
 }
 
-pub(super) async fn run(args: &Logout, output: &Output) -> Result<Exit, Failure> {
-    let done: Done = ask(args.listen, &SignIn::Forget { server: args.server.clone() }).await?;
+pub(super) async fn run(args: &Logout, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let errand = Errand { command: "logout", server: Some(&args.server), listen: args.listen };
+    let desk = Desk::find(&errand, common, output).await?;
+    let done = desk.ask::<Done>(&SignIn::Forget { server: args.server.clone() }).await;
+    desk.close().await;
+    let done = done?;
     let name = text::line(&args.server);
     output.talk(&if done.forgotten {
         format!("signed out of `{name}`")

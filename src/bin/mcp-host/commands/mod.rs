@@ -3,9 +3,12 @@
 mod approve;
 mod auth;
 mod call;
+mod callers;
 mod check;
 mod connect;
+mod desk;
 mod device;
+mod key;
 mod list;
 mod login;
 mod logout;
@@ -16,7 +19,10 @@ mod serving;
 mod status;
 mod stdio;
 mod token;
+mod tools;
 mod watch;
+
+use std::io::BufRead as _;
 
 use mcp_host::demo;
 
@@ -31,7 +37,7 @@ pub(crate) async fn run(command: Command, common: &Common, output: &Output) -> R
     match command {
         Command::Serve(args) => Box::pin(serve::run(&args, common, &mut signals, output)).await,
         Command::Stdio(_) => Box::pin(stdio::run(common, &mut signals, output)).await,
-        Command::Login(args) if args.device => Box::pin(device::run(&args, &mut signals, output)).await,
+        Command::Login(args) if args.device => Box::pin(device::run(&args, common, &mut signals, output)).await,
         command => tokio::select! {
             outcome = once(command, common, output) => outcome,
             // What was begun is dropped, and the servers with it.
@@ -45,17 +51,17 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
     match command {
         Command::Check(args) if args.connect => Box::pin(connect::run(&args, common, output)).await,
         Command::Check(args) => check::run(&args, common, output),
-        Command::Tools(args) => Box::pin(list::run(list::Kind::Tools, &args, common, output)).await,
+        Command::Tools(args) => Box::pin(tools::run(&args, common, output)).await,
         Command::Resources(args) => Box::pin(list::run(list::Kind::Resources, &args, common, output)).await,
         Command::Prompts(args) => Box::pin(list::run(list::Kind::Prompts, &args, common, output)).await,
         Command::Call(args) => Box::pin(call::run(&args, common, output)).await,
         Command::Read(args) => Box::pin(read::run(&args, common, output)).await,
         Command::Prompt(args) => Box::pin(prompt::run(&args, common, output)).await,
         Command::Approve(args) => approve::run(&args, common, output).await,
-        Command::Status(args) => status::run(&args, output).await,
-        Command::Login(args) => Box::pin(login::run(&args, output)).await,
-        Command::Logout(args) => logout::run(&args, output).await,
-        Command::Auth(args) => auth::run(&args, output).await,
+        Command::Status(args) => status::run(&args, common, output).await,
+        Command::Login(args) => Box::pin(login::run(&args, common, output)).await,
+        Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,
+        Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),
         Command::Serve(_) | Command::Stdio(_) | Command::DemoServer(_) => demo_server().await,
     }
@@ -65,4 +71,15 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
 async fn demo_server() -> Result<Exit, Failure> {
     demo::echo().serve_stdio().await?;
     Ok(Exit::Ok)
+}
+
+/// Asks for a yes at the terminal.
+async fn agreed(question: &str, output: &Output) -> bool {
+    output.ask(question);
+    // A read of stdin cannot be called back: Ctrl-C leaves its thread behind.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    matches!(answer.await, Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes"))
 }

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::{Wanted, quoted};
 use crate::session::{Asked, Session};
-use crate::{parameters, payload};
+use crate::{named, parameters, payload};
 
 pub(crate) async fn run(args: &Prompt, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let arguments = parameters::for_prompt(&args.arguments)?;
@@ -22,10 +22,12 @@ pub(crate) async fn run(args: &Prompt, common: &Common, output: &Output) -> Resu
 async fn fill(args: &Prompt, arguments: Raw, session: &Session<'_>) -> Result<Raw, Failure> {
     let catalog = session.host.catalog();
     let known = catalog.prompts().iter().map(|prompt| prompt.name()).collect();
-    if let Some(prompt) = catalog.prompts().iter().find(|prompt| prompt.name() == args.name) {
-        check(&args.name, prompt.definition(), &arguments, session.again())?;
+    let prompt = named::entry(&session.host, catalog.prompts(), &args.name);
+    let name = prompt.map_or(args.name.as_str(), |prompt| prompt.name());
+    if let Some(prompt) = prompt {
+        check(name, prompt.definition(), &arguments, session.again())?;
     }
-    let call = session.host.get_prompt(&args.name, arguments);
+    let call = session.host.get_prompt(name, arguments);
     session.answer(call, &Asked { what: "prompt", name: &args.name, known }).await
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use mcp_host::config::HostAuth;
 use mcp_host::{Host, admin};
 use tokio::net::TcpListener;
 
@@ -23,6 +24,7 @@ pub(crate) async fn run(
     let plan = Plan::load(common, args.demo, args.listen)?;
     plan.tell_notes(output);
     Host::check_endpoint(&plan.config.host)?;
+    let auth = plan.config.host.auth.clone();
     let scheme = if plan.config.host.tls.is_some() { "https" } else { "http" };
     // The address first: where it is taken, no server is started in vain.
     let listener = bind(plan.config.host.listen).await?;
@@ -41,6 +43,8 @@ pub(crate) async fn run(
         watch.start().await;
         if args.demo {
             hints(scheme, address, output);
+        } else if !output.json {
+            next_steps(&auth, &url(scheme, address), &listen_flag(address), output);
         }
         watch.follow().await
     };
@@ -80,13 +84,34 @@ fn url(scheme: &str, mut address: SocketAddr) -> String {
 
 /// What to do with a demo, to be copied.
 fn hints(scheme: &str, address: SocketAddr, output: &Output) {
-    let listen = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --listen {address}") };
     output.remark("");
     output.remark(&format!("connect a client    claude mcp add --transport http demo {}", url(scheme, address)));
-    output.remark(&format!("see the servers     mcp-host status{listen}"));
+    output.remark(&format!("see the servers     mcp-host status{}", listen_flag(address)));
     output.remark("see progress        mcp-host call --demo echo__countdown from=3");
     output.remark("see a question      mcp-host call --demo echo__ask");
     output.remark("stop                Ctrl-C");
+}
+
+/// How a client connects, to be copied.
+fn next_steps(auth: &HostAuth, url: &str, listen: &str, output: &Output) {
+    let header = match auth {
+        HostAuth::Bearer(_) => " --header \"Authorization: Bearer TOKEN\"",
+        _ => "",
+    };
+    output.remark("");
+    output.remark(&format!("connect a client    claude mcp add --transport http mcp-host {url}{header}"));
+    if !header.is_empty() {
+        output.remark("a token for it      mcp-host token NAME");
+    }
+    output.remark(&format!(
+        "any other client    {{ \"mcpServers\": {{ \"mcp-host\": {{ \"type\": \"http\", \"url\": \"{url}\" }} }} }}"
+    ));
+    output.remark(&format!("see what goes on    mcp-host status{listen}"));
+}
+
+/// What names this daemon to another command, where it has to.
+fn listen_flag(address: SocketAddr) -> String {
+    if address.port() == DEFAULT_PORT { String::new() } else { format!(" --listen {address}") }
 }
 
 const DEFAULT_PORT: u16 = 8808;

@@ -32,6 +32,10 @@ pub(crate) async fn until_told(
             wish = signals.next() => match wish {
                 Wish::Reload => asked.set(Some(host.reload_files())),
                 Wish::End => break,
+                Wish::HangUp => {
+                    output.remark(HUNG_UP);
+                    break;
+                }
             },
             Some(done) = some(asked.as_mut()) => {
                 asked.set(None);
@@ -81,6 +85,10 @@ async fn drained(
     let _ = tokio::time::timeout(KILLED, drain).await;
     if cut_short == Exit::Ok { Ok(cut_short) } else { Err(Failure::silent(cut_short)) }
 }
+
+/// Seen where the terminal is still there, and somebody else has sent the signal.
+const HUNG_UP: &str =
+    "stopping: SIGHUP ends what was started from a terminal; changes of config files are followed without a signal";
 
 /// Who waits for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

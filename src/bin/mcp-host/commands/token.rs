@@ -26,8 +26,9 @@ struct Minted<'a> {
 
 pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new(Exit::Failed, format!("the system gives no randomness: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::new(Exit::Failed, format!("the system gives no randomness: {error}")).help("run it again")
+    })?;
     let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
     let client = BearerClient::of_token(&args.name, &token).ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
     output.line(&token)?;
     output.talk("this is shown once; the client sends it as `Authorization: Bearer TOKEN`");
     output.talk(&format!("put this line into `{into}` of the config:"));
-    output.talk(&line);
+    output.whole(&line);
     Ok(Exit::Ok)
 }
 

@@ -9,8 +9,10 @@ use mcp_host::config::NOT_APPROVED;
 use mcp_host::{Event, Events, Host, ServerStatus, StateName};
 use serde_json::json;
 
+use super::callers::Callers;
 use crate::live;
 use crate::output::Output;
+use crate::paint::Tone;
 use crate::session::look_closer;
 use crate::text;
 
@@ -22,6 +24,7 @@ pub(crate) struct Watch<'a> {
     again: String,
     output: &'a Output,
     events: Events,
+    callers: Callers,
     /// What was told of each server last, by its alias.
     told: BTreeMap<String, StateName>,
     begun: Instant,
@@ -29,7 +32,15 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(host: &'a Host, again: String, output: &'a Output) -> Self {
-        Self { host, again, output, events: host.events(), told: BTreeMap::new(), begun: Instant::now() }
+        Self {
+            host,
+            again,
+            output,
+            events: host.events(),
+            callers: Callers::new(host),
+            told: BTreeMap::new(),
+            begun: Instant::now(),
+        }
     }
 
     /// Tells what happens until every server is ready or has failed, and then how it stands.
@@ -44,6 +55,7 @@ impl<'a> Watch<'a> {
                 tokio::select! {
                     () = &mut settled => break,
                     Some(event) = self.events.next() => self.event(&event),
+                    Some(news) = self.callers.next() => news.tell(output),
                 }
             }
         };
@@ -54,8 +66,12 @@ impl<'a> Watch<'a> {
 
     /// Tells what happens.
     pub(crate) async fn follow(&mut self) -> Infallible {
-        while let Some(event) = self.events.next().await {
-            self.event(&event);
+        loop {
+            tokio::select! {
+                Some(event) = self.events.next() => self.event(&event),
+                Some(news) = self.callers.next() => news.tell(self.output),
+                else => break,
+            }
         }
         // The host is gone; who waits here is dropped soon.
         std::future::pending().await
@@ -111,7 +127,10 @@ impl<'a> Watch<'a> {
             StateName::Idle => "starts when it is needed".to_owned(),
             _ => text::line(cause.or(server.last_error.as_deref()).unwrap_or_default()).into_owned(),
         };
-        let _ = self.output.line(format!("{glyph} {name:width$}  {:12}  {detail}", state.to_string()).trim_end());
+        let (paint, state) = (self.output.paint(), state.to_string());
+        let tone = Tone::of_state(&state);
+        let (glyph, state) = (paint.tone(tone, glyph), text::pad(&paint.tone(tone, &state), STATE));
+        let _ = self.output.line(format!("{glyph} {}  {state}  {detail}", text::pad(&name, width)).trim_end());
     }
 
     fn summary(&self) {
@@ -181,7 +200,8 @@ fn summary(status: &[ServerStatus], tools: usize, took: u64) -> String {
 fn offer(server: &ServerStatus) -> String {
     let parts = [
         (server.tools, "tool"),
-        (server.resources + server.resource_templates, "resource"),
+        (server.resources, "resource"),
+        (server.resource_templates, "template"),
         (server.prompts, "prompt"),
     ];
     let parts: Vec<String> =
@@ -194,21 +214,24 @@ fn offer(server: &ServerStatus) -> String {
 }
 
 /// The sign of a state that is worth a line.
-fn glyph(state: StateName) -> Option<char> {
+fn glyph(state: StateName) -> Option<&'static str> {
     match state {
-        StateName::Connected => Some('✓'),
-        StateName::Failed => Some('✗'),
-        StateName::Unauthorized => Some('!'),
-        StateName::Reconnecting => Some('↻'),
-        StateName::Disabled | StateName::Idle => Some('○'),
+        StateName::Connected => Some("✓"),
+        StateName::Failed => Some("✗"),
+        StateName::Unauthorized => Some("!"),
+        StateName::Reconnecting => Some("↻"),
+        StateName::Disabled | StateName::Idle => Some("○"),
         _ => None,
     }
 }
 
+/// The longest state.
+const STATE: usize = "unauthorized".len();
+
 fn width(status: &[ServerStatus]) -> usize {
-    status.iter().map(|server| text::line(&server.name).chars().count()).max().unwrap_or(0)
+    status.iter().map(|server| text::width(&text::line(&server.name))).max().unwrap_or(0)
 }
 
-fn unix_ms(at: SystemTime) -> u64 {
+pub(super) fn unix_ms(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
 }

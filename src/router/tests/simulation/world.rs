@@ -179,7 +179,7 @@ impl World {
         let info = Raw::from_value(&json!({ "name": "world", "version": "0" }));
         let numbers = self.chance_of("nature", 0);
         let (begun, chance) = (Instant::now(), Arc::new(move || numbers.unit()));
-        let nature = Nature { chance, outside: Arc::new(move || begun.elapsed()) };
+        let nature = Nature { chance, outside: Arc::new(move || begun.elapsed()), lineage: Arc::default() };
         let (manager, news) = Manager::start_in(nature, config, &starters, info.clone(), None, Default::default());
         Router::start(manager, news, info)
     }

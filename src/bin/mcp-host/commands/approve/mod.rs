@@ -3,7 +3,6 @@
 
 mod certificates;
 
-use std::io::BufRead as _;
 use std::path::Path;
 
 use mcp_host::Certificates;
@@ -11,6 +10,7 @@ use mcp_host::approvals::Approvals;
 use mcp_host::config::{Project, Server};
 use serde::Serialize;
 
+use super::agreed;
 use crate::args::{Approve, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -104,7 +104,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Exit::Failed, error.to_string())
+    Failure::new(Exit::Failed, error.to_string()).help("mcp-host approve shows it again, as it is now")
 }
 
 fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
@@ -124,16 +124,6 @@ fn questions(servers: usize, certificates: usize) -> String {
     let start = (servers > 0).then(|| format!("start {} like that", text::count(servers, "server")));
     let believe = (certificates > 0).then(|| format!("believe {}", text::count(certificates, "certificate")));
     format!("{}? [y/N]", [start, believe].into_iter().flatten().collect::<Vec<_>>().join(", "))
-}
-
-async fn agreed(question: &str, output: &Output) -> bool {
-    output.ask(question);
-    // A read of stdin cannot be called back: Ctrl-C leaves its thread behind.
-    let answer = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).map(|_| line)
-    });
-    matches!(answer.await, Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 /// What is to be approved; where something was before, as a difference.

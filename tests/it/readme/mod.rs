@@ -1,24 +1,47 @@
 //! The blocks of README.md: what is shown as a config is one.
 
+#[cfg(target_os = "linux")]
+mod session;
+
 use mcp_host::config::{Config, Remote, Syntax, Transport, Vars, parse_str};
 
-/// The fenced blocks of a language, each with the last line of text before it.
-fn blocks(language: &str) -> Vec<(String, String)> {
-    let readme = include_str!("../../README.md");
+/// A fenced block.
+struct Block {
+    language: String,
+    text: String,
+    /// The last line of text before it.
+    before: String,
+}
+
+fn all_blocks() -> Vec<Block> {
+    let readme = include_str!("../../../README.md");
     let mut found = Vec::new();
     let mut before = "";
     let mut lines = readme.lines();
     while let Some(line) = lines.next() {
-        if let Some(told) = line.strip_prefix("```") {
-            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            if told == language {
-                found.push((before.to_owned(), block.join("\n")));
-            }
+        let indent = line.len() - line.trim_start().len();
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            let block = lines.by_ref().take_while(|line| line.trim_start() != "```");
+            let block: Vec<&str> = block.map(|line| line.get(indent..).unwrap_or_default()).collect();
+            found.push(Block { language: language.to_owned(), text: block.join("\n"), before: before.to_owned() });
         } else if !line.is_empty() {
             before = line;
         }
     }
     found
+}
+
+/// The blocks of a language, each with the last line of text before it.
+fn blocks(language: &str) -> Vec<(String, String)> {
+    let of_it = all_blocks().into_iter().filter(|block| block.language == language);
+    of_it.map(|block| (block.before, block.text)).collect()
+}
+
+/// The blocks of these languages, from top to bottom.
+#[cfg(target_os = "linux")]
+fn blocks_in_order(languages: &[&str]) -> Vec<(String, String)> {
+    let of_them = all_blocks().into_iter().filter(|block| languages.contains(&block.language.as_str()));
+    of_them.map(|block| (block.language, block.text)).collect()
 }
 
 fn parse(text: &str, syntax: Syntax) -> Config {

@@ -1,0 +1,159 @@
+//! `mcp-host status`: what a running daemon says about its servers and clients, or all about one server.
+
+mod answer;
+mod one;
+
+use std::net::SocketAddr;
+
+use mcp_host::admin::{self, AskError};
+
+use self::answer::{Answer, Client, Config, Row};
+use super::callers::word;
+use crate::args::{Common, Status};
+use crate::nearest::{nearest, question};
+use crate::output::Output;
+use crate::paint::Tone;
+use crate::report::{Exit, Failure};
+use crate::servers::quoted;
+use crate::table::{Cell, Column, Table};
+use crate::text;
+
+pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Result<Exit, Failure> {
+    let (listen, again) = (args.listen, common.again(false));
+    let asked = Asked { command: "mcp-host status", listen, again: &again };
+    let line = admin::ask(listen.map(|listen| listen.port())).await.map_err(|error| failed(&asked, &error))?;
+    if let Some(name) = &args.server {
+        return one::show(name, &line, output);
+    }
+    if output.json {
+        output.line(&text::json(line.trim()))?;
+        return Ok(Exit::Ok);
+    }
+    let answer = Answer::read(&line)?;
+    let mut lines = config(&answer.config);
+    let mut servers = Table::new(&SERVERS);
+    answer.servers.iter().for_each(|row| servers.row(cells(row)));
+    lines.extend(output.drawn(servers));
+    lines.extend(clients(&answer.clients, output));
+    output.lines(lines)?;
+    Ok(Exit::Ok)
+}
+
+/// What was asked of a daemon that did not answer.
+pub(super) struct Asked<'a> {
+    /// The whole command.
+    pub(super) command: &'a str,
+    pub(super) listen: Option<SocketAddr>,
+    /// The options that mean the same config in a hint.
+    pub(super) again: &'a str,
+}
+
+pub(super) fn failed(asked: &Asked<'_>, error: &AskError) -> Failure {
+    let Asked { command, listen, again } = asked;
+    let flag = listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
+    let help = match error {
+        AskError::NotRunning { .. } => format!("mcp-host serve{flag}{again}"),
+        AskError::Several { listen } => {
+            let first = listen.first().map_or("ADDR:PORT", String::as_str);
+            format!("{command} --listen {first}{again}")
+        }
+        AskError::Silent { .. } => format!("it may be busy: {command}{flag}{again} asks once more"),
+        _ => "mcp-host tools, call and check work without a daemon".to_owned(),
+    };
+    Failure::new(Exit::Unreachable, error.to_string()).help(help)
+}
+
+/// No server of the daemon is called that.
+fn unknown(name: &str, names: &[&str]) -> Failure {
+    let help = question(&nearest(name, names.iter().copied())).unwrap_or_else(|| match names {
+        [] => "the mcp-host that runs has no servers".to_owned(),
+        _ => format!("the mcp-host that runs has: {}", names.join(", ")),
+    });
+    Failure::new(Exit::Usage, format!("no server is called `{name}`")).help(help)
+}
+
+/// Where the daemon does not go by what the files say now.
+fn config(config: &Config) -> Vec<String> {
+    let problems = config.problems.iter().map(|problem| format!("config: not reloaded: {problem}"));
+    let pending = config.pending.iter().map(|key| format!("config: {key} counts from the next start on"));
+    let mut lines: Vec<String> = problems.chain(pending).map(|line| text::line(&line).into_owned()).collect();
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines
+}
+
+fn cells(row: &Row) -> [Cell; 8] {
+    [
+        row.name.as_str().into(),
+        Cell::state(&row.state),
+        text::duration(row.since_ms).into(),
+        row.revision.as_deref().unwrap_or("-").into(),
+        row.transport.as_str().into(),
+        row.leases.to_string().into(),
+        row.calls.to_string().into(),
+        last_error(row),
+    ]
+}
+
+/// An error that is over stands in brackets, with its age.
+fn last_error(row: &Row) -> Cell {
+    let error = text::headline(row.last_error.as_deref().unwrap_or_default());
+    match row.error_age() {
+        Some(age) if !row.error_stands() && !error.is_empty() => {
+            Cell::from(format!("({error}, {} ago)", text::duration(age))).tone(Tone::Dim)
+        }
+        _ => error.into(),
+    }
+}
+
+/// What a client says of itself.
+fn said(text: Option<&str>) -> String {
+    text.map(str::trim).filter(|text| !text.is_empty()).map_or_else(|| "-".to_owned(), |text| word(text, NAME))
+}
+
+/// A table of the clients, if there are any, below that of the servers.
+fn clients(clients: &[Client], output: &Output) -> Vec<String> {
+    if clients.is_empty() {
+        return Vec::new();
+    }
+    let proven = clients.iter().any(|client| client.user.is_some());
+    let heads = ["CLIENT", "VERSION", "REVISION", "TRANSPORT", "SINCE", "LAST SEEN", "CALLS"];
+    let columns: Vec<Column> = heads.into_iter().chain(proven.then_some("USER")).map(Column::stays).collect();
+    let row = |client: &Client| {
+        let mut cells = vec![
+            said(Some(&client.name)),
+            said(client.version.as_deref()),
+            text::line(&client.revision).into_owned(),
+            text::line(&client.transport).into_owned(),
+            text::duration(client.since_ms),
+            format!("{} ago", text::duration(client.idle_ms)),
+            client.calls.to_string(),
+        ];
+        cells.extend(proven.then(|| said(client.user.as_deref())));
+        cells
+    };
+    let mut table = Table::new(&columns);
+    clients.iter().take(MOST).for_each(|client| table.row(row(client)));
+    let mut lines = vec![String::new()];
+    lines.extend(output.drawn(table));
+    if clients.len() > MOST {
+        lines.push(format!("… and {} more; --json has all of them", clients.len() - MOST));
+    }
+    lines
+}
+
+const SERVERS: [Column; 8] = [
+    Column::stays("SERVER"),
+    Column::stays("STATE"),
+    Column::stays("SINCE"),
+    Column::stays("REVISION"),
+    Column::stays("TRANSPORT"),
+    Column::stays("LEASES"),
+    Column::stays("CALLS"),
+    Column::wraps("LAST ERROR"),
+];
+/// Characters of what a client says of itself.
+const NAME: usize = 40;
+/// Clients that a table shows.
+const MOST: usize = 100;

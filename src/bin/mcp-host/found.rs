@@ -1,0 +1,181 @@
+//! The config files of MCP clients on this machine, for users who have none of ours yet.
+//!
+//! Only the user's own files are looked at, never a project's, and only those with a server in them are named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mcp_host::config::{Syntax, Vars, parse_str};
+
+use crate::servers::quoted;
+use crate::text;
+
+/// A client's file with servers in it.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    client: &'static str,
+    path: PathBuf,
+    /// None where something is wrong with the file.
+    servers: Option<usize>,
+}
+
+/// The folders that clients keep their files in.
+#[derive(Clone, Debug, Default)]
+struct Folders {
+    home: Option<PathBuf>,
+    /// `~/.config`, or what `XDG_CONFIG_HOME` says.
+    config: Option<PathBuf>,
+    /// Where desktop programs keep their data.
+    data: Option<PathBuf>,
+}
+
+impl Folders {
+    fn of_process() -> Self {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+        let inside = |folder: &str| home.as_ref().map(|home| home.join(folder));
+        let config = variable("XDG_CONFIG_HOME").or_else(|| inside(".config"));
+        let data = if cfg!(windows) {
+            variable("APPDATA")
+        } else if cfg!(target_os = "macos") {
+            inside("Library/Application Support")
+        } else {
+            config.clone()
+        };
+        Self { home, config, data }
+    }
+
+    /// The places of all clients that are known.
+    fn places(&self) -> Vec<(&'static str, PathBuf)> {
+        let all = [(&self.home, HOME), (&self.config, CONFIG), (&self.data, DATA)];
+        let places = all.into_iter().filter_map(|(folder, places)| Some((folder.as_ref()?, places)));
+        places.flat_map(|(folder, places)| places.iter().map(|(client, path)| (*client, folder.join(path)))).collect()
+    }
+}
+
+/// Files in the home of the user.
+const HOME: &[(&str, &str)] = &[
+    ("Claude Code", ".claude.json"),
+    ("Codex", ".codex/config.toml"),
+    ("Gemini CLI", ".gemini/settings.json"),
+    ("Cursor", ".cursor/mcp.json"),
+    ("Windsurf", ".codeium/windsurf/mcp_config.json"),
+    ("Copilot CLI", ".copilot/mcp-config.json"),
+    ("Kiro", ".kiro/settings/mcp.json"),
+    ("Amazon Q", ".aws/amazonq/mcp.json"),
+    ("LM Studio", ".lmstudio/mcp.json"),
+    ("Junie", ".junie/mcp/mcp.json"),
+    ("Cline", ".cline/mcp.json"),
+    ("Continue", ".continue/config.yaml"),
+    ("Warp", ".warp/.mcp.json"),
+    ("Qwen Code", ".qwen/settings.json"),
+    ("MCP Inspector", ".mcp-inspector/mcp.json"),
+];
+const CONFIG: &[(&str, &str)] = &[
+    ("Zed", "zed/settings.json"),
+    ("Goose", "goose/config.yaml"),
+    ("opencode", "opencode/opencode.json"),
+    ("opencode", "opencode/opencode.jsonc"),
+    ("Amp", "amp/settings.json"),
+    ("Crush", "crush/crush.json"),
+];
+const DATA: &[(&str, &str)] = &[
+    ("Claude Desktop", "Claude/claude_desktop_config.json"),
+    ("VS Code", "Code/User/mcp.json"),
+    ("Cline", "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+    ("Roo Code", "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
+    #[cfg(windows)]
+    ("Zed", "Zed/settings.json"),
+    #[cfg(windows)]
+    ("Goose", "Block/goose/config/config.yaml"),
+];
+
+/// The largest file that is looked at.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// What to do with the files that are there: ready commands.
+pub(crate) fn commands() -> Vec<String> {
+    let folders = Folders::of_process();
+    let found = find(&folders.places());
+    let mut lines: Vec<String> = found.iter().map(|found| command(found, folders.home.as_deref())).collect();
+    if !lines.is_empty() {
+        lines.push(APART.to_owned());
+    }
+    lines
+}
+
+/// A host that is named in the file that it serves would start itself.
+const APART: &str =
+    "to put mcp-host into a client as well, serve a copy of its file: the file served must not name mcp-host";
+
+fn find(places: &[(&'static str, PathBuf)]) -> Vec<Found> {
+    let found = places.iter().filter_map(|(client, path)| {
+        let servers = servers(path)?;
+        (servers != Some(0)).then(|| Found { client, path: path.clone(), servers })
+    });
+    found.collect()
+}
+
+/// How many servers a file holds: not known where it cannot be used as it is. None where it is not there.
+fn servers(path: &Path) -> Option<Option<usize>> {
+    let kind = fs::metadata(path).ok()?;
+    if !kind.is_file() || kind.len() > LARGEST {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    match parse_str(&text, Syntax::of(path), path, &Vars::default()) {
+        Ok(config) => Some(Some(config.servers.len())),
+        Err(error) => error.problems().iter().any(|problem| problem.server.is_some()).then_some(None),
+    }
+}
+
+fn command(found: &Found, home: Option<&Path>) -> String {
+    let Found { client, path, servers } = found;
+    let path = match home.and_then(|home| path.strip_prefix(home).ok()) {
+        Some(rest) if cfg!(unix) => format!("~/{}", quoted(&rest.to_string_lossy())),
+        _ => quoted(&path.to_string_lossy()),
+    };
+    match servers {
+        Some(count) => {
+            format!("{client} has {}: mcp-host serve --config {path}", text::count(*count, "server"))
+        }
+        None => format!("{client} has servers, and something to correct: mcp-host check --config {path}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_with_servers_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let folders =
+            Folders { home: Some(home.path().to_owned()), data: Some(home.path().join("App Data")), config: None };
+        let write = |path: &str, text: &str| {
+            let path = home.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            ".cursor/mcp.json",
+            r#"{ "mcpServers": { "a": { "command": "a" }, "b": { "url": "https://b.example/mcp" } } }"#,
+        );
+        write(".codex/config.toml", "[mcp_servers.a]\ncommand = \"a\"\nenv = { KEY = \"${NOT_SET}\" }\n");
+        write(".gemini/settings.json", r#"{ "theme": "dark" }"#);
+        write(".kiro/settings/mcp.json", r#"{ "mcpServers": {} }"#);
+        write(".lmstudio/mcp.json", r#"{ "mcpServers": "#);
+        write(".junie/mcp/mcp.json/no-file", "");
+        write("App Data/Claude/claude_desktop_config.json", r#"{ "mcpServers": { "a": { "command": "a" } } }"#);
+        let found = find(&folders.places());
+        let commands: Vec<String> = found.iter().map(|found| command(found, Some(home.path()))).collect();
+        assert_eq!(
+            commands,
+            [
+                "Codex has 1 server: mcp-host serve --config ~/.codex/config.toml",
+                "Cursor has 2 servers: mcp-host serve --config ~/.cursor/mcp.json",
+                "Claude Desktop has 1 server: mcp-host serve --config ~/'App Data/Claude/claude_desktop_config.json'",
+            ]
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Entries of a config that are this host itself: a program that is ours and would serve the same config once more, or a
+//! URL that is our own address.
+//!
+//! What is found here is never started. What is not, behind a shell or a proxy, is found by the library when it runs.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+use mcp_host::config::{Config, ITSELF, LoadRequest, Server, Stdio, Transport};
+
+use crate::args::{Cli, Command};
+
+/// Switches off the entries that would start this host again.
+pub(crate) fn switch_off(config: &mut Config, request: &LoadRequest) {
+    let Some(own) = program().and_then(|path| identity(&path)) else { return };
+    let files: Vec<PathBuf> = config.files.iter().filter_map(|file| file.canonicalize().ok()).collect();
+    for server in config.servers.iter_mut().filter(|server| server.disabled.is_none()) {
+        if let Transport::Stdio(stdio) = &server.transport
+            && would_serve(stdio, own, request).is_some_and(|theirs| theirs.iter().any(|file| files.contains(file)))
+        {
+            server.disabled = Some(ITSELF.to_owned());
+            server.unusable = None;
+        }
+    }
+}
+
+/// The entries that lead to the address that `serve` opens with this config.
+pub(crate) fn at_our_address(config: &Config) -> Vec<&Server> {
+    let listen = config.host.listen;
+    let is_ours = |url: &url::Url| {
+        let host = match url.host() {
+            Some(url::Host::Ipv4(address)) => Some(address.into()),
+            Some(url::Host::Ipv6(address)) => Some(address.into()),
+            Some(url::Host::Domain("localhost")) => Some(std::net::IpAddr::from([127, 0, 0, 1])),
+            _ => None,
+        };
+        let reaches = |host: std::net::IpAddr| {
+            host == listen.ip() || (host.is_loopback() && (listen.ip().is_loopback() || listen.ip().is_unspecified()))
+        };
+        url.port_or_known_default() == Some(listen.port())
+            && matches!(url.path().trim_end_matches('/'), "/mcp" | "/sse")
+            && host.is_some_and(reaches)
+    };
+    let of_server = |server: &&Server| match &server.transport {
+        Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => is_ours(&remote.url),
+        _ => false,
+    };
+    config.servers.iter().filter(|server| server.disabled.is_none()).filter(of_server).collect()
+}
+
+/// The files that a command would serve, if it is this program; each by its real path.
+fn would_serve(stdio: &Stdio, own: Identity, request: &LoadRequest) -> Option<Vec<PathBuf>> {
+    if identity(&found(stdio)?)? != own {
+        return None;
+    }
+    let words = std::iter::once("mcp-host").chain(stdio.args.iter().map(String::as_str));
+    let cli = Cli::try_parse_from(words).ok()?;
+    let common = cli.common();
+    if common.project.as_ref().is_some_and(|project| Some(project) != request.project_directory.as_ref()) {
+        // The same file, and other servers of it.
+        return None;
+    }
+    let named = common.config;
+    match cli.command? {
+        Command::Stdio(_) => {}
+        Command::Serve(args) if !args.demo => {}
+        _ => return None,
+    }
+    let folder = stdio.cwd.clone().or_else(|| std::env::current_dir().ok())?;
+    let files = if named.is_empty() {
+        // It looks by its own environment, of which it gets little from ours.
+        let mut theirs = request.clone();
+        theirs.files = Vec::new();
+        theirs.vars = stdio.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+        theirs.working_directory = Some(folder.clone());
+        let given = |name: &str| stdio.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose());
+        if let Some(home) = given("HOME").map(PathBuf::from) {
+            theirs.config_home = Some(home.join(".config"));
+            theirs.home = Some(home);
+        }
+        if let Some(config) = given("XDG_CONFIG_HOME") {
+            theirs.config_home = Some(config.into());
+        }
+        theirs.found().ok()?
+    } else {
+        named
+    };
+    Some(files.iter().filter_map(|file| folder.join(file).canonicalize().ok()).collect())
+}
+
+/// The program that a command starts, as a shell would find it.
+fn found(stdio: &Stdio) -> Option<PathBuf> {
+    let command = Path::new(&stdio.command);
+    if command.components().count() > 1 {
+        return Some(stdio.cwd.as_deref().unwrap_or(Path::new("")).join(command));
+    }
+    let own = stdio.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose().into());
+    let path: std::ffi::OsString = own.or_else(|| std::env::var_os("PATH"))?;
+    std::env::split_paths(&path).map(|folder| folder.join(command)).find(|file| file.is_file())
+}
+
+/// The file that this process runs, even if another one has its name by now.
+fn program() -> Option<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { Some(own) } else { std::env::current_exe().ok() }
+}
+
+/// Tells a file from every other one, whatever its name.
+type Identity = (u64, u64);
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    path.canonicalize().ok()?.hash(&mut hasher);
+    Some((0, hasher.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_host::config::{Syntax, Vars, parse_str};
+
+    use super::*;
+
+    #[test]
+    fn our_own_address_is_known_in_each_spelling() {
+        let entries = [
+            ("http://127.0.0.1:8808/mcp", true),
+            ("http://localhost:8808/mcp/", true),
+            ("http://[::1]:8808/sse", true),
+            ("http://127.0.0.1:8808/other", false),
+            ("http://127.0.0.1:8809/mcp", false),
+            ("https://example.com:8808/mcp", false),
+        ];
+        for (url, ours) in entries {
+            let text = format!(r#"{{"mcpServers":{{"x":{{"url":"{url}"}}}}}}"#);
+            let config = parse_str(&text, Syntax::Json, "mcp.json", &Vars::default()).unwrap();
+            assert_eq!(at_our_address(&config).len(), usize::from(ours), "{url}");
+        }
+    }
+}

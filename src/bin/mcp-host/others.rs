@@ -1,0 +1,109 @@
+//! Commands that other programs have, and what does the same here.
+//!
+//! People type what they know from elsewhere. A guess by its letters would lead them astray (`logs` is near `logout`), so
+//! each of these words has its own line. A word that becomes a command of ours is never looked up here.
+
+/// What does here what a command of another program does there.
+pub(crate) fn meant(command: &str) -> Option<&'static str> {
+    let command = command.to_ascii_lowercase();
+    TABLE.iter().find(|(names, _)| names.contains(&command.as_str())).map(|(_, line)| *line)
+}
+
+type Row = (&'static [&'static str], &'static str);
+
+const TABLE: &[Row] = &[
+    (
+        &["add", "add-json", "install", "new", "create", "register", "enable"],
+        "add the server to the config file; `mcp-host check` says whether it is right, and a running `serve` takes it by itself",
+    ),
+    (
+        &["remove", "rm", "del", "delete", "uninstall", "unregister", "disable"],
+        "take the server out of the config file, or put `\"disabled\": true` into its entry; a running `serve` follows by itself",
+    ),
+    (
+        &["list", "ls", "servers", "server", "mcp", "clients"],
+        "`mcp-host check` lists the servers of the config, `mcp-host status` those of a running `serve`, `mcp-host tools` their tools",
+    ),
+    (
+        &["ps", "top", "health", "info", "stats", "processes", "monitor"],
+        "`mcp-host status` shows the servers of a running `serve`",
+    ),
+    (
+        &["log", "logs", "tail", "journal"],
+        "`mcp-host status` shows the last error of each server; `mcp-host serve -v` logs more to stderr",
+    ),
+    (
+        &["start", "run", "up", "daemon", "launch", "listen", "proxy", "gateway", "host", "http", "sse", "open"],
+        "`mcp-host serve` starts all servers at one HTTP endpoint, `mcp-host stdio` over stdin and stdout",
+    ),
+    (
+        &["stop", "down", "kill", "quit", "exit", "shutdown", "end"],
+        "Ctrl-C where `mcp-host serve` runs; `mcp-host status --json` tells its process",
+    ),
+    (
+        &["restart", "reload", "refresh", "reconnect"],
+        "a running `mcp-host serve` starts a server again by itself, and follows changes of the config; `mcp-host status` shows how it is",
+    ),
+    (
+        &["get", "inspect", "inspector", "show", "describe", "view"],
+        "`mcp-host check SERVER` shows a server of the config, `mcp-host tools SERVER` its tools, `mcp-host status` how it is",
+    ),
+    (
+        &["connect", "test", "ping", "doctor", "diagnose", "debug", "try"],
+        "`mcp-host check --connect` starts each server once and reports what it offers",
+    ),
+    (
+        &["validate", "lint", "verify", "dry-run"],
+        "`mcp-host check` checks the config, `mcp-host check --connect` the servers, too",
+    ),
+    (
+        &["config", "configure", "settings", "edit", "init", "setup", "import", "export", "migrate", "sync"],
+        "the config is a file of yours, or any MCP client's: `mcp-host check --config FILE`; `mcp-host serve --demo` needs none",
+    ),
+    (&["version", "v"], "mcp-host --version"),
+    (&["exec", "execute", "invoke", "use", "tool", "call-tool"], "mcp-host call TOOL KEY=VALUE"),
+    (
+        &["list-tools", "tools-list", "functions", "search", "find", "browse"],
+        "`mcp-host tools` lists the tools of all servers",
+    ),
+    (&["resource", "cat", "fetch", "templates"], "`mcp-host resources` lists them, `mcp-host read URI` reads one"),
+    (&["get-prompt", "ask"], "`mcp-host prompts` lists them, `mcp-host prompt NAME` gets one"),
+    (&["signin", "sign-in", "authorize", "authenticate", "oauth"], "mcp-host login SERVER"),
+    (&["signout", "sign-out", "revoke"], "mcp-host logout SERVER"),
+    (&["whoami", "tokens", "credentials", "secrets", "logins", "accounts"], "`mcp-host auth` lists the logins"),
+    (&["trust", "allow", "accept", "permit"], "`mcp-host approve` shows what a project's config would start, and asks"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn commands() -> BTreeSet<String> {
+        Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+    }
+
+    #[test]
+    fn only_commands_that_exist_are_named() {
+        for (names, line) in TABLE {
+            let named: Vec<&str> = line.split("mcp-host ").skip(1).collect();
+            for rest in &named {
+                let word: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+                assert!(word.starts_with('-') || commands().contains(&word), "{names:?}: mcp-host {word}");
+            }
+            assert!(!named.is_empty() || line.contains("config file"), "{names:?} leads nowhere");
+        }
+    }
+
+    #[test]
+    fn every_word_stands_in_one_row() {
+        let words: Vec<&str> = TABLE.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        assert_eq!(words.iter().collect::<BTreeSet<_>>().len(), words.len());
+        assert!(meant("LOGS").is_some_and(|line| !line.contains("logout")));
+        assert_eq!(meant("frobnicate"), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! What single clients call by another name, and what only they can do.
+//!
+//! A key that means something here is read; a key that asks for what this host does not do is noted.
+
+use super::fields::{Field, Fields};
+use super::report::Report;
+use super::{Server, Start};
+
+/// What other clients can do for a server and this host cannot, by key.
+const LACKING: [(&str, &str); 9] = [
+    ("sandbox", NO_SANDBOX),
+    ("sandboxEnabled", NO_SANDBOX),
+    ("watchPaths", "files are not watched here: a change of them does not restart the server"),
+    ("proxy", "a server cannot have a proxy of its own here, ignored"),
+    ("customUserVars", ONE_USER),
+    ("obo", ONE_USER),
+    ("oauth_headers", "requests of a login carry no headers of yours here, ignored"),
+    ("oidc", "tokens of that client's own service are not to be had here, ignored"),
+    ("oauthGrantType", "use \"auth\" with `grant`, `clientId` and `clientSecret` for a login without a person"),
+];
+
+const NO_SANDBOX: &str = "this build has no sandbox, the server runs without one";
+const ONE_USER: &str = "values that each user of that program has of their own are not known here, ignored";
+
+/// Takes the settings that single clients put into an object of their own.
+pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Report) {
+    let Some(field) = fields.take(&["anythingllm"], report) else { return };
+    let Some(mut own) = field.fields(report) else { return };
+    if own.take(&["autoStart"], report).and_then(|field| field.flag(report)) == Some(false) {
+        server.start = Start::Lazy;
+    }
+    if let Some(field) = own.take(&["suppressedTools"], report) {
+        server.exclude_tools.extend(field.texts(report));
+    }
+    own.finish(&["autoStart", "suppressedTools"], report);
+}
+
+/// Notes what other clients can do and this host cannot.
+pub(super) fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
+    for (name, what) in LACKING {
+        let Some(field) = fields.take(&[name], report) else { continue };
+        // What a client does anyway asks for nothing.
+        let asks = match name {
+            "oidc" | "sandboxEnabled" => field.flag(report) == Some(true),
+            "oauthGrantType" => field.text(report) != Some("authorization_code"),
+            _ => true,
+        };
+        if asks {
+            report.note(field.at, &field.path, what);
+        }
+    }
+}
+
+/// The header that LibreChat makes of an `apiKey`.
+pub(super) fn api_key<'a>(field: &Field<'a>, report: &mut Report) -> Option<(&'a str, String)> {
+    let mut fields = field.fields(report)?;
+    let mut text = |name| fields.take(&[name], report).and_then(|field| field.text(report));
+    let (source, kind) = (text("source"), text("authorization_type"));
+    let (header, key) = (text("custom_header"), text("key"));
+    fields.finish(&["source", "authorization_type", "custom_header", "key"], report);
+    if source == Some("user") {
+        report.note(field.at, &field.path, ONE_USER);
+        return None;
+    }
+    let key = key?;
+    Some(match kind {
+        Some("basic") => ("Authorization", format!("Basic {key}")),
+        Some("custom") => (header.unwrap_or("X-API-Key"), key.to_owned()),
+        _ => ("Authorization", format!("Bearer {key}")),
+    })
+}
+
+/// Notes all but the headers of Continue's `requestOptions`.
+pub(super) fn request_options(mut fields: Fields<'_>, report: &mut Report) {
+    for field in fields.rest() {
+        report.note(field.at, &field.path, "of these options only `headers` is used here");
+    }
+}
+
+/// Whether a value is what another program puts in at run time, such as `{{USER_ID}}`.
+pub(super) fn is_placeholder(value: &str) -> bool {
+    value.find("{{").is_some_and(|start| value[start..].contains("}}"))
+}
+
+/// Notes a value that only another program can fill in.
+pub(super) fn placeholder(field: &Field<'_>, value: &str, report: &mut Report) {
+    if is_placeholder(value) {
+        report.note(field.at, &field.path, "a placeholder of another program, sent as it is written");
+    }
+}

@@ -1,0 +1,106 @@
+//! Which clients people see: sessions while they last, and names without one for as long as they are heard of.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::support::stage_with;
+use crate::manager::Principal;
+use crate::protocol::{Method, Raw, Request, RequestId};
+use crate::router::{ClientChange, ClientEvent, Router, Via};
+
+fn info(name: &str) -> Raw {
+    Raw::from_value(&json!({ "name": name, "version": "1" }))
+}
+
+fn seen(router: &Router, name: &str, method: &Method) {
+    router.seen(&Principal::local(), Some(&info(name)), method, Via::Http);
+}
+
+/// What was told of an event: the name, whether it came, and how many there are then.
+fn told(event: &ClientEvent) -> (String, bool, usize) {
+    (event.client.name.clone(), event.change == ClientChange::Connected, event.clients)
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_when_it_is_silent() {
+    let stage = stage_with(|_| {}).await;
+    let router = &stage.router;
+    let mut events = router.client_events();
+    seen(router, "agent", &Method::Discover);
+    assert!(router.roster().is_empty(), "it has only asked what we speak");
+    for _ in 0..100 {
+        seen(router, "agent", &Method::ToolsCall);
+        seen(router, "agent", &Method::ToolsList);
+    }
+    seen(router, "other", &Method::ToolsList);
+    // Another person's client is another one, though it says the same.
+    router.seen(&Principal::named("bearer:ada"), Some(&info("agent")), &Method::ToolsList, Via::Http);
+    let roster = router.roster();
+    let mut rows: Vec<_> = roster.iter().map(|row| (row.name.as_str(), row.user.as_deref(), row.calls)).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [("agent", None, 100), ("agent", Some("ada"), 0), ("other", None, 0)]);
+
+    tokio::time::advance(Duration::from_secs(200)).await;
+    seen(router, "agent", &Method::ToolsList);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let names: Vec<_> = router.roster().into_iter().map(|row| row.name).collect();
+    assert_eq!(names, ["agent"], "the others were silent for five minutes");
+    let mut heard = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        heard.push(told(&event));
+    }
+    let came = |name: &str, clients| (name.to_owned(), true, clients);
+    assert_eq!(heard[..3], [came("agent", 1), came("other", 2), came("agent", 3)]);
+    assert!(heard.len() == 5 && !heard[3].1 && !heard[4].1 && heard[4].2 == 1, "{heard:?}");
+}
+
+#[tokio::test]
+async fn first_hour_r12_names_without_end_have_an_end() {
+    let stage = stage_with(|_| {}).await;
+    for number in 0..2_000 {
+        seen(&stage.router, &format!("name {number}"), &Method::ToolsList);
+    }
+    let large = Raw::from_value(&json!({ "name": "x".repeat(100_000), "version": "y".repeat(100_000) }));
+    stage.router.seen(&Principal::local(), Some(&large), &Method::ToolsList, Via::Http);
+    let roster = stage.router.roster();
+    assert_eq!(roster.len(), 256);
+    assert!(roster.iter().all(|row| row.name.len() <= 200), "{}", roster.len());
+    assert!(roster.iter().any(|row| row.name == "name 1999"), "the newest stay");
+}
+
+#[tokio::test]
+async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
+    let stage = stage_with(|_| {}).await;
+    let router = &stage.router;
+    let mut events = router.client_events();
+    let params =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } });
+    let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
+    assert!(router.roster().is_empty(), "its door has not shown it");
+    router.welcome(&client, Via::Sse);
+    router.welcome(&client, Via::Sse);
+    let leg = router.leg(&client);
+    for (id, method) in [(1, Method::ToolsList), (2, Method::ToolsCall)] {
+        let params = Some(Raw::from_value(&json!({ "name": "echo", "arguments": {} })));
+        let request = Request { id: RequestId::Number(id), method, params };
+        let _ = router.request(&client, request, &leg).await;
+    }
+    let row = router.roster().pop().unwrap();
+    assert_eq!(
+        (row.revision.as_str(), row.transport, row.version.as_deref(), row.calls),
+        ("2025-06-18", "sse", Some("2"), 1)
+    );
+    router.close(&client);
+    router.close(&client);
+    assert!(router.roster().is_empty());
+    let heard: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).map(|event| told(&event)).collect();
+    assert_eq!(heard, [("a".to_owned(), true, 1), ("a".to_owned(), false, 0)]);
+    // The end of the host is no news of each of its clients.
+    let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
+    router.welcome(&client, Via::Http);
+    drop(events.try_recv());
+    router.close_doors();
+    router.close(&client);
+    assert!(events.try_recv().is_err());
+}

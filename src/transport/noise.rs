@@ -1,0 +1,105 @@
+//! What a server prints between its messages, told as one line: how many lines, and the first (`hazards.md` H1).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Label;
+use super::stderr::StderrTail;
+
+/// Noise is gathered that long before it is told: most servers print a banner of a few lines.
+const GATHER: Duration = Duration::from_secs(1);
+/// A server that goes on is told of that often.
+const EVERY: Duration = Duration::from_secs(3600);
+/// Whole lines that are told in a second, where somebody wants them.
+const LINES_PER_SECOND: u32 = 100;
+
+/// The lines of one process that are no messages.
+#[derive(Debug, Default)]
+pub(super) struct Noise {
+    lines: u64,
+    /// So many of them are told.
+    told: u64,
+    first: Option<String>,
+    due: Option<Instant>,
+    /// When it was told last.
+    last: Option<Instant>,
+    second: Option<(Instant, u32)>,
+}
+
+impl Noise {
+    /// Counts a line.
+    pub(super) fn note(&mut self, server: &Label, tail: &StderrTail, line: &[u8], reason: &str) {
+        self.lines += 1;
+        if self.first.is_none() {
+            self.first = Some(tail.line(line));
+        }
+        if self.due.is_none() {
+            self.due = Some(self.last.map_or_else(|| Instant::now() + GATHER, |last| last + EVERY));
+        }
+        if tracing::enabled!(target: "mcp_host::stdout", tracing::Level::INFO) && self.may_tell_whole() {
+            let text = tail.line(line);
+            let lines = self.lines;
+            tracing::info!(target: "mcp_host::stdout", server = &**server, lines, "not a message on standard output ({reason}): {text}");
+        }
+    }
+
+    /// Waits until there is something to tell; for ever, if there is no noise.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub(super) async fn is_due(due: Option<Instant>) {
+        match due {
+            Some(due) => tokio::time::sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Tells what was not told yet.
+    pub(super) fn tell(&mut self, server: &Label) {
+        self.due = None;
+        if self.lines == self.told {
+            return;
+        }
+        (self.told, self.last) = (self.lines, Some(Instant::now()));
+        let first = self.first.as_deref().unwrap_or_default();
+        let what = match self.lines {
+            1 => "1 line on stdout that is no message".to_owned(),
+            lines => format!("{lines} lines on stdout that are no messages"),
+        };
+        tracing::warn!(server = &**server, "{what}: first \"{first}\"");
+    }
+
+    fn may_tell_whole(&mut self) -> bool {
+        let now = Instant::now();
+        let (since, count) = self.second.filter(|(since, _)| now - *since < Duration::from_secs(1)).unwrap_or((now, 0));
+        self.second = Some((since, count.saturating_add(1)));
+        count < LINES_PER_SECOND
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::redact::Scrubber;
+
+    #[tokio::test]
+    async fn h97_no_half_of_a_secret_is_told_where_a_line_is_cut() {
+        let mut knows = Scrubber::default();
+        knows.know("tr0ub4dor");
+        let tail = StderrTail::of(Arc::new(knows));
+        for length in 180..320 {
+            let mut noise = Noise::default();
+            let line = format!("{}tr0ub4dor{}", "x".repeat(length), "y".repeat(200));
+            noise.note(&"it".into(), &tail, line.as_bytes(), "it is noise");
+            let first = noise.first.unwrap();
+            assert!(first.starts_with("xxx") && !first.contains('t'), "{length}: {first}");
+        }
+    }
+}

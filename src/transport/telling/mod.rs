@@ -1,0 +1,410 @@
+//! Which line of standard error tells why a program failed; pure.
+//!
+//! The last line is seldom it: package runners and runtimes end with where their log lies, with a hint, or with their
+//! version. So each line is weighed by its words, and lines that programs are known to end with never count.
+
+/// The line that tells, and the innermost of the causes that are listed under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Telling {
+    line: usize,
+    /// A cause may be wrapped over several lines: the first, and the first that is not of it.
+    because: Option<(usize, usize)>,
+}
+
+impl Telling {
+    /// What the two lines say, as one, from the text of each line.
+    pub(super) fn of(self, text: impl Fn(usize) -> String) -> String {
+        let head = squeeze(text(self.line).trim().trim_start_matches("× "));
+        let head = head.trim_end_matches([':', '{', ' ']);
+        let Some((from, to)) = self.because else { return head.to_owned() };
+        let first = text(from);
+        let first = cause(&first).unwrap_or_else(|| first.trim()).to_owned();
+        let more =
+            (from + 1..to).map(|index| text(index).trim_matches(|c: char| c.is_whitespace() || c == '│').to_owned());
+        let because: Vec<String> = std::iter::once(first).chain(more).collect();
+        format!("{head}: {}", squeeze(&because.join(" ")))
+    }
+}
+
+/// Whether what was chosen is the word of a package runner that did not get a package.
+pub(super) fn is_of_a_package(told: &str) -> bool {
+    const RUNNERS: &[&str] = &[
+        "npm error",
+        "npm ERR!",
+        "No solution found when resolving",
+        "error: No solution found when resolving",
+        "Failed to fetch: ",
+        "error: Failed to fetch: ",
+        "ERROR: No matching distribution",
+        "ERROR: Could not find a version",
+    ];
+    RUNNERS.iter().any(|head| told.starts_with(head))
+}
+
+/// How much a line tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    /// A logger does not take it for trouble.
+    Quiet,
+    Warning,
+    /// It says something, not more.
+    Plain,
+    /// It speaks of an error.
+    Error,
+    /// It says what is missing, refused or wrong.
+    Reason,
+    /// What a program says when it gives up: an uncaught exception, `error: …`.
+    Fatal,
+    /// A certificate that is not believed. What fails after that fails because of it.
+    Trust,
+}
+
+/// The line that tells most; of several the last. `None` if no line says anything.
+pub(super) fn choose(lines: &[String]) -> Option<Telling> {
+    let mut best: Option<(Weight, usize)> = None;
+    let mut scene = Scene::Open;
+    for (index, line) in lines.iter().enumerate() {
+        let weight = scene.weigh(line);
+        if let Some(weight) = weight.filter(|weight| best.is_none_or(|(best, _)| best <= *weight)) {
+            best = Some((weight, index));
+        }
+    }
+    let listed = || lines.iter().rposition(|line| cause(line).is_some_and(|cause| !cause.is_empty()));
+    let line = best.map(|(_, line)| line).or_else(listed)?;
+    Some(Telling { line, because: innermost(lines, line) })
+}
+
+/// What the lines before make of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    Open,
+    /// Between the head of a Python traceback and its exception.
+    Traceback,
+    /// Right after the head of a panic of Rust, which stands on a line of its own.
+    Panic,
+    /// In a list of causes.
+    Causes,
+}
+
+impl Scene {
+    fn weigh(&mut self, line: &str) -> Option<Weight> {
+        let before = std::mem::replace(self, Self::Open);
+        let text = bare(line);
+        let indented = line.starts_with([' ', '\t']);
+        if text.starts_with("Traceback (most recent call last)") {
+            *self = Self::Traceback;
+            return None;
+        }
+        if text.starts_with("thread '") && text.contains(" panicked at ") && text.ends_with(':') {
+            *self = Self::Panic;
+            return None;
+        }
+        match before {
+            Self::Traceback if indented || text.is_empty() => {
+                *self = Self::Traceback;
+                return None;
+            }
+            Self::Traceback | Self::Panic => return Some(Weight::Fatal),
+            Self::Causes if indented => {
+                *self = Self::Causes;
+                return None;
+            }
+            Self::Causes | Self::Open => {}
+        }
+        if cause(line).is_some() {
+            *self = Self::Causes;
+            // Where trust is lacking, no other line tells more; it is found again as the innermost cause.
+            return None;
+        }
+        weigh(line, text)
+    }
+}
+
+fn weigh(line: &str, text: &str) -> Option<Weight> {
+    if is_silent(line, text) {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    if has(TRUST) {
+        return Some(Weight::Trust);
+    }
+    let level = level(text);
+    if level == Some(Level::Warning) || has(&["deprecationwarning", "experimentalwarning"]) {
+        return Some(Weight::Warning);
+    }
+    if level == Some(Level::Quiet) {
+        return Some(Weight::Quiet);
+    }
+    if is_exception(line) || is_last_word(&lower) {
+        return Some(Weight::Fatal);
+    }
+    if level == Some(Level::Error) || has(REASONS) {
+        return Some(Weight::Reason);
+    }
+    Some(if has(&["error", "exception", "fatal", "panic"]) { Weight::Error } else { Weight::Plain })
+}
+
+/// What a certificate is refused with.
+const TRUST: &[&str] = &[
+    "certificate verify failed",
+    "certificate_verify_failed",
+    "invalid peer certificate",
+    "self-signed certificate",
+    "self signed certificate",
+    "unable to get local issuer",
+    "unable to verify the first certificate",
+    "unknownissuer",
+    "x509: certificate",
+    "certificate has expired",
+    "certificate is not yet valid",
+];
+
+/// What is missing, refused or wrong.
+const REASONS: &[&str] = &[
+    "404",
+    "401",
+    "403",
+    "not found",
+    "cannot",
+    "can't",
+    "could not",
+    "couldn't",
+    "unable to",
+    "no such",
+    "no module named",
+    "no matching",
+    "no solution",
+    "denied",
+    "refused",
+    "forbidden",
+    "unauthorized",
+    "not permitted",
+    "not allowed",
+    "not authorized",
+    "failed",
+    "failure",
+    "missing",
+    "required",
+    "invalid",
+    "unexpected",
+    "unknown option",
+    "unrecognized",
+    "unsupported",
+    "does not exist",
+    "does not provide",
+    "not installed",
+    "not set",
+    "must be set",
+    "not defined",
+    "expired",
+    "timed out",
+    "already in use",
+    "out of memory",
+    "segmentation fault",
+    "exec format",
+    "enoent",
+    "eacces",
+    "eperm",
+    "econnrefused",
+    "enotfound",
+    "etimedout",
+    "eaddrinuse",
+    "err_",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Quiet,
+    Warning,
+    Error,
+}
+
+/// The level that a logger wrote before its message.
+fn level(text: &str) -> Option<Level> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(12);
+    words
+        .into_iter()
+        .find_map(|word| match word {
+            "TRACE" | "DEBUG" | "INFO" | "NOTICE" => Some(Level::Quiet),
+            "WARN" | "WARNING" => Some(Level::Warning),
+            "ERROR" | "FATAL" | "CRITICAL" | "SEVERE" => Some(Level::Error),
+            _ => None,
+        })
+        .or_else(|| {
+            let first = text.split([' ', ':']).next().unwrap_or_default().to_ascii_lowercase();
+            match first.as_str() {
+                "info" | "[info]" | "debug" | "[debug]" => Some(Level::Quiet),
+                "warn" | "[warn]" | "warning" | "[warning]" => Some(Level::Warning),
+                "npm" if text.starts_with("npm warn ") || text.starts_with("npm WARN ") => Some(Level::Warning),
+                _ => None,
+            }
+        })
+}
+
+/// `TypeError: …`, `Error [ERR_X]: …`, `java.io.IOException: …`, at the beginning of a line: a runtime tells what nobody
+/// caught.
+fn is_exception(line: &str) -> bool {
+    let line = npm(line).trim_start_matches("Uncaught ");
+    let Some((head, rest)) = line.split_once(": ") else { return false };
+    let name = head.split_once(" [").map_or(head, |(name, _)| name);
+    let name = name
+        .rsplit_once(' ')
+        .filter(|(before, _)| before.starts_with("Exception in thread"))
+        .map_or(name, |(_, name)| name);
+    let is_name = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '$'));
+    is_name && !rest.is_empty() && (name.ends_with("Error") || name.ends_with("Exception") || name == "panic")
+}
+
+/// `error: …`, `fatal: …`, `prog: error: …`.
+fn is_last_word(lower: &str) -> bool {
+    let heads = ["error:", "fatal:", "fatal error:", "panic:", "error [", "err!", "× "];
+    heads.iter().any(|head| lower.starts_with(head)) || lower.contains(": error: ") || lower.contains(": fatal: ")
+}
+
+/// Whether a line never tells anything: a part of a stack or of a source, or an epilogue.
+fn is_silent(line: &str, text: &str) -> bool {
+    let indented = line.starts_with([' ', '\t']);
+    // npm ends many lines of its own with nothing.
+    let is_npm = npm(line) != line;
+    let text = if is_npm { text.strip_prefix("404").map_or(text, str::trim_start) } else { text };
+    let empty = text.trim_matches(|c: char| !c.is_alphanumeric()).is_empty();
+    empty
+        || EPILOGUES.iter().any(|beginning| text.starts_with(beginning))
+        || (is_npm && NPM.iter().any(|beginning| text.starts_with(beginning)))
+        || is_of_a_stack(text)
+        || is_property(text)
+        // A line of a source, shown with its mark below.
+        || text.starts_with("throw ")
+        || (indented && (text.starts_with("raise ") || text.contains("throw new ")))
+        || (text.starts_with("Try '") && text.ends_with("for help."))
+        || (text.starts_with("node:") && !text.starts_with("node: "))
+}
+
+/// What programs end with, or put between, that is never the reason.
+const EPILOGUES: &[&str] = &[
+    // Node and Bun.
+    "Require stack:",
+    "- /",
+    "Node.js v",
+    "Bun v",
+    "(Use `node --trace",
+    // npm and npx, also where they write it without their name.
+    "A complete log of this run",
+    "Note that you can also install",
+    "tarball, folder, http url",
+    "If you are behind a proxy",
+    "npm notice",
+    // uv, uvx and pip.
+    "hint:",
+    "help:",
+    "note:",
+    "Installed ",
+    "Resolved ",
+    "Prepared ",
+    "Audited ",
+    "[notice]",
+    "[end of output]",
+    "For more information",
+    // docker.
+    "Run 'docker",
+    "See 'docker",
+    "Status: Downloaded",
+    "Digest: ",
+    // Python.
+    "File \"",
+    "During handling of the above exception",
+    "The above exception was the direct cause",
+    "sys:1:",
+    // Go, Rust, Java.
+    "goroutine ",
+    "exit status ",
+    "stack backtrace:",
+    "Stack backtrace:",
+    "... ",
+];
+
+/// What follows `npm error` and repeats the error in fewer words.
+const NPM: &[&str] = &[
+    "code ",
+    "errno ",
+    "syscall ",
+    "path ",
+    "dest ",
+    "This is related to npm not being able to find a file",
+    "'proxy' config is set properly",
+];
+
+/// `at main (/srv/index.js:3:9)`, or the place alone: `/srv/index.js:3`.
+fn is_of_a_stack(text: &str) -> bool {
+    let text = text.trim_end_matches([' ', '{']);
+    let ends = text.rsplit_once(':').is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|b| b.is_ascii_digit()));
+    match text.strip_prefix("at ") {
+        Some(_) => ends || text.ends_with(')'),
+        None => ends && text.contains(['/', '[']) && !text.contains(char::is_whitespace) && !text.contains("http"),
+    }
+}
+
+/// A property of an error as Node prints it: `code: 'ENOENT',`.
+fn is_property(text: &str) -> bool {
+    let Some((name, value)) = text.split_once(": ") else { return false };
+    let value = value.trim_end_matches(',');
+    let literal = (value.starts_with('\'') && value.ends_with('\''))
+        || (value.starts_with('[') && value.ends_with(']'))
+        || value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    literal
+        && matches!(
+            name,
+            "code" | "errno" | "syscall" | "address" | "port" | "path" | "type" | "requireStack" | "hostname"
+        )
+}
+
+/// What one of the causes says that are listed under an error; empty where the list only begins.
+fn cause(line: &str) -> Option<&str> {
+    let text = line.trim_start_matches(|c: char| c.is_whitespace() || "╰├─▶│".contains(c));
+    let listed = text.len() < line.len() && line.contains('▶');
+    ["cause: ", "Caused by:", "[cause]: "]
+        .iter()
+        .find_map(|head| text.strip_prefix(head))
+        .map(str::trim)
+        .or(listed.then_some(text))
+}
+
+/// The innermost of the causes that follow an error.
+fn innermost(lines: &[String], from: usize) -> Option<(usize, usize)> {
+    let (mut found, mut listing) = (None, false);
+    for (index, line) in lines.iter().enumerate().skip(from + 1) {
+        let indented = line.starts_with([' ', '\t']);
+        let silent = is_silent(line, bare(line));
+        match (cause(line), &mut found) {
+            (Some(""), _) => listing = true,
+            (Some(_), _) => (found, listing) = (Some((index, index + 1)), false),
+            (None, _) if listing && indented && !silent => found = Some((index, index + 1)),
+            // Drawn lists are wrapped.
+            (None, Some((first, end))) if indented && !silent && *end == index && lines[*first].contains('▶') => {
+                *end = index + 1;
+            }
+            (None, _) if silent || indented => {}
+            (None, _) => break,
+        }
+    }
+    found
+}
+
+/// The line without what a program puts before each of its lines.
+fn bare(line: &str) -> &str {
+    let line = npm(line).trim();
+    line.strip_prefix("× ").unwrap_or(line)
+}
+
+fn npm(line: &str) -> &str {
+    ["npm error", "npm ERR!"].iter().find_map(|head| line.strip_prefix(head)).map_or(line, str::trim_start)
+}
+
+/// One space between two words.
+fn squeeze(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

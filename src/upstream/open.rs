@@ -1,0 +1,68 @@
+//! Opens the transport of a lease: a process, or requests to a URL.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Connection, Parts, Wire};
+use super::{Relay, Target, Upstream, World, drive};
+use crate::config;
+use crate::lineage;
+use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
+
+/// Opens the transport and starts its reader.
+pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Arc<Connection>, Error> {
+    let settings = &upstream.settings;
+    let limits = &settings.limits;
+    let parts = |wire| Parts {
+        server: settings.server.clone(),
+        wire,
+        relay: Relay { lease: upstream.id, sender: world.relay.clone() },
+        binding: upstream.binding.clone(),
+        opened_for: settings.opened_for,
+        client_info: settings.client_info.clone(),
+        caps: settings.caps,
+        pending_cap: limits.pending_per_server,
+        queue: limits.server_queue,
+        depth: limits.depth,
+        users: upstream.users.clone(),
+        tasks: tasks.clone(),
+        stop: CancellationToken::new(),
+        nature: world.nature.clone(),
+    };
+    let over_sse = |remote| {
+        let sse = Sse::new(remote, &world.dialer, limits)?;
+        Ok(Connection::new(parts(Wire::Sse(Arc::new(sse)))))
+    };
+    match &settings.target {
+        Target::Stdio(stdio) => {
+            let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
+            let mut stdio = stdio.clone();
+            if let Some(chain) = world.nature.lineage.chain() {
+                // Behind those of the config: nobody can take it away by mistake.
+                stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));
+            }
+            let (pipe, reader) = transport::spawn(&stdio, &sizes, settings.server.clone(), upstream.new_tail(), tasks)?;
+            upstream.ran.store(true, Ordering::Relaxed);
+            let connection = Connection::new(parts(Wire::Pipe(pipe)));
+            let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
+            tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
+            Ok(connection)
+        }
+        Target::Auto(remote, inferred) if inferred.is_sse() => over_sse(remote),
+        Target::Sse(remote) => over_sse(remote),
+        Target::Http(remote) | Target::Auto(remote, _) => {
+            let http = Http::new(remote, &world.dialer, limits)?;
+            Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
+        }
+        Target::Memory(start) => {
+            let (memory, messages, wire) = Memory::pair();
+            start(wire, tasks);
+            let connection = Connection::new(parts(Wire::Memory(memory)));
+            tasks.spawn(drive::read_memory(connection.clone(), messages));
+            Ok(connection)
+        }
+    }
+}

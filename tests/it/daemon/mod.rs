@@ -1,0 +1,54 @@
+//! The daemon as people see it: its clients, one server whole, and the end of its terminal.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod clients;
+mod status;
+#[cfg(target_os = "linux")]
+mod terminal;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::reload::program::{Daemon, mcp_host};
+
+/// A daemon over these servers, in a home of its own.
+fn daemon(home: &Path, config: &Value) -> Daemon {
+    std::fs::write(home.join("mcp.json"), config.to_string()).unwrap();
+    Daemon::start(mcp_host(home, &["serve", "--config", "mcp.json", "--listen", "127.0.0.1:0"]))
+}
+
+/// What a command prints, and its exit code.
+fn run(home: &Path, args: &[&str]) -> String {
+    let output = mcp_host(home, args).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("exit {}\n{}{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The status as a daemon tells it to programs.
+fn status(home: &Path) -> Value {
+    let output = mcp_host(home, &["status", "--json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A text without what differs from run to run: times, processes, and the widths of columns.
+fn steady(text: &str) -> String {
+    let line = |line: &str| {
+        let mut words: Vec<String> = Vec::new();
+        for word in line.split_whitespace() {
+            let unit = word.trim_end_matches([',', ')', ';']);
+            let number = words.last().is_some_and(|last| last.trim_start_matches('(').parse::<f64>().is_ok());
+            match words.last_mut() {
+                Some(last) if number && matches!(unit, "ms" | "s" | "min") => {
+                    let open = if last.starts_with('(') { "(" } else { "" };
+                    *last = format!("{open}TIME{}", &word[unit.len()..]);
+                }
+                Some(last) if last == "(process" => words.push("PID)".to_owned()),
+                _ => words.push(word.to_owned()),
+            }
+        }
+        words.join(" ")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
