@@ -54,10 +54,10 @@ pub use downstream::admin;
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "server")]
 pub use host::HttpEndpoint;
-pub use host::{Call, ClientEvents, ClientHandler, Events, Host, HostBuilder, Progress};
+pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
 pub use in_process::InProcess;
 pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
 pub use registry::{Catalog, Entry};
-pub use router::{ClientChange, ClientEvent, ClientStatus};
+pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 pub use transport::{Unstartable, guard};
 pub use upstream::StateName;

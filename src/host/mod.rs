@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind};
 use crate::manager::{ConfigStatus, Event, Manager, Reload, ServerStatus};
 use crate::protocol::{Message, Method, Outcome, Profile, Raw, Response};
 use crate::registry::Catalog;
-use crate::router::{Client, ClientEvent, ClientStatus, Router};
+use crate::router::{Client, ClientEvents, ClientStatus, Router};
 use crate::upstream::StateName;
 
 /// Answers what servers ask while a call of the embedding program runs.
@@ -148,7 +148,7 @@ impl Host {
     /// silent for five minutes.
     #[must_use]
     pub fn client_events(&self) -> ClientEvents {
-        ClientEvents(self.0.router.client_events())
+        self.0.router.client_events()
     }
 
     /// Serves one client over standard input and output, until input ends or the host shuts down.
@@ -253,26 +253,6 @@ impl Events {
             match self.0.recv().await {
                 Ok(event) => return Some(event),
                 Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!("{missed} events missed"),
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-}
-
-/// A stream of clients that come and go. A reader that is far behind misses some.
-#[derive(Debug)]
-pub struct ClientEvents(broadcast::Receiver<ClientEvent>);
-
-impl ClientEvents {
-    /// The next one; `None` once the host is gone.
-    ///
-    /// # Cancel safety
-    /// A dropped wait loses nothing.
-    pub async fn next(&mut self) -> Option<ClientEvent> {
-        loop {
-            match self.0.recv().await {
-                Ok(event) => return Some(event),
-                Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!("{missed} client events missed"),
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
         }

@@ -84,15 +84,14 @@ pub(super) fn above() -> Vec<Host> {
     const GENERATIONS: usize = 64;
 
     let mut pid = std::process::id();
-    let own = environment("self");
+    let own = state_of(&environment("self"));
     for _ in 0..GENERATIONS {
         let Some(parent) = stat(pid).map(|(parent, _)| parent).filter(|parent| *parent > 1) else { break };
         pid = parent;
-        let theirs = environment(&pid.to_string());
-        for folder in [&theirs, &own].into_iter().filter_map(|environment| state_of(environment)) {
-            if let Some(chain) = note_of(&folder, pid) {
-                return chain;
-            }
+        let theirs = state_of(&environment(&pid.to_string()));
+        let own = own.as_ref().filter(|own| Some(*own) != theirs.as_ref());
+        if let Some(chain) = theirs.iter().chain(own).find_map(|folder| note_of(folder, pid)) {
+            return chain;
         }
     }
     Vec::new()
@@ -117,11 +116,15 @@ fn note_of(folder: &Path, pid: u32) -> Option<Vec<Host>> {
 /// The variables that a process was started with, as far as this user may see them.
 #[cfg(target_os = "linux")]
 fn environment(process: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Ok(file) = File::open(format!("/proc/{process}/environ")) {
-        let _ = file.take(ENVIRONMENT).read_to_end(&mut bytes);
-    }
-    bytes
+    of_process(process, "environ").unwrap_or_default()
+}
+
+/// What the system tells of a process; read at once, since this is on the way to the first server.
+#[cfg(target_os = "linux")]
+fn of_process(process: &str, what: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(AT_ONCE);
+    File::open(format!("/proc/{process}/{what}")).ok()?.take(ENVIRONMENT).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Where a process with these variables keeps its state.
@@ -152,7 +155,8 @@ fn began(_: u32) -> Option<u64> {
 /// The parent of a process, and when it began.
 #[cfg(target_os = "linux")]
 fn stat(pid: u32) -> Option<(u32, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = of_process(&pid.to_string(), "stat")?;
+    let text = String::from_utf8_lossy(&text);
     // The name of the program stands in parentheses and may hold any.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(1);
     let parent = fields.next()?.parse().ok()?;
@@ -164,6 +168,9 @@ const FOLDER: &str = "hosts";
 /// Bytes of an environment that are read.
 #[cfg(target_os = "linux")]
 const ENVIRONMENT: u64 = 256 * 1024;
+/// Room for most of them.
+#[cfg(target_os = "linux")]
+const AT_ONCE: usize = 8 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -37,7 +37,7 @@ impl Router {
         let named = params.filter(|_| client.revision().is_modern());
         let named = named.and_then(|params| params.member("_meta")?.member(meta::CLIENT_INFO)?.text("name"));
         let caller =
-            Caller { principal: client.principal().as_str(), client: named.as_deref().or_else(|| client.name()) };
+            Caller { principal: client.principal().as_str(), client: named.as_deref().or_else(|| client.named().0) };
         audit.begin(&caller, &request.method, params, leg.audited()).map(Some)
     }
 }

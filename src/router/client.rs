@@ -1,6 +1,6 @@
 //! One client: what it can do, what it is doing, what it was asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -25,12 +25,9 @@ pub(crate) struct Client {
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
-    /// What it calls itself.
+    /// What it calls itself; after a NUL, which version of itself it says it is.
     name: OnceLock<Box<str>>,
-    /// Which version of itself it says it is.
-    version: OnceLock<Box<str>>,
-    /// Since it is shown to people as a client with a session.
-    presence: OnceLock<Presence>,
+    presence: Presence,
 }
 
 #[derive(Debug, Default)]
@@ -39,15 +36,15 @@ struct State {
     asked: BTreeMap<u64, Asked>,
     asked_so_far: u64,
     /// Streams of changes and doors that need it to stay.
-    places: usize,
-    listens: usize,
+    places: u32,
+    listens: u32,
     level: Option<Level>,
     leases: Vec<(usize, Arc<Upstream>)>,
     subscriptions: BTreeMap<String, Subscription>,
     view: Option<View>,
     told: Option<Told>,
     /// Lists of several pages whose first one it was given, and when.
-    begun: VecDeque<(Instant, Arc<Catalog>)>,
+    begun: Vec<(Instant, Arc<Catalog>)>,
     closed: bool,
 }
 
@@ -98,13 +95,15 @@ const KEPT: Duration = Duration::from_secs(5 * 60);
 const BEGUN: usize = 4;
 /// Characters of a client's name that are kept.
 const NAME: usize = 200;
+/// Stands between a client's name and its version.
+const BETWEEN: char = '\0';
 /// A client that set no level gets this and above.
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl Client {
     pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, mailbox: Mailbox) -> Self {
-        let (name, version, presence) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { who, revision, extensions, mailbox, state: Mutex::default(), name, version, presence }
+        let (state, name, presence) = (Mutex::default(), OnceLock::new(), Presence::default());
+        Self { who, revision, extensions, mailbox, state, name, presence }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.
@@ -132,34 +131,29 @@ impl Client {
         self.mailbox.account()
     }
 
-    /// What it calls itself, where it has said so; shown, never believed.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.name.get().map(|name| &**name)
+    /// What it calls itself and which version it says it is, where it has said so; shown, never believed.
+    pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
+        let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
+        match self.name.get().map(|both| both.split_once(BETWEEN).unwrap_or((both, ""))) {
+            Some((name, version)) => (said(name), said(version)),
+            None => (None, None),
+        }
     }
 
-    /// Notes what it calls itself. Only the first time counts.
-    pub(crate) fn call_itself(&self, name: &str) {
-        let _ = self.name.set(name.chars().take(NAME).collect());
+    /// Notes what it calls itself, and which version it says it is. Only the first time counts.
+    pub(crate) fn call_itself(&self, name: &str, version: Option<&str>) {
+        let mut both: String =
+            name.chars().take(NAME).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
+        if let Some(version) = version {
+            both.push(BETWEEN);
+            both.extend(version.chars().take(NAME));
+        }
+        let _ = self.name.set(both.into());
     }
 
-    /// Which version it says it is, where it has said so.
-    pub(super) fn version(&self) -> Option<&str> {
-        self.version.get().map(|version| &**version)
-    }
-
-    /// Notes which version it says it is. Only the first time counts.
-    pub(super) fn call_its_version(&self, version: &str) {
-        let _ = self.version.set(version.chars().take(NAME).collect());
-    }
-
-    /// Its session, as people see it, if it is shown to them.
-    pub(super) fn presence(&self) -> Option<&Presence> {
-        self.presence.get()
-    }
-
-    /// From now on it is shown; false if it was before.
-    pub(super) fn be_present(&self, presence: Presence) -> bool {
-        self.presence.set(presence).is_ok()
+    /// Its session, as people see it.
+    pub(super) fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -211,7 +205,7 @@ impl Client {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let state = self.state();
-        (state.asked.len(), state.listens, state.subscriptions.len())
+        (state.asked.len(), state.listens as usize, state.subscriptions.len())
     }
 
     /// Questions that wait for its answer.
@@ -241,7 +235,7 @@ impl Client {
     /// Notes that a stream of changes is open, while the answer lives; `None` if there are too many.
     pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Listen> {
         let mut state = self.state();
-        if state.closed || state.listens >= limit {
+        if state.closed || state.listens as usize >= limit {
             return None;
         }
         state.listens += 1;
@@ -273,7 +267,7 @@ impl Client {
         state.leases = Vec::new();
         state.view = None;
         state.told = None;
-        state.begun = VecDeque::new();
+        state.begun = Vec::new();
         drop(state);
         drop(asked);
         self.mailbox.close();
@@ -452,13 +446,13 @@ impl Client {
     /// Notes that it was given the first page of a list that has more.
     pub(super) fn begin_list(&self, catalog: &Arc<Catalog>) {
         let mut state = self.state();
-        if state.closed || state.begun.back().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
+        if state.closed || state.begun.last().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
             return;
         }
         if state.begun.len() >= BEGUN {
-            state.begun.pop_front();
+            state.begun.remove(0);
         }
-        state.begun.push_back((Instant::now(), catalog.clone()));
+        state.begun.push((Instant::now(), catalog.clone()));
     }
 
     /// The lists that it may still be reading, page by page; the newest first.

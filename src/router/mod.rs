@@ -44,7 +44,7 @@ pub(crate) use client::{Client, Place};
 pub(crate) use gauges::Gauges;
 pub(crate) use mailbox::Mailbox;
 pub(crate) use roster::Via;
-pub use roster::{ClientChange, ClientEvent, ClientStatus};
+pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
 use crate::adapt;
 use crate::audit::Audit;
@@ -158,8 +158,7 @@ impl Router {
         if let Some(info) = params.member("clientInfo") {
             let [name, version] = info.members(["name", "version"]);
             let text = |member: Option<Raw>| member.and_then(|member| member.string().map(String::from));
-            text(name).inspect(|name| client.call_itself(name));
-            text(version).inspect(|version| client.call_its_version(version));
+            client.call_itself(&text(name).unwrap_or_default(), text(version).as_deref());
         }
         let result = self.initialize_result(revision, client.principal());
         Ok((client, result))
@@ -218,9 +217,7 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
-        if let Some(presence) = client.presence() {
-            presence.note(&request.method);
-        }
+        self.note(client, &request.method);
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
         let limits = self.limits();
         let (limit, in_all) = (limits.pending_per_client, limits.pending);

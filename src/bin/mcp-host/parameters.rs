@@ -153,7 +153,8 @@ pub(crate) fn said(name: &str) -> &str {
     }
 }
 
-fn type_of(value: &Value) -> &'static str {
+/// The type of a value, as JSON Schema calls it.
+pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

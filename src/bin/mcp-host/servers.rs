@@ -137,13 +137,14 @@ impl Plan {
         Failure::new(Exit::Usage, format!("no server is called `{name}`")).maybe_help(help)
     }
 
-    /// The builder of a host for this plan.
-    pub(crate) fn builder(self) -> HostBuilder {
+    /// The builder of a host for this plan. It has looked which hosts are above: this program does nothing else yet.
+    pub(crate) fn builder(self) -> Result<HostBuilder, Failure> {
         let mut builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
         if let Some(state) = state_directory() {
             builder = builder.state_directory(state);
         }
-        if self.clock { builder.in_process(CLOCK, demo::clock()) } else { builder }
+        let builder = if self.clock { builder.in_process(CLOCK, demo::clock()) } else { builder };
+        Ok(builder.enter()?)
     }
 
     /// Says once what is worth knowing about the config.

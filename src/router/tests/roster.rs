@@ -7,7 +7,7 @@ use serde_json::json;
 use super::support::stage_with;
 use crate::manager::Principal;
 use crate::protocol::{Method, Raw, Request, RequestId};
-use crate::router::{ClientChange, ClientEvent, Router, Via};
+use crate::router::{ClientChange, ClientEvents, ClientNews, Router, Via};
 
 fn info(name: &str) -> Raw {
     Raw::from_value(&json!({ "name": name, "version": "1" }))
@@ -17,16 +17,20 @@ fn seen(router: &Router, name: &str, method: &Method) {
     router.seen(&Principal::local(), Some(&info(name)), method, Via::Http);
 }
 
-/// What was told of an event: the name, whether it came, and how many there are then.
-fn told(event: &ClientEvent) -> (String, bool, usize) {
-    (event.client.name.clone(), event.change == ClientChange::Connected, event.clients)
+/// What was told so far: of each client the name, whether it came, and how many there were then.
+fn heard(events: &ClientEvents) -> Vec<(String, bool, usize)> {
+    let one = |news| match news {
+        ClientNews::One(event) => (event.client.name, event.change == ClientChange::Connected, event.clients),
+        ClientNews::Many { connected, left, clients } => (format!("{connected} and {left}"), connected > left, clients),
+    };
+    std::iter::from_fn(|| events.heard_so_far()).map(one).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_when_it_is_silent() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let mut events = router.client_events();
+    let events = router.client_events();
     seen(router, "agent", &Method::Discover);
     assert!(router.roster().is_empty(), "it has only asked what we speak");
     for _ in 0..100 {
@@ -46,10 +50,7 @@ async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_w
     tokio::time::sleep(Duration::from_secs(200)).await;
     let names: Vec<_> = router.roster().into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["agent"], "the others were silent for five minutes");
-    let mut heard = Vec::new();
-    while let Ok(event) = events.try_recv() {
-        heard.push(told(&event));
-    }
+    let heard = heard(&events);
     let came = |name: &str, clients| (name.to_owned(), true, clients);
     assert_eq!(heard[..3], [came("agent", 1), came("other", 2), came("agent", 3)]);
     assert!(heard.len() == 5 && !heard[3].1 && !heard[4].1 && heard[4].2 == 1, "{heard:?}");
@@ -73,7 +74,7 @@ async fn first_hour_r12_names_without_end_have_an_end() {
 async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let mut events = router.client_events();
+    let events = router.client_events();
     let params =
         json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } });
     let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
@@ -94,13 +95,42 @@ async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
     router.close(&client);
     router.close(&client);
     assert!(router.roster().is_empty());
-    let heard: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).map(|event| told(&event)).collect();
-    assert_eq!(heard, [("a".to_owned(), true, 1), ("a".to_owned(), false, 0)]);
+    assert_eq!(heard(&events), [("a".to_owned(), true, 1), ("a".to_owned(), false, 0)]);
     // The end of the host is no news of each of its clients.
     let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
     router.welcome(&client, Via::Http);
-    drop(events.try_recv());
+    assert_eq!(heard(&events).len(), 1);
     router.close_doors();
     router.close(&client);
-    assert!(events.try_recv().is_err());
+    assert_eq!(heard(&events), []);
+}
+
+#[tokio::test]
+async fn first_hour_r12_a_listener_that_is_behind_hears_the_sum_of_the_rest() {
+    let stage = stage_with(|_| {}).await;
+    let router = &stage.router;
+    let (mut slow, mut gathers) = (router.client_events(), router.client_events());
+    let params = Raw::from_value(
+        &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } }),
+    );
+    let open = || {
+        let (client, _) = router.open(Principal::local(), Some(&params), router.account()).unwrap();
+        router.welcome(&client, Via::Http);
+        client
+    };
+    let first = open();
+    assert!(
+        matches!(gathers.gathered().await, Some(ClientNews::One(event)) if event.client.version.as_deref() == Some("2"))
+    );
+    for _ in 0..1000 {
+        router.close(&open());
+    }
+    router.close(&first);
+    let told = heard(&slow);
+    assert_eq!(told.len(), 17);
+    assert_eq!((&told[0], &told[16]), (&("a".to_owned(), true, 1), &("992 and 993".to_owned(), false, 0)));
+    assert!(matches!(gathers.gathered().await, Some(ClientNews::Many { connected: 1000, left: 1001, clients: 0 })));
+    // Whoever has heard all of it is told one by one again.
+    drop(open());
+    assert!(matches!(slow.next().await, Some(ClientNews::One(_))));
 }

@@ -77,7 +77,7 @@ async fn call(
     let misfit = if args.no_check { Misfit::Send } else { Misfit::Refuse };
     let arguments = parameters::for_tool(words, input.as_ref(), misfit)?;
     if let Some(input) = input.filter(|_| !args.no_check) {
-        let verdict = schema::checked(name, input, &arguments).await;
+        let verdict = schema::check(name, &input, &arguments);
         if !verdict.wrong.is_empty() {
             let help = format!(
                 "see what it takes with: mcp-host tools {}{}; --no-check sends the arguments as they are",

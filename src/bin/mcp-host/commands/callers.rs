@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use mcp_host::{ClientChange, ClientEvent, ClientEvents, ClientStatus, Host};
+use mcp_host::{ClientChange, ClientEvents, ClientNews, ClientStatus, Host};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -17,88 +17,66 @@ use crate::text;
 #[derive(Debug)]
 pub(super) struct Callers {
     events: ClientEvents,
-    pace: Pace<Box<ClientEvent>>,
+    room: Room,
 }
 
 impl Callers {
     pub(super) fn new(host: &Host) -> Self {
-        Self { events: host.client_events(), pace: Pace::new(Instant::now()) }
+        Self { events: host.client_events(), room: Room::new(Instant::now()) }
     }
 
-    /// The next thing to say; `None` when the host is gone.
+    /// The next thing to say; `None` when the host is gone. While there is no room for a line, clients that come and go
+    /// wake nobody.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
-    pub(super) async fn next(&mut self) -> Option<News> {
-        loop {
-            let due = self.pace.due();
-            let wait = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let news = tokio::select! {
-                event = self.events.next() => {
-                    let event = event?;
-                    self.pace.take(event.change, Box::new(event), Instant::now())
-                }
-                () = wait => self.pace.flush(Instant::now()),
-            };
-            if news.is_some() {
-                return news;
-            }
-        }
+    pub(super) async fn next(&mut self) -> Option<ClientNews> {
+        sleep_until(self.room.ready()).await;
+        let news =
+            if self.room.is_last(Instant::now()) { self.events.gathered().await } else { self.events.next().await };
+        self.room.take(Instant::now());
+        news
     }
 }
 
-/// Something to say.
-pub(super) type News = Said<Box<ClientEvent>>;
-
-/// What happened since something was said last.
-#[derive(Debug, PartialEq)]
-pub(super) enum Said<T> {
-    One(T),
-    Many { connected: usize, left: usize, last: T },
+/// Says it.
+pub(super) fn tell(news: &ClientNews, output: &Output) {
+    if output.json {
+        // Whoever reads stdout may be gone; the daemon stays.
+        let _ = output.value(&as_json(news));
+    } else {
+        output.remark(&line(news));
+    }
 }
 
-impl News {
-    pub(super) fn tell(&self, output: &Output) {
-        if output.json {
-            // Whoever reads stdout may be gone; the daemon stays.
-            let _ = output.value(&self.json());
-        } else {
-            output.remark(&self.line());
-        }
-    }
-
-    /// `claude-code 2.1 connected (2025-11-25), 3 clients`
-    fn line(&self) -> String {
-        match self {
-            Self::One(event) => {
-                let (who, clients) = (who(&event.client), text::count(event.clients, "client"));
-                match event.change {
-                    ClientChange::Connected => format!("{who} connected ({}), {clients}", event.client.revision),
-                    _ => format!("{who} left, {clients}"),
-                }
-            }
-            Self::Many { connected, left, last } => {
-                format!("{connected} connected and {left} left, {}", text::count(last.clients, "client"))
+/// `claude-code 2.1 connected (2025-11-25), 3 clients`
+fn line(news: &ClientNews) -> String {
+    match news {
+        ClientNews::One(event) => {
+            let (who, clients) = (who(&event.client), text::count(event.clients, "client"));
+            match event.change {
+                ClientChange::Connected => format!("{who} connected ({}), {clients}", event.client.revision),
+                _ => format!("{who} left, {clients}"),
             }
         }
-    }
-
-    fn json(&self) -> Value {
-        match self {
-            Self::One(event) => json!({
-                "event": "client", "change": event.change, "client": event.client, "clients": event.clients,
-                "at": unix_ms(event.at),
-            }),
-            Self::Many { connected, left, last } => json!({
-                "event": "clients", "connected": connected, "left": left, "clients": last.clients,
-                "at": unix_ms(SystemTime::now()),
-            }),
+        ClientNews::Many { connected, left, clients, .. } => {
+            format!("{connected} connected and {left} left, {}", text::count(*clients, "client"))
         }
+        _ => String::new(),
+    }
+}
+
+fn as_json(news: &ClientNews) -> Value {
+    match news {
+        ClientNews::One(event) => json!({
+            "event": "client", "change": event.change, "client": event.client, "clients": event.clients,
+            "at": unix_ms(event.at),
+        }),
+        ClientNews::Many { connected, left, clients, .. } => json!({
+            "event": "clients", "connected": connected, "left": left, "clients": clients,
+            "at": unix_ms(SystemTime::now()),
+        }),
+        _ => Value::Null,
     }
 }
 
@@ -127,52 +105,39 @@ pub(super) fn word(text: &str, width: usize) -> String {
 const AT_ONCE: u32 = 8;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is said at once, and what is gathered.
+/// Room for lines. The last one is kept for the sum of all that waits.
 #[derive(Debug)]
-struct Pace<T> {
-    room: u32,
-    /// Since when room grows.
+struct Room {
+    lines: u32,
+    /// Since when it grows.
     since: Instant,
-    last: Option<T>,
-    connected: usize,
-    left: usize,
 }
 
-impl<T> Pace<T> {
+impl Room {
     fn new(now: Instant) -> Self {
-        Self { room: AT_ONCE, since: now, last: None, connected: 0, left: 0 }
+        Self { lines: AT_ONCE, since: now }
     }
 
-    fn take(&mut self, change: ClientChange, event: T, now: Instant) -> Option<Said<T>> {
-        match change {
-            ClientChange::Connected => self.connected += 1,
-            _ => self.left += 1,
-        }
-        self.last = Some(event);
-        self.flush(now)
+    /// From when on there is room.
+    fn ready(&self) -> Instant {
+        if self.lines > 0 { self.since } else { self.since + SECOND }
     }
 
-    /// When what is gathered is said.
-    fn due(&self) -> Option<Instant> {
-        self.last.as_ref().map(|_| self.since + SECOND)
-    }
-
-    fn flush(&mut self, now: Instant) -> Option<Said<T>> {
+    fn is_last(&mut self, now: Instant) -> bool {
         self.grow(now);
-        if self.room == 0 {
-            return None;
-        }
-        let last = self.last.take()?;
-        self.room -= 1;
-        let (connected, left) = (std::mem::take(&mut self.connected), std::mem::take(&mut self.left));
-        Some(if connected + left == 1 { Said::One(last) } else { Said::Many { connected, left, last } })
+        self.lines <= 1
+    }
+
+    fn take(&mut self, now: Instant) {
+        self.grow(now);
+        self.lines = self.lines.saturating_sub(1);
     }
 
     fn grow(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.since).as_secs();
         let more = u32::try_from(seconds).unwrap_or(u32::MAX);
-        self.room = self.room.saturating_add(more).min(AT_ONCE);
-        self.since = if self.room == AT_ONCE { now } else { self.since + SECOND * more };
+        self.lines = self.lines.saturating_add(more).min(AT_ONCE);
+        self.since = if self.lines == AT_ONCE { now } else { self.since + SECOND * more };
     }
 }
 
@@ -191,21 +156,25 @@ mod tests {
     #[test]
     fn a_client_that_connects_a_thousand_times_a_second_gets_a_line_a_second() {
         let begun = Instant::now();
-        let mut pace = Pace::new(begun);
-        let mut said = Vec::new();
+        let mut room = Room::new(begun);
+        let mut lines = Vec::new();
         for event in 0..10_000u32 {
             let now = begun + Duration::from_millis(1) * event;
-            let change = if event % 2 == 0 { ClientChange::Connected } else { ClientChange::Left };
-            said.extend(pace.take(change, event, now));
+            if room.ready() <= now {
+                lines.push((event, room.is_last(now)));
+                room.take(now);
+            }
         }
-        assert_eq!(said[0], Said::One(0));
-        // Eight at once, then one for each of the nine whole seconds.
-        assert_eq!(said.len(), 8 + 9);
-        assert_eq!(said[8], Said::Many { connected: 497, left: 496, last: 1000 });
-        // What is still gathered is said when its time has come.
-        let due = pace.due().unwrap();
-        assert_eq!(pace.flush(due - Duration::from_millis(1)), None);
-        assert!(matches!(pace.flush(due), Some(Said::Many { last: 9999, .. })));
-        assert_eq!((pace.due(), pace.flush(due + SECOND)), (None, None));
+        // Seven at once, then the sum of what waits, and again for each of the nine whole seconds.
+        assert_eq!(lines.len(), 8 + 9);
+        assert!(
+            lines[..7].iter().all(|(_, is_sum)| !is_sum) && lines[7..].iter().all(|(_, is_sum)| *is_sum),
+            "{lines:?}"
+        );
+        assert!(lines[8..].windows(2).all(|pair| pair[1].0 - pair[0].0 == 1000), "{lines:?}");
+        // A quiet time brings the room back.
+        let later = begun + Duration::from_secs(60);
+        assert!(!room.is_last(later));
+        assert_eq!((room.lines, room.ready()), (AT_ONCE, later));
     }
 }

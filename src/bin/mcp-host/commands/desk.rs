@@ -125,7 +125,7 @@ impl Desk {
         }
         // No server is started here, so it may be below a host of the same config.
         plan.config.files.clear();
-        let host = plan.builder().start().await?;
+        let host = plan.builder()?.start().await?;
         Ok(Self { at: At::Here(Box::new(host)), ..self })
     }
 

@@ -30,7 +30,7 @@ pub(crate) async fn run(
     let listener = bind(plan.config.host.listen).await?;
     let address = listener.local_addr()?;
     let follow = plan.again();
-    let host = plan.builder().start().await?;
+    let host = plan.builder()?.start().await?;
     // Whoever reads the line finds all of it open.
     let endpoint = host.open_http(listener)?;
     watch::listening(&url(scheme, address), output);

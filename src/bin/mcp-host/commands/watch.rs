@@ -9,7 +9,7 @@ use mcp_host::config::NOT_APPROVED;
 use mcp_host::{Event, Events, Host, ServerStatus, StateName};
 use serde_json::json;
 
-use super::callers::Callers;
+use super::callers::{self, Callers};
 use crate::live;
 use crate::output::Output;
 use crate::paint::Tone;
@@ -55,7 +55,7 @@ impl<'a> Watch<'a> {
                 tokio::select! {
                     () = &mut settled => break,
                     Some(event) = self.events.next() => self.event(&event),
-                    Some(news) = self.callers.next() => news.tell(output),
+                    Some(news) = self.callers.next() => callers::tell(&news, output),
                 }
             }
         };
@@ -69,7 +69,7 @@ impl<'a> Watch<'a> {
         loop {
             tokio::select! {
                 Some(event) = self.events.next() => self.event(&event),
-                Some(news) = self.callers.next() => news.tell(self.output),
+                Some(news) = self.callers.next() => callers::tell(&news, self.output),
                 else => break,
             }
         }

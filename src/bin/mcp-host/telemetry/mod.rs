@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use std::io;
 use std::panic::Location;
 
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::hidden;
 use crate::output::Output;
@@ -27,7 +27,8 @@ pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
         2 => "info,mcp_host=debug",
         _ => "info,mcp_host=trace",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let wanted = std::env::var("RUST_LOG").ok().and_then(|wanted| wanted.parse::<Targets>().ok());
+    let filter = wanted.unwrap_or_else(|| default.parse().unwrap_or_default());
     let shares = share::Shares::new(output.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(Stderr(output.clone()));
     // Failing means that there is one already.

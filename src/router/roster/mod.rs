@@ -4,15 +4,19 @@
 //! session never says goodbye, so it counts until it has been silent for a while. **Invariant:** the table is bounded,
 //! whatever names clients make up, and a request of a known client costs one look into it.
 
+mod news;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::broadcast;
 use tokio::time::Instant;
+
+use news::Listeners;
+pub use news::{ClientChange, ClientEvent, ClientEvents, ClientNews};
 
 use super::client::Client;
 use super::{Principal, Router};
@@ -43,31 +47,6 @@ pub struct ClientStatus {
     pub calls: u64,
 }
 
-/// What became of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum ClientChange {
-    /// It connected; without a session, it sent its first request for a while.
-    Connected,
-    /// Its session ended; without one, it was silent for a while.
-    Left,
-}
-
-/// A client came or went.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ClientEvent {
-    /// Which of the two.
-    pub change: ClientChange,
-    /// The client.
-    pub client: ClientStatus,
-    /// How many clients there are now.
-    pub clients: usize,
-    /// When.
-    pub at: SystemTime,
-}
-
 /// The way a client comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Via {
@@ -79,6 +58,8 @@ pub(crate) enum Via {
 }
 
 impl Via {
+    const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Stdio];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -88,27 +69,29 @@ impl Via {
     }
 }
 
-/// A session that is shown to people.
-#[derive(Debug)]
+/// What people are shown of a session. There is one for each session, so it is small.
+#[derive(Debug, Default)]
 pub(super) struct Presence {
-    via: Via,
-    since: Instant,
-    /// Its last request, in milliseconds after `since`.
-    used: AtomicU64,
-    calls: AtomicU64,
+    /// Milliseconds from the start of the roster to that of the session, times four, and which door it is, counted from 1;
+    /// 0 while the session is not shown.
+    came: AtomicU64,
+    /// Milliseconds from there to its last request.
+    used: AtomicU32,
+    calls: AtomicU32,
 }
 
 impl Presence {
-    fn new(via: Via) -> Self {
-        Self { via, since: Instant::now(), used: AtomicU64::new(0), calls: AtomicU64::new(0) }
+    /// From now on it is shown; false if it was before.
+    fn begin(&self, now: u64, via: Via) -> bool {
+        let came = now << 2 | (via as u64 + 1);
+        self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Notes a request.
-    pub(super) fn note(&self, method: &Method) {
-        self.used.store(milliseconds(self.since.elapsed()), Ordering::Relaxed);
-        if is_call(method) {
-            self.calls.fetch_add(1, Ordering::Relaxed);
-        }
+    /// When it came and by which door, if it is shown.
+    fn came(&self) -> Option<(u64, Via)> {
+        let came = self.came.load(Ordering::Relaxed);
+        let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
+        Some((came >> 2, *Via::ALL.get(door)?))
     }
 }
 
@@ -132,7 +115,9 @@ pub(super) struct Roster {
     /// Those without one, by what they say of themselves.
     seen: Mutex<HashMap<u64, Seen>>,
     hash: RandomState,
-    events: broadcast::Sender<ClientEvent>,
+    listeners: Listeners,
+    /// What the times of sessions count from.
+    begun: Instant,
 }
 
 /// A client without a session has left when it was silent for that long.
@@ -143,8 +128,6 @@ const MOST: usize = 256;
 const NAME: usize = 200;
 /// Bytes of what a client says of itself that tell it from another.
 const TOLD_APART: usize = 2048;
-/// Events that a slow reader may be behind.
-const EVENTS: usize = 256;
 
 impl Roster {
     pub(super) fn new() -> Self {
@@ -152,29 +135,68 @@ impl Roster {
             sessions: AtomicUsize::new(0),
             seen: Mutex::default(),
             hash: RandomState::new(),
-            events: broadcast::Sender::new(EVENTS),
+            listeners: Listeners::default(),
+            begun: Instant::now(),
         }
     }
 
     fn seen(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Milliseconds since it began.
+    fn now(&self) -> u64 {
+        milliseconds(self.begun.elapsed())
+    }
+
+    fn of_session(&self, client: &Client) -> ClientStatus {
+        let presence = client.presence();
+        let now = self.now();
+        let (came, via) = presence.came().unwrap_or((now, Via::Stdio));
+        let age = now.saturating_sub(came);
+        let (name, version) = client.named();
+        ClientStatus {
+            name: name.unwrap_or_default().to_owned(),
+            version: version.map(str::to_owned),
+            revision: client.revision().to_string(),
+            transport: via.as_str(),
+            user: user(client.principal()),
+            since_ms: age,
+            idle_ms: age.saturating_sub(presence.used.load(Ordering::Relaxed).into()),
+            calls: presence.calls.load(Ordering::Relaxed).into(),
+        }
+    }
 }
 
 impl Router {
     /// Shows a client that has opened a session, until it is closed.
     pub(crate) fn welcome(&self, client: &Arc<Client>, via: Via) {
-        if client.be_present(Presence::new(via)) {
-            self.0.roster.sessions.fetch_add(1, Ordering::Relaxed);
-            self.tell_of(ClientChange::Connected, of_session(client));
+        let roster = &self.0.roster;
+        if client.presence().begin(roster.now(), via) {
+            roster.sessions.fetch_add(1, Ordering::Relaxed);
+            self.tell_of(ClientChange::Connected, || roster.of_session(client));
+        }
+    }
+
+    /// Notes a request of a session.
+    pub(super) fn note(&self, client: &Client, method: &Method) {
+        let presence = client.presence();
+        if let Some((came, _)) = presence.came() {
+            let used = self.0.roster.now().saturating_sub(came);
+            presence.used.store(u32::try_from(used).unwrap_or(u32::MAX), Ordering::Relaxed);
+            if is_call(method) {
+                let more = |calls: u32| calls.checked_add(1);
+                let _ = presence.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+            }
         }
     }
 
     /// The session of a client is over.
     pub(super) fn farewell(&self, client: &Client) {
-        if client.presence().is_some() {
-            self.0.roster.sessions.fetch_sub(1, Ordering::Relaxed);
-            self.tell_of(ClientChange::Left, of_session(client));
+        let roster = &self.0.roster;
+        if client.presence().came().is_some() {
+            roster.sessions.fetch_sub(1, Ordering::Relaxed);
+            self.tell_of(ClientChange::Left, || roster.of_session(client));
         }
     }
 
@@ -212,9 +234,9 @@ impl Router {
         seen.insert(key, client);
         drop(seen);
         if let Some(forgotten) = forgotten {
-            self.tell_of(ClientChange::Left, of_seen(&forgotten));
+            self.tell_of(ClientChange::Left, || of_seen(&forgotten));
         }
-        self.tell_of(ClientChange::Connected, status);
+        self.tell_of(ClientChange::Connected, || status.clone());
     }
 
     /// Forgets clients without a session that have been silent for long; no longer than `idle`, where that is shorter.
@@ -228,7 +250,7 @@ impl Router {
             stays
         });
         for client in gone {
-            self.tell_of(ClientChange::Left, client);
+            self.tell_of(ClientChange::Left, || client.clone());
         }
     }
 
@@ -236,50 +258,33 @@ impl Router {
     #[must_use]
     pub(crate) fn roster(&self) -> Vec<ClientStatus> {
         let clients: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        let sessions = clients.iter().filter(|client| client.presence().is_some()).map(|client| of_session(client));
-        let mut all: Vec<ClientStatus> = sessions.collect();
-        all.extend(self.0.roster.seen().values().map(of_seen));
+        let roster = &self.0.roster;
+        let shown = clients.iter().filter(|client| client.presence().came().is_some());
+        let mut all: Vec<ClientStatus> = shown.map(|client| roster.of_session(client)).collect();
+        all.extend(roster.seen().values().map(of_seen));
         all.sort_by(|a, b| b.since_ms.cmp(&a.since_ms).then_with(|| a.name.cmp(&b.name)));
         all
     }
 
     /// Clients that come and go, from now on.
     #[must_use]
-    pub(crate) fn client_events(&self) -> broadcast::Receiver<ClientEvent> {
-        self.0.roster.events.subscribe()
+    pub(crate) fn client_events(&self) -> ClientEvents {
+        self.0.roster.listeners.listen()
     }
 
-    fn tell_of(&self, change: ClientChange, client: ClientStatus) {
-        let roster = &self.0.roster;
+    fn tell_of(&self, change: ClientChange, client: impl Fn() -> ClientStatus) {
         // At the end of the host everybody leaves, which is no news.
-        if roster.events.receiver_count() == 0 || self.0.closing.is_cancelled() {
-            return;
+        if !self.0.closing.is_cancelled() {
+            let roster = &self.0.roster;
+            let clients = || roster.sessions.load(Ordering::Relaxed) + roster.seen().len();
+            roster.listeners.tell(change, clients, client);
         }
-        let clients = roster.sessions.load(Ordering::Relaxed) + roster.seen().len();
-        // Nobody listening is fine.
-        let _ = roster.events.send(ClientEvent { change, client, clients, at: SystemTime::now() });
     }
 }
 
 /// What counts as a call.
 fn is_call(method: &Method) -> bool {
     matches!(method, Method::ToolsCall | Method::ResourcesRead | Method::PromptsGet)
-}
-
-fn of_session(client: &Client) -> ClientStatus {
-    let presence = client.presence();
-    let age = presence.map(|presence| milliseconds(presence.since.elapsed())).unwrap_or_default();
-    let used = presence.map(|presence| presence.used.load(Ordering::Relaxed)).unwrap_or_default();
-    ClientStatus {
-        name: client.name().unwrap_or_default().to_owned(),
-        version: client.version().map(str::to_owned),
-        revision: client.revision().to_string(),
-        transport: presence.map_or(Via::Stdio, |presence| presence.via).as_str(),
-        user: user(client.principal()),
-        since_ms: age,
-        idle_ms: age.saturating_sub(used),
-        calls: presence.map(|presence| presence.calls.load(Ordering::Relaxed)).unwrap_or_default(),
-    }
 }
 
 fn of_seen(seen: &Seen) -> ClientStatus {

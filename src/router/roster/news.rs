@@ -1,0 +1,213 @@
+//! What listeners hear of clients that come and go.
+//!
+//! Clients may come and go by the thousand a second. **Invariant:** a listener that is behind costs two numbers, whatever
+//! happens: it hears the first clients one by one and then the sum of the others, so its counts are always true.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::ClientStatus;
+
+/// What became of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ClientChange {
+    /// It connected; without a session, it sent its first request for a while.
+    Connected,
+    /// Its session ended; without one, it was silent for a while.
+    Left,
+}
+
+/// A client came or went.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientEvent {
+    /// Which of the two.
+    pub change: ClientChange,
+    /// The client.
+    pub client: ClientStatus,
+    /// How many clients there are now.
+    pub clients: usize,
+    /// When.
+    pub at: SystemTime,
+}
+
+/// What a listener hears of clients.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ClientNews {
+    /// A client came or went.
+    One(Box<ClientEvent>),
+    /// More came and went than the listener heard in time.
+    Many {
+        /// So many connected.
+        connected: usize,
+        /// So many left.
+        left: usize,
+        /// So many clients there were after the last of them.
+        clients: usize,
+    },
+}
+
+/// Clients that come and go, for one listener. One that reads slowly hears the sum of what it missed.
+#[derive(Debug)]
+pub struct ClientEvents(Arc<Ear>);
+
+/// All who listen.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    ears: Mutex<Vec<Weak<Ear>>>,
+    count: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Ear {
+    unheard: Mutex<Unheard>,
+    news: Notify,
+    /// The host is gone.
+    is_over: AtomicBool,
+    listeners: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Default)]
+struct Unheard {
+    first: VecDeque<Box<ClientEvent>>,
+    /// What came after them.
+    connected: usize,
+    left: usize,
+    clients: usize,
+}
+
+/// Events that are kept for a listener one by one.
+const KEPT: usize = 16;
+
+impl Listeners {
+    pub(super) fn listen(&self) -> ClientEvents {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let ear = Arc::new(Ear {
+            unheard: Mutex::default(),
+            news: Notify::new(),
+            is_over: AtomicBool::new(false),
+            listeners: self.count.clone(),
+        });
+        let mut ears = locked(&self.ears);
+        ears.retain(|ear| ear.strong_count() > 0);
+        ears.push(Arc::downgrade(&ear));
+        ClientEvents(ear)
+    }
+
+    /// Tells everybody. Who it was and how many there are is asked for only where somebody will hear it.
+    pub(super) fn tell(&self, change: ClientChange, clients: impl Fn() -> usize, client: impl Fn() -> ClientStatus) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let event = || ClientEvent { change, client: client(), clients: clients(), at: SystemTime::now() };
+        for ear in locked(&self.ears).iter().filter_map(Weak::upgrade) {
+            locked(&ear.unheard).add(change, &clients, event);
+            ear.news.notify_one();
+        }
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        for ear in locked(&self.ears).iter().filter_map(Weak::upgrade) {
+            ear.is_over.store(true, Ordering::Release);
+            ear.news.notify_one();
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Unheard {
+    fn add(&mut self, change: ClientChange, clients: impl Fn() -> usize, event: impl Fn() -> ClientEvent) {
+        if self.first.len() < KEPT && self.connected + self.left == 0 {
+            self.first.push_back(Box::new(event()));
+            return;
+        }
+        *self.count(change) += 1;
+        self.clients = clients();
+    }
+
+    fn count(&mut self, change: ClientChange) -> &mut usize {
+        match change {
+            ClientChange::Connected => &mut self.connected,
+            ClientChange::Left => &mut self.left,
+        }
+    }
+
+    fn next(&mut self) -> Option<ClientNews> {
+        if let Some(event) = self.first.pop_front() {
+            return Some(ClientNews::One(event));
+        }
+        self.sum()
+    }
+
+    fn sum(&mut self) -> Option<ClientNews> {
+        let Self { connected, left, clients, .. } = std::mem::take(self);
+        (connected + left > 0).then_some(ClientNews::Many { connected, left, clients })
+    }
+
+    fn all(&mut self) -> Option<ClientNews> {
+        if self.first.len() == 1 && self.connected + self.left == 0 {
+            return self.next();
+        }
+        if self.connected + self.left == 0 {
+            self.clients = self.first.back().map_or(0, |last| last.clients);
+        }
+        for event in std::mem::take(&mut self.first) {
+            *self.count(event.change) += 1;
+        }
+        self.sum()
+    }
+}
+
+impl ClientEvents {
+    /// The next client that came or went; `None` once the host is gone.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub async fn next(&mut self) -> Option<ClientNews> {
+        self.heard(Unheard::next).await
+    }
+
+    /// All that is unheard, as one; `None` once the host is gone. For listeners that want to be told only now and then.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub async fn gathered(&mut self) -> Option<ClientNews> {
+        self.heard(Unheard::all).await
+    }
+
+    async fn heard(&mut self, read: impl Fn(&mut Unheard) -> Option<ClientNews>) -> Option<ClientNews> {
+        loop {
+            // Asked first: what was told before the end is heard.
+            let is_over = self.0.is_over.load(Ordering::Acquire);
+            let news = read(&mut locked(&self.0.unheard));
+            if news.is_some() || is_over {
+                return news;
+            }
+            self.0.news.notified().await;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn heard_so_far(&self) -> Option<ClientNews> {
+        locked(&self.0.unheard).next()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
