@@ -79,11 +79,20 @@ fn rave(kind: &str, out: &Mutex<std::io::Stdout>, flag: &Path) {
         };
         flood += &format!("{notice}\n");
     }
+    let mut is_raving = false;
     loop {
         if !flag.exists() {
+            // A line that was never ended would be kept for as long as this runs.
+            if std::mem::take(&mut is_raving) && kind == "line" {
+                let mut out = out.lock().expect("no panic inside");
+                if out.write_all(b"\n").and_then(|()| out.flush()).is_err() {
+                    return;
+                }
+            }
             pause(BURST);
             continue;
         }
+        is_raving = true;
         let bytes = if kind == "line" { &endless[..] } else { flood.as_bytes() };
         let mut out = out.lock().expect("no panic inside");
         if out.write_all(bytes).and_then(|()| out.flush()).is_err() {

@@ -32,7 +32,7 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Vec<String> {
         };
         if name.is_empty() || name.contains(['=', '\0']) {
             report
-                .problem(item.at, &item.path, "is no name for a variable")
+                .problem(item.at, &item.path, "is not the name of a variable")
                 .help("write it like \"KUBECONFIG\" or \"AWS_*\"");
         } else if is_own(name) {
             report.note(item.at, &item.path, format!("{} is mcp-host's own and is never passed on", item.quote(name)));
@@ -122,6 +122,6 @@ mod tests {
     fn a_name_that_cannot_be_one_is_refused() {
         let text = r#"{ "mcpServers": { "a": { "command": "x", "inheritEnv": ["A=b"] } } }"#;
         let error = parse_str(text, Syntax::Json, "mcp.json", &Vars::default()).unwrap_err();
-        assert!(error.problems()[0].to_string().contains("is no name for a variable"), "{error}");
+        assert!(error.problems()[0].to_string().contains("is not the name of a variable"), "{error}");
     }
 }

@@ -216,7 +216,7 @@ impl Reader<'_> {
         let env = fields.take(&["env", "envs", "environment"], self.report);
         for (name, field) in env.map(|field| field.entries(self.report)).unwrap_or_default() {
             if name.is_empty() || name.contains(['=', '\0']) {
-                self.report.problem(field.at, &field.path, "is no name for a variable");
+                self.report.problem(field.at, &field.path, "is not the name of a variable");
             } else if field.node.value == Value::Null {
                 // VS Code means "not set" and every other program "as it is"; a child gets nothing unasked anyway.
                 if self.flavor != Flavor::VsCode {

@@ -19,7 +19,7 @@ use crate::lineage::{self, Lineage};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{Profile, ProtocolVersion, Raw};
 use crate::queues::Account;
-use crate::router::Router;
+use crate::router::{Named, Router};
 use crate::upstream::{Nature, Starter};
 
 /// Gathers what a [`Host`] is made of.
@@ -122,7 +122,9 @@ impl HostBuilder {
             Some(config) => config,
             None => loaded(std::mem::take(&mut self.files))?,
         };
-        self.lineage = Some(Lineage::enter(&lineage::Files::of(&config), self.state.as_deref()).map_err(refused)?);
+        self.lineage = Some(
+            Lineage::enter(&lineage::Files::of(&config), self.state.as_deref()).map_err(|refusal| refused(&refusal))?,
+        );
         self.config = Some(config);
         Ok(self)
     }
@@ -174,10 +176,10 @@ impl HostBuilder {
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         // What this program does not take of its own calls is its own business.
-        let client =
-            router.admit_as(Principal::local(), (ProtocolVersion::LATEST_HANDSHAKE, profile, None), Account::free());
+        let named = Named::new(own_name.as_deref().unwrap_or(env!("CARGO_PKG_NAME")), None);
+        let speaks = (ProtocolVersion::LATEST_HANDSHAKE, profile, None);
+        let client = router.admit_as(Principal::local(), speaks, named, Account::free());
         router.belongs_to(&client);
-        client.call_itself(own_name.as_deref().unwrap_or(env!("CARGO_PKG_NAME")), None);
         if let Some(audit) = audit {
             router.write_down(audit);
         }
@@ -203,10 +205,10 @@ async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error
     let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
     let entered = tokio::task::spawn_blocking(move || Lineage::enter(&files, state.as_deref())).await;
     let entered = entered.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
-    entered.map_err(refused)
+    entered.map_err(|refusal| refused(&refusal))
 }
 
-fn refused(refusal: lineage::Refusal) -> Error {
+fn refused(refusal: &lineage::Refusal) -> Error {
     Error::new(ErrorKind::Config, refusal.to_string()).with_help(refusal.help())
 }
 

@@ -1,7 +1,7 @@
 //! One client: what it can do, what it is doing, what it was asked.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -25,10 +25,13 @@ pub(crate) struct Client {
     extensions: Option<Raw>,
     mailbox: Mailbox,
     state: Mutex<State>,
-    /// What it calls itself; after a NUL, which version of itself it says it is.
-    name: OnceLock<Box<str>>,
+    named: Named,
     presence: Presence,
 }
+
+/// What a client calls itself; after a NUL, which version of itself it says it is.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Box<str>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -44,7 +47,7 @@ struct State {
     view: Option<View>,
     told: Option<Told>,
     /// Lists of several pages whose first one it was given, and when.
-    begun: Vec<(Instant, Arc<Catalog>)>,
+    begun: Box<[(Instant, Arc<Catalog>)]>,
     closed: bool,
 }
 
@@ -100,10 +103,27 @@ const BETWEEN: char = '\0';
 /// A client that set no level gets this and above.
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
+impl Named {
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
+        let mut both: String =
+            name.chars().take(NAME).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
+        if let Some(version) = version {
+            both.push(BETWEEN);
+            both.extend(version.chars().take(NAME));
+        }
+        Self(both.into())
+    }
+}
+
 impl Client {
-    pub(super) fn new(who: Who, revision: ProtocolVersion, extensions: Option<Raw>, mailbox: Mailbox) -> Self {
-        let (state, name, presence) = (Mutex::default(), OnceLock::new(), Presence::default());
-        Self { who, revision, extensions, mailbox, state, name, presence }
+    pub(super) fn new(
+        who: Who,
+        revision: ProtocolVersion,
+        extensions: Option<Raw>,
+        mailbox: Mailbox,
+        named: Named,
+    ) -> Self {
+        Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.
@@ -134,21 +154,8 @@ impl Client {
     /// What it calls itself and which version it says it is, where it has said so; shown, never believed.
     pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
         let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
-        match self.name.get().map(|both| both.split_once(BETWEEN).unwrap_or((both, ""))) {
-            Some((name, version)) => (said(name), said(version)),
-            None => (None, None),
-        }
-    }
-
-    /// Notes what it calls itself, and which version it says it is. Only the first time counts.
-    pub(crate) fn call_itself(&self, name: &str, version: Option<&str>) {
-        let mut both: String =
-            name.chars().take(NAME).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
-        if let Some(version) = version {
-            both.push(BETWEEN);
-            both.extend(version.chars().take(NAME));
-        }
-        let _ = self.name.set(both.into());
+        let (name, version) = self.named.0.split_once(BETWEEN).unwrap_or((&self.named.0, ""));
+        (said(name), said(version))
     }
 
     /// Its session, as people see it.
@@ -267,7 +274,7 @@ impl Client {
         state.leases = Vec::new();
         state.view = None;
         state.told = None;
-        state.begun = Vec::new();
+        state.begun = Box::default();
         drop(state);
         drop(asked);
         self.mailbox.close();
@@ -449,16 +456,18 @@ impl Client {
         if state.closed || state.begun.last().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
             return;
         }
-        if state.begun.len() >= BEGUN {
-            state.begun.remove(0);
-        }
-        state.begun.push((Instant::now(), catalog.clone()));
+        let old = state.begun.len().saturating_sub(BEGUN - 1);
+        let kept = std::mem::take(&mut state.begun).into_iter().skip(old);
+        state.begun = kept.chain([(Instant::now(), catalog.clone())]).collect();
     }
 
     /// The lists that it may still be reading, page by page; the newest first.
     pub(super) fn begun_lists(&self) -> Vec<Arc<Catalog>> {
         let mut state = self.state();
-        state.begun.retain(|(at, _)| at.elapsed() < KEPT);
+        if state.begun.iter().any(|(at, _)| at.elapsed() >= KEPT) {
+            let begun = std::mem::take(&mut state.begun).into_iter();
+            state.begun = begun.filter(|(at, _)| at.elapsed() < KEPT).collect();
+        }
         state.begun.iter().rev().map(|(_, catalog)| catalog.clone()).collect()
     }
 

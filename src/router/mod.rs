@@ -39,7 +39,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use client::{Client, Place};
+pub(crate) use client::{Client, Named, Place};
 #[cfg(any(feature = "server", test))]
 pub(crate) use gauges::Gauges;
 pub(crate) use mailbox::Mailbox;
@@ -154,12 +154,12 @@ impl Router {
         let capabilities = params.member("capabilities");
         let profile = capabilities.as_ref().map_or(Profile::EMPTY, |raw| Profile::from_capabilities(raw.as_value()));
         let extensions = capabilities.as_ref().and_then(|own| self.carried_extensions(own, revision));
-        let client = self.admit_as(principal, (revision, profile, extensions), account);
-        if let Some(info) = params.member("clientInfo") {
+        let named = params.member("clientInfo").map(|info| {
             let [name, version] = info.members(["name", "version"]);
             let text = |member: Option<Raw>| member.and_then(|member| member.string().map(String::from));
-            client.call_itself(&text(name).unwrap_or_default(), text(version).as_deref());
-        }
+            Named::new(&text(name).unwrap_or_default(), text(version).as_deref())
+        });
+        let client = self.admit_as(principal, (revision, profile, extensions), named.unwrap_or_default(), account);
         let result = self.initialize_result(revision, client.principal());
         Ok((client, result))
     }
@@ -172,7 +172,7 @@ impl Router {
         profile: Profile,
         extensions: Option<Raw>,
     ) -> Arc<Client> {
-        self.admit_as(principal, (revision, profile, extensions), self.account())
+        self.admit_as(principal, (revision, profile, extensions), Named::default(), self.account())
     }
 
     /// The same for one whose queues count for that account.
@@ -180,12 +180,13 @@ impl Router {
         &self,
         principal: Principal,
         (revision, profile, extensions): (ProtocolVersion, Profile, Option<Raw>),
+        named: Named,
         account: Account,
     ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
         let who = Who { owner, principal, profile };
         let mailbox = Mailbox::new(self.limits().client_queue, account);
-        let client = Arc::new(Client::new(who, revision, extensions, mailbox));
+        let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());
         client
     }

@@ -68,8 +68,8 @@ impl Noise {
         (self.told, self.last) = (self.lines, Some(Instant::now()));
         let first = self.first.as_deref().unwrap_or_default();
         let what = match self.lines {
-            1 => "1 line on stdout that is no message".to_owned(),
-            lines => format!("{lines} lines on stdout that are no messages"),
+            1 => "1 line on stdout that is not an MCP message".to_owned(),
+            lines => format!("{lines} lines on stdout that are not MCP messages"),
         };
         tracing::warn!(server = &**server, "{what}: first \"{first}\"");
     }

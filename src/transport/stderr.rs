@@ -56,6 +56,8 @@ impl StderrTail {
 
     /// What the child wrote, fit to be shown: escaped, without secrets, at most `limit` characters.
     fn shown(&self, bytes: &[u8], limit: usize) -> String {
+        // More than that is never shown, and a line may have megabytes.
+        let bytes = &bytes[..bytes.len().min(4 * limit)];
         self.scrubber.scrub(&excerpt(&plain(bytes), limit)).into_owned()
     }
 

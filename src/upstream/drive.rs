@@ -105,7 +105,7 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
                     return Ok(answer);
                 }
             }
-            Err(reason) => tracing::warn!(server = connection.label(), "an event that is no message: {reason}"),
+            Err(reason) => tracing::warn!(server = connection.label(), "an event is not an MCP message: {reason}"),
         }
     }
     Err(Error::Broken)
@@ -145,7 +145,7 @@ pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &byt
         Ok(message) => connection.receive(origin, message),
         Err(no_message) => {
             if let Err(reason) = take_batch(connection, origin, data, no_message) {
-                tracing::warn!(server = connection.label(), "an event that is no message: {reason}");
+                tracing::warn!(server = connection.label(), "an event is not an MCP message: {reason}");
             }
         }
     }
@@ -170,7 +170,7 @@ fn take_batch(
         match connection.read(&item) {
             Ok(message) => connection.receive(origin, message),
             Err(reason) => {
-                tracing::warn!(server = connection.label(), "an item of a batch that is no message: {reason}")
+                tracing::warn!(server = connection.label(), "an item of a batch is not an MCP message: {reason}")
             }
         }
     }

@@ -61,7 +61,7 @@ fn no_arguments_show_the_next_steps() {
       status     Ask a running `serve` how its servers and clients are
       login      Sign in to a server, for a running `serve` or for all that start later
       logout     Forget the login of a server, and have it revoked
-      auth       List the logins, without what is secret
+      auth       List the logins; no token is shown
       token      Make a token for a client of the endpoint
       help       Print this message or the help of the given subcommand(s)
 

@@ -178,7 +178,9 @@ fn noise_on_stdout_is_one_line_and_whole_on_request() {
         |lines: Vec<String>| -> Vec<String> { lines.into_iter().filter(|line| line.contains("banner")).collect() };
     assert_eq!(
         noise(log(&config, &["tools"])),
-        ["WARN mcp_host::transport::noise: 3 lines on stdout that are no messages: first \"banner 1\" server=\"it\""]
+        [
+            "WARN mcp_host::transport::noise: 3 lines on stdout that are not MCP messages: first \"banner 1\" server=\"it\""
+        ]
     );
     assert_eq!(noise(log(&config, &["tools", "-v"])).len(), 4, "each, and the sum");
 }

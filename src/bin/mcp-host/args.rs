@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Login(Login),
     /// Forget the login of a server, and have it revoked
     Logout(Logout),
-    /// List the logins, without what is secret
+    /// List the logins; no token is shown
     Auth(Auth),
     /// Make a token for a client of the endpoint
     Token(Token),
@@ -167,7 +167,7 @@ pub(crate) struct Read {
     /// The resource, as `mcp-host resources` shows it
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
-    /// Save what is no text; a file that exists is never overwritten
+    /// Save images, audio and other binary content; never overwrites a file
     #[arg(long, value_name = "FILE | FOLDER")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]

@@ -190,7 +190,7 @@ impl ClientEvents {
         self.heard(Unheard::all).await
     }
 
-    async fn heard(&mut self, read: impl Fn(&mut Unheard) -> Option<ClientNews>) -> Option<ClientNews> {
+    async fn heard(&self, read: impl Fn(&mut Unheard) -> Option<ClientNews>) -> Option<ClientNews> {
         loop {
             // Asked first: what was told before the end is heard.
             let is_over = self.0.is_over.load(Ordering::Acquire);
