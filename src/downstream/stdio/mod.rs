@@ -22,7 +22,7 @@ use super::classify::{self, Envelope, Eras, Header, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{ENDLESS, Line, Lines};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, batch, code,
+    ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
 use crate::router::{Client, Place, Principal, Router, Via};
@@ -336,7 +336,7 @@ impl Session {
     fn stateless(&mut self, request: Request, envelope: &Envelope) {
         let id = request.id.clone();
         if self.stateless.contains_key(&id) {
-            let text = format!("request id {id} is in use by a request without an answer yet");
+            let text = format!("request id {} is in use by a request without an answer yet", Theirs(&id.to_string()));
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let client =

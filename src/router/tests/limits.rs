@@ -497,3 +497,24 @@ async fn h102_limit_uri_of_any_request() {
     closing.cancel();
     listen(20).await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn h105_an_error_of_ours_names_others_in_few_characters() {
+    let stage = stage().await;
+    let client = legacy(&stage);
+    let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+    let unknown = Method::parse(&long);
+    let cases = [
+        (Method::ToolsCall, json!({ "name": long })),
+        (Method::ToolsCall, json!({ "name": long, "arguments": [] })),
+        (Method::ToolsCall, json!({ "name": format!("{long}__tool") })),
+        (Method::PromptsGet, json!({ "name": long })),
+        (Method::ResourcesRead, json!({ "uri": long })),
+        (unknown, json!({})),
+    ];
+    for (method, params) in cases {
+        let answer = request(&stage.router, &client, method, &params).whole_answer().await.to_string();
+        assert!(answer.len() < 1024, "{} bytes: {answer:.300}", answer.len());
+        assert!(!answer.contains('\u{202e}') && answer.contains("error"), "{answer}");
+    }
+}
