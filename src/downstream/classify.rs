@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::protocol::{
-    ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, code, meta,
+    ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, Theirs, code, meta,
 };
 
 /// The eras that a host speaks with its clients.
@@ -275,7 +275,10 @@ fn unsupported(version: &str) -> String {
 
 /// The answer to a request that has no session yet.
 pub(super) fn not_initialized(method: &str) -> ErrorObject {
-    ErrorObject::new(code::INVALID_REQUEST, format!("`{method}` before `initialize`: only `ping` may come first"))
+    ErrorObject::new(
+        code::INVALID_REQUEST,
+        format!("`{}` before `initialize`: only `ping` may come first", Theirs(method)),
+    )
 }
 
 /// What `ping` is answered where no router is needed for it.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Handler;
-use crate::protocol::{ErrorObject, Outcome, Raw};
+use crate::protocol::{ErrorObject, Outcome, Raw, Theirs};
 use crate::registry::Kind;
 
 /// The lists, and handlers by what names a definition. Handlers without a definition are for what is not listed.
@@ -54,7 +54,7 @@ impl Offers {
     pub(super) fn named(&self, kind: Kind, name: &str) -> Result<Handler, ErrorObject> {
         let what = if kind == Kind::Tools { "tool" } else { "prompt" };
         let handler = self.named.get(&(kind, name.to_owned())).cloned();
-        handler.ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {name}")))
+        handler.ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name))))
     }
 
     /// Who reads a resource.
@@ -62,7 +62,7 @@ impl Offers {
         let exact = self.named.get(&(Kind::Resources, uri.to_owned()));
         exact.or_else(|| self.template(uri)).cloned().ok_or_else(|| {
             let data = Raw::from_value(&serde_json::json!({ "uri": uri }));
-            ErrorObject::new(-32002, format!("no such resource: {uri}")).with_data(data)
+            ErrorObject::new(-32002, format!("no such resource: {}", Theirs(uri))).with_data(data)
         })
     }
 

@@ -1,5 +1,7 @@
 //! JSON-RPC error objects and the codes that this program knows.
 
+use std::fmt::{self, Write as _};
+
 use serde::{Deserialize, Serialize};
 
 use super::Raw;
@@ -28,6 +30,30 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
+/// A text of somebody else in a message of ours: escaped, and not all of it where it is long (`hazards.md` H105).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Theirs<'a>(pub(crate) &'a str);
+
+/// Characters of such a text that are told.
+const TOLD: usize = 256;
+
+impl fmt::Display for Theirs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut chars = self.0.chars();
+        for c in chars.by_ref().take(TOLD) {
+            // What has no width or turns the line around could make another sentence of ours.
+            match c {
+                c if c.is_control() => write!(f, "{}", c.escape_default())?,
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
+                    write!(f, "{}", c.escape_unicode())?;
+                }
+                c => f.write_char(c)?,
+            }
+        }
+        if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
 /// The `error` member of a JSON-RPC response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObject {
@@ -54,7 +80,7 @@ impl ErrorObject {
     /// `-32601`, naming the method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
-        Self::new(code::METHOD_NOT_FOUND, format!("method not found: {method}"))
+        Self::new(code::METHOD_NOT_FOUND, format!("method not found: {}", Theirs(method)))
     }
 
     /// `-32603` with a sentence.

@@ -11,7 +11,7 @@ pub(crate) enum Line {
     Whole(Bytes),
     /// A line over the cap: its first bytes. The rest is skipped.
     TooLong(Bytes),
-    /// More than four times the cap, and still no end: this will not become a line.
+    /// More than four times the cap, and still no end: this will not become a line. It is the last thing that is found.
     Endless,
 }
 
@@ -25,10 +25,12 @@ pub(crate) struct Lines {
     started: bool,
     /// The last line was: the next may be.
     large: bool,
+    /// It was endless.
+    over: bool,
 }
 
 /// A line over the cap is skipped up to that many times the cap (`hazards.md` H3).
-const ENDLESS: usize = 4;
+pub(crate) const ENDLESS: usize = 4;
 /// How much of a line over the cap is kept, to find the id in it.
 const HEAD: usize = 4096;
 /// Room for the first bytes of a message, and for those of one that proves to be large: a pipe holds 64 KiB.
@@ -37,7 +39,7 @@ const LARGE: usize = 64 * 1024;
 
 impl Lines {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { buffer: Gather::default(), cap, skipping: None, started: false, large: false }
+        Self { buffer: Gather::default(), cap, skipping: None, started: false, large: false, over: false }
     }
 
     /// Where the next bytes go; room grows with what is waited for.
@@ -54,6 +56,10 @@ impl Lines {
 
     /// The next line, if it is whole.
     pub(crate) fn next(&mut self) -> Option<Line> {
+        if self.over {
+            self.buffer.clear();
+            return None;
+        }
         loop {
             if !self.started && self.buffer.len() >= 3 {
                 self.started = true;
@@ -84,9 +90,9 @@ impl Lines {
     fn unfinished(&mut self) -> Option<Line> {
         if let Some(skipped) = &mut self.skipping {
             *skipped += self.buffer.len();
-            let endless = *skipped > self.cap.saturating_mul(ENDLESS);
+            self.over = *skipped > self.cap.saturating_mul(ENDLESS);
             self.buffer.clear();
-            return endless.then_some(Line::Endless);
+            return self.over.then_some(Line::Endless);
         }
         // The last byte may be the one that goes with the line's end.
         let carriage = usize::from(self.buffer.last() == Some(b'\r'));

@@ -18,6 +18,7 @@ pub(crate) mod sse;
 mod version;
 
 pub use capability::Profile;
+pub(crate) use error::Theirs;
 pub use error::{ErrorObject, code};
 pub use id::{ProgressToken, RequestId};
 pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};

@@ -18,7 +18,7 @@ use super::{Mailbox, Router, state};
 use crate::adapt;
 use crate::config;
 use crate::manager::{Calling, Server, Slot};
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
 use crate::registry::{Target, expose_content};
 use crate::transport::{self, Fate};
 use crate::upstream::{Connection, Terms, Upstream};
@@ -87,7 +87,7 @@ impl Router {
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?;
         if arguments.is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
-            return Err(ErrorObject::invalid_params(format!("tool {name:?}: `arguments` is not an object")));
+            return Err(ErrorObject::invalid_params(format!("tool `{}`: `arguments` is not an object", Theirs(&name))));
         }
         let target = match self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await {
             Ok(target) => target,

@@ -41,6 +41,8 @@ struct State {
     /// Streams of changes and doors that need it to stay.
     places: u32,
     listens: u32,
+    /// Resources that its streams of changes watch.
+    watched: u32,
     level: Option<Level>,
     leases: Vec<(usize, Arc<Upstream>)>,
     subscriptions: BTreeMap<String, Subscription>,
@@ -102,6 +104,12 @@ const NAME: usize = 200;
 const BETWEEN: char = '\0';
 /// A client that set no level gets this and above.
 pub(super) const DEFAULT_LEVEL: Level = 1;
+
+impl State {
+    fn may_watch(&self, uri: &str, limit: usize) -> bool {
+        self.subscriptions.contains_key(uri) || self.subscriptions.len() + (self.watched as usize) < limit
+    }
+}
 
 impl Named {
     pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
@@ -247,7 +255,7 @@ impl Client {
         }
         state.listens += 1;
         drop(state);
-        Some(Listen(self.stay()))
+        Some(Listen { place: self.stay(), watched: 0 })
     }
 
     /// Keeps it from being let go as idle, while the answer lives.
@@ -399,8 +407,26 @@ impl Client {
         self.state().leases.clone()
     }
 
-    pub(super) fn subscribe(&self, uri: &str, subscription: Subscription) -> Option<Subscription> {
-        self.state().subscriptions.insert(uri.to_owned(), subscription)
+    /// Whether it may watch that resource, if it may watch so many in all.
+    pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
+        self.state().may_watch(uri, limit)
+    }
+
+    /// Watches a resource; gives what it replaces.
+    ///
+    /// # Errors
+    /// With the subscription itself, when there are too many.
+    pub(super) fn subscribe(
+        &self,
+        uri: &str,
+        subscription: Subscription,
+        limit: usize,
+    ) -> Result<Option<Subscription>, Subscription> {
+        let mut state = self.state();
+        if !state.may_watch(uri, limit) {
+            return Err(subscription);
+        }
+        Ok(state.subscriptions.insert(uri.to_owned(), subscription))
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {
@@ -501,11 +527,28 @@ impl Drop for Place {
 
 /// A stream of changes is open while this lives.
 #[derive(Debug)]
-pub(super) struct Listen(Place);
+pub(super) struct Listen {
+    place: Place,
+    watched: u32,
+}
+
+impl Listen {
+    /// Notes that it watches so many resources; false if its client would watch more than `limit`.
+    pub(super) fn watch(&mut self, count: usize, limit: usize) -> bool {
+        let mut state = self.place.0.state();
+        let all = count.saturating_add(state.watched as usize).saturating_add(state.subscriptions.len());
+        let Some(count) = u32::try_from(count).ok().filter(|_| all <= limit) else { return false };
+        state.watched += count;
+        self.watched += count;
+        true
+    }
+}
 
 impl Drop for Listen {
     fn drop(&mut self) {
-        self.0.0.state().listens -= 1;
+        let mut state = self.place.0.state();
+        state.listens -= 1;
+        state.watched -= self.watched;
     }
 }
 

@@ -11,7 +11,7 @@ use super::client::Client;
 use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome};
+use crate::protocol::{ErrorObject, Method, Outcome, Theirs};
 use crate::registry::{Catalog, Resolution, Target};
 
 /// Why a name leads nowhere.
@@ -66,9 +66,12 @@ impl Router {
         }
         match found {
             Resolution::Found(target) => Ok(target),
-            Resolution::Unknown => Err(Lost::Error(ErrorObject::invalid_params(format!("unknown {what}: {name}")))),
+            Resolution::Unknown => {
+                Err(Lost::Error(ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name)))))
+            }
             Resolution::Ambiguous(names) => {
-                let text = format!("several servers offer the {what} {name}; use one of {}", names.join(", "));
+                let text =
+                    format!("several servers offer the {what} {}; use one of {}", Theirs(name), names.join(", "));
                 Err(Lost::Error(ErrorObject::invalid_params(text)))
             }
         }

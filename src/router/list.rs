@@ -23,6 +23,9 @@ impl Router {
                 Some(cursor.read::<String>().map_err(|_| ErrorObject::invalid_params("`cursor` is not a string"))?)
             }
         };
+        if let Some(cursor) = &cursor {
+            self.measured(&format!("{method}: `cursor`"), cursor)?;
+        }
         let catalog = self.settled_catalog(client).await;
         if cursor.is_none() {
             // A later page may be one of a list that has changed meanwhile, which is to be told yet.

@@ -52,7 +52,8 @@ use crate::config;
 pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, Server, ServerStatus, Who};
 use crate::protocol::{
-    ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, code,
+    ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, Theirs,
+    code,
 };
 use crate::queues::{Account, Queues};
 use crate::seal::Seal;
@@ -254,7 +255,10 @@ impl Router {
             Ok(begun) => begun,
             Err(Refused::Closed) => return None,
             Err(Refused::IdInUse) => {
-                let text = format!("request id {} is in use by a request without an answer yet", request.id);
+                let text = format!(
+                    "request id {} is in use by a request without an answer yet",
+                    Theirs(&request.id.to_string())
+                );
                 return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
             }
             Err(Refused::Limit) => {

@@ -28,6 +28,7 @@ impl Router {
         let kind = kind.as_ref().and_then(Raw::string).ok_or_else(wrong)?;
         let named = if kind == "ref/prompt" { name } else { uri }.ok_or_else(wrong)?;
         let text = named.string().ok_or_else(wrong)?.into_owned();
+        self.measured("completion/complete: what `ref` names", &text)?;
         let target = match &*kind {
             "ref/prompt" => self.find(client, "prompt", &text, |catalog| catalog.prompt(&text)).await?,
             "ref/resource" => self.find(client, "resource template", &text, |catalog| catalog.template(&text)).await?,
@@ -45,6 +46,10 @@ impl Router {
     pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Mailbox) -> Outcome {
         let (uri, forward) = self.resource(client, Method::ResourcesSubscribe, params).await?;
         leg.concerns(&forward.server, &forward.target);
+        let limit = self.limits().subscriptions;
+        if !client.may_watch(&uri, limit) {
+            return Err(too_many(&Method::ResourcesSubscribe, limit));
+        }
         let (server, raw) = (forward.server.clone(), forward.target.clone());
         if !self.offers(client, &server, |offers| offers.subscribe).await {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
@@ -55,10 +60,12 @@ impl Router {
             Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
         };
         watch(&server, &upstream, &raw).await.map_err(|error| with_exposed_uri(error, &uri))?;
-        if let Some(old) = client.subscribe(&uri, Subscription { server: server.id, raw, upstream }) {
-            old.upstream.unwant_uri(&old.raw);
+        let subscribed = client.subscribe(&uri, Subscription { server: server.id, raw, upstream }, limit);
+        let is_full = subscribed.is_err();
+        if let Some(over) = subscribed.unwrap_or_else(Some) {
+            over.upstream.unwant_uri(&over.raw);
         }
-        Ok(Raw::empty_object())
+        if is_full { Err(too_many(&Method::ResourcesSubscribe, limit)) } else { Ok(Raw::empty_object()) }
     }
 
     pub(super) fn unsubscribe(&self, client: &Arc<Client>, params: Option<&Raw>) -> Outcome {
@@ -82,6 +89,7 @@ impl Router {
         let missing = || ErrorObject::invalid_params(format!("{method}: `uri` is missing"));
         let named = named.ok_or_else(missing)?;
         let uri = named.string().ok_or_else(missing)?.into_owned();
+        self.measured(&format!("{method}: `uri`"), &uri)?;
         let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
         let target = found.map_err(|lost| match lost {
             Lost::Error(error) => with_uri(error, &uri),
@@ -89,6 +97,16 @@ impl Router {
         })?;
         let server = self.server(&target)?;
         Ok((uri, Forward::new(server, method, params, named, meta, target.name)))
+    }
+
+    /// Refuses a URI, a cursor or a name that is larger than any of them may be.
+    pub(super) fn measured(&self, what: &str, text: &str) -> Result<(), ErrorObject> {
+        let limit = self.limits().uri;
+        if text.len() <= limit {
+            return Ok(());
+        }
+        let text = format!("{what} has {} bytes; {limit} at most (host.limits.uri)", text.len());
+        Err(ErrorObject::invalid_params(text))
     }
 
     /// Whether the server offers a family; it is started for that if need be.
@@ -104,6 +122,13 @@ impl Router {
             Err(_) => true,
         }
     }
+}
+
+/// A client watches as many resources as it may.
+pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
+    let text =
+        format!("{method}: a client watches {limit} resources at most (host.limits.subscriptions); end some first");
+    ErrorObject::invalid_params(text)
 }
 
 /// Watches a resource for one more subscriber; the server has agreed to it where this is `Ok`.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
 use super::client::{Client, is_part};
+use super::resource::too_many;
 use super::tasks::Task;
 use super::{Mailbox, Router};
 use crate::adapt::task;
@@ -23,8 +24,6 @@ use crate::upstream::Upstream;
 
 /// The acknowledgement waits that long for servers to accept their part.
 const ACCEPT: Duration = Duration::from_secs(2);
-/// URIs in one filter.
-const URIS: usize = 1024;
 
 /// What all listens of the router are kept in.
 #[derive(Debug, Default)]
@@ -104,13 +103,22 @@ impl Router {
         closing: CancellationToken,
     ) -> Option<Outcome> {
         let limit = self.limits().pending_per_client;
-        let Some(_place) = client.listen(limit) else {
+        let Some(mut place) = client.listen(limit) else {
             return Some(Failure::listens(limit).answer_of_host(&Method::Listen));
         };
         let filter = match Filter::read(params.as_ref(), client.declares(task::EXTENSION)) {
             Ok(filter) => filter,
             Err(error) => return Some(Err(error)),
         };
+        for uri in &filter.uris {
+            if let Err(error) = self.measured("subscriptions/listen: a URI", uri) {
+                return Some(Err(error));
+            }
+        }
+        let limit = self.limits().subscriptions;
+        if !place.watch(filter.uris.len(), limit) {
+            return Some(Err(too_many(&Method::Listen, limit)));
+        }
         let tasks = self.watched_tasks(&client, &filter.tasks);
         let watches = join_all(filter.uris.into_iter().map(|uri| {
             let watch = self.watch(&client, uri);
@@ -303,9 +311,6 @@ impl Filter {
             None => Vec::new(),
             Some(uris) => uris.read().map_err(|_| wrong("`resourceSubscriptions` is no list of URIs"))?,
         };
-        if uris.len() > URIS {
-            return Err(wrong(&format!("more than {URIS} URIs; spread them over several requests")));
-        }
         uris.sort_unstable();
         uris.dedup();
         let tasks = match tasks {

@@ -201,7 +201,7 @@ fn first_hour_r2_arguments_are_compared_with_the_schema_before_the_call() {
     note: `My Files search.all` is `my-files__search_all_9342b197`
     error: tool `my-files__search_all_9342b197` needs `path`; `paht` is not among its arguments
     help: did you mean `path`?
-    help: see what it takes with: mcp-host tools my-files__search_all_9342b197 --config mcp.json; --no-check sends the arguments as they are
+    help: --no-check sends the arguments as they are; what it takes is told by: mcp-host tools my-files__search_all_9342b197 --config mcp.json
     ");
     assert!(
         call(&["depth=2"])
@@ -219,14 +219,14 @@ fn first_hour_r2_arguments_are_compared_with_the_schema_before_the_call() {
     error: `depth` must be at most 9
     error: `kind` must be one of "file", "folder"
     help: did you mean `folder`?
-    help: see what it takes with: mcp-host tools my-files__search_all_9342b197 --config mcp.json; --no-check sends the arguments as they are
+    help: --no-check sends the arguments as they are; what it takes is told by: mcp-host tools my-files__search_all_9342b197 --config mcp.json
     "#);
     assert_snapshot!(call(&["{\"path\":\"x\",\"options\":{}}"]), @"
     exit 2
     --- stderr
     note: `My Files search.all` is `my-files__search_all_9342b197`
     error: `options` needs `case`
-    help: see what it takes with: mcp-host tools my-files__search_all_9342b197 --config mcp.json; --no-check sends the arguments as they are
+    help: --no-check sends the arguments as they are; what it takes is told by: mcp-host tools my-files__search_all_9342b197 --config mcp.json
     ");
     assert_snapshot!(call(&["paht=x", "depth=10", "--no-check"]), @r#"
     exit 0

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// Limit, and its test: where it is and what it is called.
-const LIMITS: [(&str, &str, &str); 43] = [
+const LIMITS: [(&str, &str, &str); 45] = [
     ("answer", "src/router/tests/limits.rs", "limit_answer_of_a_person_stops_both_clocks"),
     ("body", "src/downstream/tests/refusals.rs", "h81_bodies_have_a_cap"),
     ("callTimeout", "src/router/tests/limits.rs", "limit_call_timeout_and_max_call_time"),
@@ -53,7 +53,9 @@ const LIMITS: [(&str, &str, &str); 43] = [
     ("startTimeout", "src/upstream/tests/losses.rs", "h58_a_late_timer_touches_no_newer_attempt"),
     ("stopClose", "src/transport/tests.rs", "h14_a_slow_but_useful_exit_is_respected"),
     ("stopTerm", "src/transport/tests.rs", "h14_a_hundred_stubborn_children_end_side_by_side"),
+    ("subscriptions", "src/router/tests/limits.rs", "h102_limit_subscriptions_of_sessions_and_of_streams"),
     ("tools", "src/registry/tests/offer.rs", "limits_at_their_edges"),
+    ("uri", "src/router/tests/limits.rs", "h102_limit_uri_of_any_request"),
 ];
 
 /// Settings of a server that are limits, too.

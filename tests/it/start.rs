@@ -92,7 +92,7 @@ fn first_hour_h2_the_line_that_tells_is_the_cause_and_the_last_lines_are_kept() 
     assert_snapshot!(run(&config, &[("KUBECONFIG", "x")], &["tools"]), @r#"
     exit 4
     error: server `it` did not start: the process ended (exit code 1): npm error 404 The requested resource 'no-such-server@*' could not be found or you do not have permission to access it.
-    help: there is no such package: look for a misspelt name in `args` of `it`
+    help: there is no such package, or it is private: look for a misspelt name in `args` of `it`
     "#);
     let home = tempfile::tempdir().unwrap();
     let output = program(home.path(), &config, &[], &["check", "--connect", "--json"]).output().unwrap();

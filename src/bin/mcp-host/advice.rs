@@ -18,7 +18,9 @@ pub(crate) fn mend(name: &str, cause: &str) -> Option<String> {
         ));
     }
     if of_process && has(&NO_PACKAGE) {
-        return Some(format!("there is no such package: look for a misspelt name in `args` of `{name}`"));
+        return Some(format!(
+            "there is no such package, or it is private: look for a misspelt name in `args` of `{name}`"
+        ));
     }
     if of_process && has(&NO_MODULE) {
         return Some(format!("install that where `{name}` finds it, or correct the path in its `args`"));

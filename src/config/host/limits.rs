@@ -97,6 +97,10 @@ limits! {
     parked_per_principal: positive_count -> usize = 64,
     /// Calls in all that are held for clients without a session.
     parked: positive_count -> usize = 1024,
+    /// Resources that one client watches.
+    subscriptions: positive_count -> usize = 1000,
+    /// A URI in a request of a client; a cursor, or a name to complete for, may have as much.
+    uri: positive_size -> usize = 8 * 1024,
     /// Headers of one request to our endpoint.
     headers: header_count -> usize = 100,
     /// Bytes of its head: the first line and all headers.

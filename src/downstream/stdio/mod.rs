@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::call::{Call, Ending, Progress, Step};
 use super::classify::{self, Envelope, Eras, Header, Route};
 use super::outbox::Outbox;
-use crate::protocol::lines::{Line, Lines};
+use crate::protocol::lines::{ENDLESS, Line, Lines};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, batch, code,
+    ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
 use crate::router::{Client, Place, Principal, Router, Via};
@@ -114,6 +114,8 @@ struct Session {
 enum End {
     /// It closed its side, or takes nothing more.
     Gone(io::Result<()>),
+    /// Its line has no end, so nothing that it says can be understood any more.
+    Endless,
     /// It took too little of what was there for it: what waits is dropped, in the midst of a message maybe.
     Cut,
     /// We were told to stop.
@@ -148,6 +150,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                     Ok(0) => return End::Gone(Ok(())),
                     Ok(_) => {
                         while let Some(line) = self.lines.next() {
+                            if line == Line::Endless {
+                                return End::Endless;
+                            }
                             session.line(line);
                         }
                     }
@@ -168,6 +173,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 // Answers that are ready now still go out: a script may write its requests and close the pipe.
                 self.session.advance();
                 result
+            }
+            End::Endless => {
+                self.hears = false;
+                let cap = self.session.router.limits().body;
+                let text = format!(
+                    "the client sent more than {} bytes without ending its line; a message may have {cap} (host.limits.body)",
+                    cap.saturating_mul(ENDLESS)
+                );
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
             }
             End::Cut => {
                 self.session.calls = FuturesUnordered::new();
@@ -210,6 +224,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 read = self.input.read_buf(self.lines.space()), if readable && session.out.len() < self.room => {
                     readable = matches!(read, Ok(1..));
                     while let Some(line) = self.lines.next() {
+                        readable &= line != Line::Endless;
                         session.line(line);
                     }
                 }
@@ -249,7 +264,7 @@ impl Session {
     fn line(&mut self, line: Line) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
-            // It was refused when it was too long.
+            // It was refused when it was too long, and whoever reads ends with it.
             Line::Endless => return,
             Line::TooLong(_) => {
                 let cap = self.router.limits().body;
@@ -321,7 +336,7 @@ impl Session {
     fn stateless(&mut self, request: Request, envelope: &Envelope) {
         let id = request.id.clone();
         if self.stateless.contains_key(&id) {
-            let text = format!("request id {id} is in use by a request without an answer yet");
+            let text = format!("request id {} is in use by a request without an answer yet", Theirs(&id.to_string()));
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let client =

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::support::*;
@@ -413,4 +414,38 @@ async fn h38_what_nests_deeper_than_the_limit_is_refused() {
         pipe.write(&nested(depth)).await;
         assert_eq!(pipe.read().await["error"]["code"], code, "{depth}");
     }
+}
+
+#[tokio::test]
+async fn h100_a_line_without_an_end_is_refused_once_and_ends_the_session() {
+    let Pipe { stage: _stage, mut input, mut output, stop: _stop, served } =
+        open(stage_with(|limits| limits.body = 1000).await);
+    let filled = tokio::spawn(async move {
+        // Until it is taken no more.
+        while input.write_all(&[b'a'; 500]).await.is_ok() {}
+    });
+    let mut said = String::new();
+    output.read_line(&mut said).await.unwrap();
+    let refused: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32600)));
+    let error = timeout(Duration::from_secs(30), served).await.unwrap().unwrap().unwrap_err();
+    let expected =
+        "the client sent more than 4000 bytes without ending its line; a message may have 1000 (host.limits.body)";
+    assert_eq!(error.to_string(), expected);
+    filled.await.unwrap();
+    said.clear();
+    output.read_line(&mut said).await.unwrap();
+    assert_eq!(said, "", "it is told once");
+}
+
+#[tokio::test]
+async fn h100_a_line_that_proves_endless_while_calls_finish_holds_nothing_up() {
+    let Pipe { stage: _stage, mut input, output: _output, stop, served } =
+        open(stage_with(|limits| (limits.body, limits.drain) = (1000, Duration::from_millis(200))).await);
+    for line in [&*initialize("2025-11-25"), &call(1, "slow")] {
+        input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+    stop.cancel();
+    while input.write_all(&[b'a'; 500]).await.is_ok() {}
+    timeout(Duration::from_secs(60), served).await.unwrap().unwrap().unwrap();
 }

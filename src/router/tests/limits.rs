@@ -9,13 +9,15 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::far::told;
+use super::news::router_within;
 use super::support::*;
 use crate::config::{Config, Prefix, Server, Sharing, Stdio, Transport};
 use crate::in_process::InProcess;
 use crate::manager::{Manager, Principal};
-use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Response};
+use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
 use crate::router::{Client, Router};
 use crate::upstream::Starter;
 
@@ -397,5 +399,122 @@ async fn h7_the_wait_for_a_server_is_counted_from_its_start_and_not_from_each_li
     let other = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::EMPTY, None);
     for client in [&other, &client, &other] {
         assert!(took(client).await < 250 * LITTLE, "a later one");
+    }
+}
+
+/// A host over a server with four resources, `test://0` to `test://3`.
+fn with_resources(set: impl FnOnce(&mut crate::config::Limits)) -> (Router, Arc<Client>) {
+    let server = (0..4).fold(InProcess::new("it", "1"), |server, number| {
+        let resource = json!({ "uri": resource(number), "name": "r" });
+        let read = |_| async { Ok(Raw::from_value(&json!({ "contents": [] }))) }.boxed();
+        server.resource(Raw::from_value(&resource), read)
+    });
+    router_within(server, set)
+}
+
+#[tokio::test(start_paused = true)]
+async fn h102_limit_subscriptions_of_sessions_and_of_streams() {
+    let (router, client) = with_resources(|limits| limits.subscriptions = 2);
+    let ask = async |method: Method, number: u32| {
+        request(&router, &client, method, &json!({ "uri": resource(number) })).whole_answer().await
+    };
+    for number in [0, 1, 1] {
+        assert_eq!(ask(Method::ResourcesSubscribe, number).await, json!({}));
+    }
+    let refused = ask(Method::ResourcesSubscribe, 2).await;
+    assert_eq!(refused["error"], -32602, "{refused}");
+    assert!(
+        refused["message"].as_str().unwrap().contains("2 resources at most (host.limits.subscriptions)"),
+        "{refused}"
+    );
+    assert_eq!(ask(Method::ResourcesUnsubscribe, 0).await, json!({}));
+    assert_eq!(ask(Method::ResourcesSubscribe, 2).await, json!({}));
+    // Another client has as many.
+    let modern = router.modern(Principal::local(), &Raw::empty_object()).unwrap();
+    let closing = CancellationToken::new();
+    let listen = |numbers: [u32; 2]| tokio::spawn(listening(&router, &modern, &numbers.map(resource), &closing));
+    let (first, second) = (listen([0, 1]), listen([1, 2]));
+    let refused = second.await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refused.code, -32602, "{refused:?}");
+    assert!(refused.message.contains("(host.limits.subscriptions)"), "{refused:?}");
+    assert!(!first.is_finished());
+    first.abort();
+    let _ = first.await;
+    let third = listen([1, 2]);
+    closing.cancel();
+    third.await.unwrap().unwrap().unwrap();
+}
+
+fn resource(number: u32) -> String {
+    format!("test://{number}")
+}
+
+/// A stream of changes about those resources.
+fn listening(
+    router: &Router,
+    client: &Arc<Client>,
+    uris: &[String],
+    closing: &CancellationToken,
+) -> impl Future<Output = Option<crate::protocol::Outcome>> + use<> {
+    let params = Raw::from_value(&json!({ "notifications": { "resourceSubscriptions": uris } }));
+    let request = Request { id: RequestId::Number(1), method: Method::Listen, params: Some(params) };
+    let (router, leg, closing) = (router.clone(), router.modern_leg(None), closing.clone());
+    let client = client.clone();
+    async move { router.stateless(&client, request, &leg, &closing).await }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h102_limit_uri_of_any_request() {
+    let (router, client) = with_resources(|limits| limits.uri = 20);
+    let text = |length: usize| format!("test://{}", "x".repeat(length - 7));
+    let of = |method: Method, length: usize| {
+        let uri = text(length);
+        match method {
+            Method::Complete => {
+                json!({ "ref": { "type": "ref/resource", "uri": uri }, "argument": { "name": "a", "value": "" } })
+            }
+            Method::ToolsList => json!({ "cursor": uri }),
+            _ => json!({ "uri": uri }),
+        }
+    };
+    let methods = [Method::ResourcesRead, Method::ResourcesSubscribe, Method::Complete, Method::ToolsList];
+    for method in methods {
+        let ask =
+            async |length| request(&router, &client, method.clone(), &of(method.clone(), length)).whole_answer().await;
+        let (at, over) = (ask(20).await, ask(21).await);
+        assert_eq!(over["error"], -32602, "{method}: {over}");
+        assert!(
+            over["message"].as_str().unwrap().contains("has 21 bytes; 20 at most (host.limits.uri)"),
+            "{method}: {over}"
+        );
+        assert!(!at.to_string().contains("limits.uri"), "{method}: {at}");
+    }
+    let modern = router.modern(Principal::local(), &Raw::empty_object()).unwrap();
+    let closing = CancellationToken::new();
+    let listen = |length| listening(&router, &modern, &[text(length)], &closing);
+    let over = listen(21).await.unwrap().unwrap_err();
+    assert!(over.message.contains("has 21 bytes; 20 at most (host.limits.uri)"), "{over:?}");
+    closing.cancel();
+    listen(20).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn h105_an_error_of_ours_names_others_in_few_characters() {
+    let stage = stage().await;
+    let client = legacy(&stage);
+    let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+    let unknown = Method::parse(&long);
+    let cases = [
+        (Method::ToolsCall, json!({ "name": long })),
+        (Method::ToolsCall, json!({ "name": long, "arguments": [] })),
+        (Method::ToolsCall, json!({ "name": format!("{long}__tool") })),
+        (Method::PromptsGet, json!({ "name": long })),
+        (Method::ResourcesRead, json!({ "uri": long })),
+        (unknown, json!({})),
+    ];
+    for (method, params) in cases {
+        let answer = request(&stage.router, &client, method, &params).whole_answer().await.to_string();
+        assert!(answer.len() < 1024, "{} bytes: {answer:.300}", answer.len());
+        assert!(!answer.contains('\u{202e}') && answer.contains("error"), "{answer}");
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::support::{request, run};
-use crate::config::{Config, Prefix, Server, Stdio, Transport};
+use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
 use crate::in_process::InProcess;
 use crate::manager::{Manager, Principal};
 use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw};
@@ -26,11 +26,17 @@ fn tool(name: &str) -> Raw {
 
 /// A router over a server in this process, and a client.
 fn router(server: InProcess) -> (Router, Arc<Client>) {
+    router_within(server, |_| {})
+}
+
+/// The same with other limits.
+pub(super) fn router_within(server: InProcess, set: impl FnOnce(&mut Limits)) -> (Router, Arc<Client>) {
     let server = crate::in_process::Running::new(server);
     let mut entry = Server::new("restless", Transport::Stdio(Stdio::default())).unwrap();
     entry.prefix = Prefix::Never;
     let mut config = Config::default();
     config.servers.push(entry);
+    set(&mut config.host.limits);
     let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
     let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
     let memory = HashMap::from([("restless".to_owned(), start)]);

@@ -10,8 +10,12 @@ use super::run;
 fn terminal(home: &Path, line: &str) -> Child {
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"];
     std::fs::write(home.join("mcp.json"), r#"{ "mcpServers": {} }"#).unwrap();
-    let mut command = Command::new("script");
-    command.args(["-qc", line, "/dev/null"]).env_clear().envs(places.map(|place| (place, home)));
+    // Whoever runs the tests may have been told to outlive a terminal, and hands that down.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal=HUP", "script", "-qc", line, "/dev/null"])
+        .env_clear()
+        .envs(places.map(|place| (place, home)));
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("SHELL", "/bin/sh");
     command.env("PROGRAM", env!("CARGO_BIN_EXE_mcp-host")).current_dir(home);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()

@@ -26,7 +26,10 @@ pub(super) fn act(scene: &mut Scene) {
     let line = "mcp-host serve --config mcp.json --listen 127.0.0.1:0";
     scene.typed(line);
     let mut command = scene.command(SETSID);
-    command.args(["/bin/sh", "-c", &format!("exec {line} <>\"$0\" >&0 2>&0"), &name]).env("TERM", "dumb");
+    // Whoever runs the tests may have been told to outlive a terminal, and hands that down.
+    command
+        .args(["env", "--default-signal=HUP", "/bin/sh", "-c", &format!("exec {line} <>\"$0\" >&0 2>&0"), &name])
+        .env("TERM", "dumb");
     let mut child = command.spawn().unwrap();
     let text = read_until(&terminal, "1 server: ");
     let port = text.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();

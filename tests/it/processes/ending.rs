@@ -1,5 +1,6 @@
 //! The front end over stdio when its client is gone, and what it says: H96.
 
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -57,4 +58,35 @@ fn h96_nothing_but_messages_is_on_stdout() {
     drop(program.stdin.take());
     assert!(program.child.wait().unwrap().success());
     program.rest().for_each(|line| assert!(serde_json::from_str::<Value>(&line).unwrap().is_object(), "{line}"));
+}
+
+#[test]
+fn h100_a_line_without_an_end_ends_the_host_whatever_comes_after_it() {
+    const MIB: usize = 1 << 20;
+    // How much is said, and what is done then.
+    for (size, then) in [(17, "EOF"), (17, "TERM"), (300, "EOF"), (300, "TERM")] {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("mcp.json"), r#"{ "mcpServers": {} }"#).unwrap();
+        let mut host = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
+        host.args(["stdio", "--config", "mcp.json"]).current_dir(home.path()).env_clear().env("HOME", home.path());
+        let mut host = host.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut input = host.stdin.take().unwrap();
+        // Until it takes no more.
+        let part = vec![b'a'; MIB];
+        let taken = (0..size).take_while(|_| input.write_all(&part).is_ok()).count();
+        if then == "TERM" {
+            let pid = rustix::process::Pid::from_child(&host);
+            // It may have ended already.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        drop(input);
+        let ended = host.wait_with_output().unwrap();
+        let (said, told) = (String::from_utf8(ended.stdout).unwrap(), String::from_utf8(ended.stderr).unwrap());
+        let told: Vec<_> = told.lines().filter(|line| line.starts_with("error: ")).collect();
+        let expected = "error: standard input or output: the client sent more than 16777216 bytes without ending its line; \
+                        a message may have 4194304 (host.limits.body)";
+        assert_eq!((ended.status.code(), told), (Some(1), vec![expected]), "{size} MiB, {then}");
+        assert_eq!(said.lines().count(), 1, "it is told once: {said}");
+        assert!(taken <= 18, "it took {taken} MiB");
+    }
 }

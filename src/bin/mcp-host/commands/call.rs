@@ -80,7 +80,7 @@ async fn call(
         let verdict = schema::check(name, &input, &arguments);
         if !verdict.wrong.is_empty() {
             let help = format!(
-                "see what it takes with: mcp-host tools {}{}; --no-check sends the arguments as they are",
+                "--no-check sends the arguments as they are; what it takes is told by: mcp-host tools {}{}",
                 quoted(name),
                 session.again()
             );

@@ -144,7 +144,11 @@ fn warn_of_itself(config: &Config, output: &Output) {
     let dialed = dialed.map(|server| (server, "is the address of `mcp-host serve` with this config"));
     for (server, what) in started.chain(dialed) {
         output.talk(&format!("warning: {}server `{}` {what}", place(server), server.name));
-        output.talk(&format!("help: take `{}` out of {}", server.name, server.source.file.display()));
+        output.talk(&format!(
+            "help: take `{}` out of {}; a client that wants mcp-host keeps it in a file of its own",
+            server.name,
+            server.source.file.display()
+        ));
     }
 }
 
