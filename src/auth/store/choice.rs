@@ -83,7 +83,7 @@ impl Chosen {
         })
     }
 
-    /// Does the same, and says what is wrong with a file that holds no key.
+    /// Looks for the key file again. The error says what is wrong with a file that holds no key.
     fn look_for_key(&self) -> Result<Option<SecretKey>, String> {
         if let Some(key) = self.key.as_ref().or_else(|| self.found.get()) {
             return Ok(Some(key.clone()));

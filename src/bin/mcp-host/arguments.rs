@@ -1,8 +1,8 @@
 //! What a tool takes, as its input schema says it, in words: for the list of tools, and for one tool shown whole.
 //!
 //! References inside the schema are followed, the forms of `Optional` are seen through, and what lies in objects gets a path
-//! (`options.depth`, `files[].name`). **Invariant:** a schema of any shape is read to an end: depth, rows and
-//! what is read of it have a cap.
+//! (`options.depth`, `files[].name`). **Invariant:** reading a schema of any shape ends: its depth, its rows and the count of
+//! subschemas that are read have caps.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -53,7 +53,8 @@ fn members(root: &Root<'_>, view: &View, prefix: &str, depth: usize, rows: &mut 
     }
 }
 
-/// `text= [from=]`: what is required first, then in brackets what is not, as many as there is room for.
+/// The arguments in one line, such as `text= [from=]`. Optional ones stand in brackets, after the required ones. The line has
+/// as many as fit.
 pub(crate) fn summary(schema: &Raw) -> String {
     let view = View::of(&Root::of(schema), schema);
     let required = view.required();
@@ -75,7 +76,7 @@ pub(crate) fn summary(schema: &Raw) -> String {
     line
 }
 
-/// A call that a shell takes: with what is required, or with one argument that shows how they are written.
+/// An example call for a shell. It has the required arguments; without any, it has one optional argument.
 pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     let root = Root::of(schema);
     let view = View::of(&root, schema);
@@ -100,8 +101,8 @@ pub(crate) fn example(tool: &str, schema: &Raw, again: &str) -> String {
     format!("mcp-host call {}{words}{again}", quoted(tool))
 }
 
-/// The call as it was typed, with what is missing put in; none where nothing is, or where it was not made of `key=value`.
-/// What was read from a file stays the name of that file.
+/// The typed call with the missing arguments added. `None` if no argument is missing, or if the call has no `key=value` form.
+/// A value that came from a file stays `key=@FILE`.
 pub(crate) fn completed(tool: &str, schema: &Raw, words: &[String], given: &Raw, again: &str) -> Option<String> {
     let root = Root::of(schema);
     let view = View::of(&root, schema);
