@@ -83,7 +83,7 @@ impl Chosen {
         })
     }
 
-    /// Looks for the key file again. The error says what is wrong with a file that holds no key.
+    /// The key that is known, or else that of the key file. The error says what is wrong with a file that holds no key.
     fn look_for_key(&self) -> Result<Option<SecretKey>, String> {
         if let Some(key) = self.key.as_ref().or_else(|| self.found.get()) {
             return Ok(Some(key.clone()));
