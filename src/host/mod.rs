@@ -151,7 +151,8 @@ impl Host {
         self.0.router.client_events()
     }
 
-    /// Serves one client over standard input and output, until input ends or the host shuts down.
+    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls that are under way at
+    /// the end of the input have 2.5 seconds to finish.
     ///
     /// # Errors
     /// When standard input or output cannot be used.

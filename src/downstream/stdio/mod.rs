@@ -31,6 +31,8 @@ use crate::router::{Client, Place, Principal, Router, Via};
 const BATCH: usize = 64 * 1024;
 /// How long answers may take to be written once every call is over.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long calls under way may take once the client has closed its side: it may be a script that waits for their answers.
+const LAST_CALLS: Duration = Duration::from_millis(2500);
 /// Sets of capabilities that one pipe may come with, before the oldest may be forgotten.
 const PLACES: usize = 16;
 
@@ -43,8 +45,9 @@ pub(crate) async fn serve_process(router: Router, eras: Eras, stop: Cancellation
     serve(router, eras, input, output, stop).await
 }
 
-/// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`; then its running calls are
-/// cancelled, or after `stop` may finish for as long as the limits say.
+/// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`. After the end of the input its
+/// running calls have [`LAST_CALLS`] to finish (`hazards.md` H106), after `stop` as long as the limits say, and where the
+/// output is broken they are cancelled.
 ///
 /// # Errors
 /// When reading or writing fails in another way than by the end of the other side.
@@ -72,7 +75,7 @@ where
             calls: FuturesUnordered::new(),
             places: VecDeque::new(),
             stateless: HashMap::new(),
-            stop: stop.clone(),
+            closing: stop.child_token(),
         },
         input,
         hears: true,
@@ -107,12 +110,15 @@ struct Session {
     places: VecDeque<Place>,
     /// What withdraws the running requests without a session.
     stateless: HashMap<RequestId, CancellationToken>,
-    stop: CancellationToken,
+    /// Ends streams of changes, which have no end of their own.
+    closing: CancellationToken,
 }
 
 /// How a client's service came to its end.
 enum End {
-    /// It closed its side, or takes nothing more.
+    /// It closed its side, and may still read.
+    Closed,
+    /// It takes nothing more.
     Gone(io::Result<()>),
     /// Its line has no end, so nothing that it says can be understood any more.
     Endless,
@@ -147,7 +153,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                     }
                 },
                 read = self.input.read_buf(self.lines.space()), if has_room => match read {
-                    Ok(0) => return End::Gone(Ok(())),
+                    Ok(0) => return End::Closed,
                     Ok(_) => {
                         while let Some(line) = self.lines.next() {
                             if line == Line::Endless {
@@ -167,11 +173,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         let patience = self.session.router.limits().drain;
         let mut last_words = LAST_WORDS;
         let result = match end {
-            End::Gone(result) => {
+            End::Closed => {
                 self.hears = false;
                 last_words = patience;
-                // Answers that are ready now still go out: a script may write its requests and close the pipe.
-                self.session.advance();
+                self.session.closing.cancel();
+                let _ = timeout(LAST_CALLS, self.drain()).await;
+                Ok(())
+            }
+            End::Gone(result) => {
+                self.hears = false;
                 result
             }
             End::Endless => {
@@ -213,7 +223,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
     async fn drain(&mut self) {
         let session = &mut self.session;
         let (mut writable, mut readable) = (true, self.hears);
-        while !session.calls.is_empty() || (writable && !session.out.is_empty()) {
+        // Who has closed its side and takes nothing more is gone.
+        while (!session.calls.is_empty() && (writable || self.hears)) || (writable && !session.out.is_empty()) {
             session.advance();
             tokio::select! {
                 written = write(&mut self.output, &mut session.out), if writable && !session.out.is_empty() => {
@@ -352,7 +363,7 @@ impl Session {
         }
         self.router.seen(&Principal::local(), envelope.info.as_ref(), &request.method, Via::Stdio);
         let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
-        let answer = self.router.stateless(&client, request, &leg, &self.stop);
+        let answer = self.router.stateless(&client, request, &leg, &self.closing);
         let withdrawn = CancellationToken::new();
         self.stateless.insert(id.clone(), withdrawn.clone());
         self.calls.push(Call::new(id, leg, answer).until(withdrawn).step());

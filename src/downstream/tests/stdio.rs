@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::support::*;
@@ -151,9 +151,38 @@ async fn h96_the_end_of_the_input_ends_the_session() {
     pipe.write(&call(1, "slow")).await;
     pipe.write(&call(2, "echo")).await;
     assert_eq!(pipe.read().await["id"], 2);
+    tokio::time::pause();
+    let begun = Instant::now();
     drop(pipe.input);
     pipe.served.await.unwrap().unwrap();
     assert_eq!(pipe.stage.sessions(), 0);
+    assert!(begun.elapsed() < Duration::from_secs(3), "a call that does not end holds it up for {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn h106_calls_under_way_are_answered_after_the_end_of_the_input() {
+    let mut pipe = opened().await;
+    pipe.write(&listen("changes", json!({"toolsListChanged": true}))).await;
+    assert_eq!(subscription(&pipe.read().await), "changes");
+    pipe.write(&call(1, "slow")).await;
+    pipe.write(&modern_call(2, "slow")).await;
+    let Pipe { stage, input, mut output, served, stop: _stop } = pipe;
+    drop(input);
+    let mut next = async || {
+        let mut line = String::new();
+        output.read_line(&mut line).await.unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    };
+    // A stream of changes has no end of its own, so it ends first.
+    let end = next().await;
+    assert_eq!((&end["id"], &end["result"]["resultType"]), (&json!("changes"), &json!("complete")));
+    until(|| stage.running() == 2).await;
+    stage.release();
+    stage.release();
+    let mut ids = [next().await["id"].clone(), next().await["id"].clone()];
+    ids.sort_by_key(Value::as_u64);
+    assert_eq!(ids, [json!(1), json!(2)]);
+    served.await.unwrap().unwrap();
 }
 
 /// A script may write its requests, close the pipe, and read what came of them much later.
@@ -163,9 +192,9 @@ async fn h96_answers_that_are_ready_are_written_after_the_end_of_the_input() {
     pipe.write(&call(1, "big")).await;
     let Pipe { stage, input, mut output, served, .. } = pipe;
     assert!(!output.fill_buf().await.unwrap().is_empty(), "it has begun");
-    drop(input);
-    until(|| stage.sessions() == 0).await;
     tokio::time::pause();
+    drop(input);
+    until_some_time(|| stage.sessions() == 0).await;
     tokio::time::advance(Duration::from_secs(9)).await;
     tokio::time::resume();
     let mut line = String::new();

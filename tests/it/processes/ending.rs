@@ -1,4 +1,4 @@
-//! The front end over stdio when its client is gone, and what it says: H96.
+//! The front end over stdio when its client is gone or has closed its side, and what it says: H96, H100, H106.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -58,6 +58,38 @@ fn h96_nothing_but_messages_is_on_stdout() {
     drop(program.stdin.take());
     assert!(program.child.wait().unwrap().success());
     program.rest().for_each(|line| assert!(serde_json::from_str::<Value>(&line).unwrap().is_object(), "{line}"));
+}
+
+#[test]
+fn h106_a_script_that_closes_its_side_has_its_answers() {
+    let home = tempfile::tempdir().unwrap();
+    let act = server("", "reply '{\"content\":[]}'");
+    let servers = json!({ "mcpServers": { "a": entry(&act, &home.path().join("unused")) } });
+    std::fs::write(home.path().join("mcp.json"), servers.to_string()).unwrap();
+    let client =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let mut lines = vec![
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+    ];
+    lines.extend((1..=20).map(|id| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "a__act", "arguments": {} } })
+    }));
+    let said: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(home.path().join("said"), said).unwrap();
+    // All is said, and the input at its end, before the host has started its server.
+    let mut host = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
+    host.args(["stdio", "--config", "mcp.json"]).current_dir(home.path()).env_clear().env("HOME", home.path());
+    host.env("PATH", std::env::var_os("PATH").unwrap()).stdin(std::fs::File::open(home.path().join("said")).unwrap());
+    let ended = host.output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{told}");
+    let answers = String::from_utf8(ended.stdout).unwrap();
+    let answers = answers.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut answered: Vec<u64> =
+        answers.filter(|message| message["result"].is_object()).filter_map(|message| message["id"].as_u64()).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (0..=20).collect::<Vec<_>>(), "{told}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(crate) async fn until_told(
         tokio::select! {
             // A signal that came early finds the door open, so that closing it is noticed.
             biased;
-            // The client is gone: nobody waits for an answer any more, but the servers are stopped in good order.
+            // The client has closed its side and has its last answers; the servers are stopped in good order.
             closed = &mut door => {
                 return drained(host, async { host.shutdown_within(PATIENCE).await; closed }, signals, Exit::Ok).await;
             }
@@ -101,7 +101,8 @@ pub(crate) enum Kind {
 
 /// Clients that told a server of theirs to end kill it a second later; ours must be gone by then.
 const HURRY: Duration = Duration::from_millis(700);
-/// Clients kill a server of theirs some four seconds after they have closed its input; ours must be gone by then.
+/// Clients that have closed the input of a server of theirs ask it to end two seconds later, and kill it after two more. Calls
+/// may have taken the time up to that signal, which cuts this short.
 const PATIENCE: Duration = Duration::from_millis(2500);
 /// A drain that takes longer is explained.
 const LONG: Duration = Duration::from_secs(1);
