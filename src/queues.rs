@@ -126,7 +126,6 @@ impl Queues {
 
     /// Bytes that are queued now.
     #[must_use]
-    #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         self.0.total()
     }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
+use super::gauges::Counts;
 use super::roster::Presence;
 use crate::manager::{Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
@@ -216,11 +217,16 @@ impl Client {
         self.state().running.is_empty()
     }
 
-    /// Questions that it was asked, its streams of changes, and what it watches.
+    /// What it holds.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
+    pub(super) fn counts(&self) -> Counts {
         let state = self.state();
-        (state.asked.len(), state.listens as usize, state.subscriptions.len())
+        Counts {
+            requests: state.running.len(),
+            questions: state.asked.len(),
+            listens: state.listens as usize,
+            watched: state.subscriptions.len() + state.watched as usize,
+        }
     }
 
     /// Questions that wait for its answer.

@@ -11,7 +11,7 @@ mod client;
 mod driver;
 mod extensions;
 mod find;
-#[cfg(any(feature = "server", test))]
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
 mod gauges;
 #[cfg(feature = "server")]
 mod invite;
@@ -41,7 +41,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use client::{Client, Named, Place};
 #[cfg(any(feature = "server", test))]
-pub(crate) use gauges::Gauges;
+pub(crate) use gauges::{Gauges, Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use roster::Via;
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
@@ -84,6 +84,8 @@ struct Inner {
     load: Arc<AtomicUsize>,
     /// Tasks that clients know of.
     known_tasks: tasks::Registry,
+    /// What else tells what it holds.
+    doors: gauges::Doors,
     /// Who is shown to people as a client, and who hears of it.
     roster: roster::Roster,
     server_info: Raw,
@@ -122,6 +124,7 @@ impl Router {
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
+            doors: gauges::Doors::default(),
             roster: roster::Roster::new(),
             server_info,
             own: OnceLock::new(),
@@ -366,7 +369,6 @@ impl Router {
 
     /// What waits for all clients.
     #[must_use]
-    #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn queues(&self) -> &Queues {
         &self.0.queues
     }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Failure;
 use super::call::{Course, Forward};
 use super::client::{Client, Guard};
+use super::gauges::most;
 use super::missed::{Audience, Live, Said};
 use super::question;
 use super::running::{Handover, Rising, Toward};
@@ -305,6 +306,13 @@ impl Table {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// How many the principal has that has most of them waiting.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+    pub(super) fn most_of_one(&self) -> usize {
+        let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
+        most(calls.iter().filter(|call| call.lock().waits()).map(|call| call.principal.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Parked>>> {

@@ -21,7 +21,7 @@ use self::elsewhere as platform;
 #[cfg(unix)]
 use self::unix as platform;
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, Router};
+use crate::router::{ClientStatus, Gauges, Router, Usage};
 
 /// Why there is no status socket.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +136,7 @@ impl StatusSocket {
             servers: router.status(),
             clients: router.roster(),
             gauges: router.gauges(),
+            limits: router.usage(),
         };
         // Nothing in it can fail to be written.
         serde_json::to_string(&status).unwrap_or_default()
@@ -252,6 +253,8 @@ struct Status {
     servers: Vec<ServerStatus>,
     clients: Vec<ClientStatus>,
     gauges: Gauges,
+    /// How much of each limit is taken.
+    limits: Vec<Usage>,
 }
 
 #[cfg(all(test, unix))]

@@ -43,7 +43,7 @@ use self::rules::{Now, Rules};
 use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
 use self::wires::Wires;
 use super::classify::Eras;
-use crate::router::{Principal, Router};
+use crate::router::{Held, Holds, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// How long a client that has more than its queue holds may take nothing of it.
@@ -112,6 +112,7 @@ pub(crate) async fn serve(
         eras: settings.eras,
         router,
     });
+    door.router.ask_of(&door);
     let connections = TaskTracker::new();
     let kill = CancellationToken::new();
     accept(&door, listener, &connections, &kill).await;
@@ -167,6 +168,13 @@ fn turn_away(stream: &TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n\
         connection: close\r\n\r\n";
     let _ = stream.try_write(FULL);
+}
+
+impl Holds for Door {
+    fn held(&self) -> Held {
+        let (sessions, sessions_of_one) = self.sessions.counts();
+        Held { connections: self.wires.count(), sessions, sessions_of_one }
+    }
 }
 
 impl Door {

@@ -213,6 +213,18 @@ impl Sessions {
         self.lock().values().cloned().collect()
     }
 
+    /// How many there are, those of HTTP+SSE included, and how many the principal has that has most and proved who it is.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let table = self.lock();
+        let mut of_each = locked(&self.places).clone();
+        for session in table.values() {
+            *of_each.entry(session.principal.clone()).or_default() += 1;
+        }
+        drop(table);
+        let proven = of_each.iter().filter(|(principal, _)| !principal.is_local());
+        (of_each.values().sum(), proven.map(|(_, count)| *count).max().unwrap_or_default())
+    }
+
     /// How often [`sweep`](Self::sweep) is worth its while.
     pub(super) fn sweep_period(&self) -> Duration {
         (self.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30))

@@ -84,6 +84,11 @@ impl Wires {
         Listed { wires: Arc::clone(&self.0), number }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        locked(&self.0).open.len()
+    }
+
     /// Ends those that carry anybody whom the change does not keep. Who clients are may have been asked of the system, once
     /// for each connection: where they prove it in another way from now on, all of them end.
     pub(super) fn end_unless_kept(&self, change: &Change) {

@@ -46,3 +46,5 @@ mod streams;
 mod tls;
 #[cfg(feature = "server")]
 mod two;
+#[cfg(feature = "server")]
+mod usage;

@@ -42,8 +42,8 @@ pub(super) enum Place {
     Here { outcome: Outcome, at: Duration },
 }
 
-/// All of them, oldest first. Those whose session is over go with the next one that comes, and the oldest when there are too
-/// many.
+/// All of them, oldest first. Those whose session is over go with the next one that comes, and when there are too many the
+/// oldest of whoever has most.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Registry(Mutex<Records>);
 
@@ -67,13 +67,18 @@ impl Registry {
             records.order.push_back(task.handle.clone());
         }
         let mut weight: usize = records.by_handle.values().map(|task| task.weight()).sum();
+        let mut dropped = Vec::new();
         while records.order.len() > KEPT || (weight > HEAVY && records.order.len() > 1) {
-            let oldest = records.order.pop_front().and_then(|oldest| records.by_handle.remove(&oldest));
-            weight -= oldest.map_or(0, |oldest| oldest.weight()).min(weight);
+            let is_heavy = weight > HEAVY;
+            let Some(oldest) = records.take_of_fullest(&task, |task| if is_heavy { task.weight() } else { 1 }) else {
+                break;
+            };
+            weight -= oldest.weight().min(weight);
+            dropped.push(oldest);
         }
         drop(records);
         // What they still ask is answered now.
-        drop(over);
+        drop((over, dropped));
         task
     }
 
@@ -107,7 +112,7 @@ impl Registry {
 
 impl Registry {
     /// How many there are.
-    #[cfg(test)]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(in crate::router) fn len(&self) -> usize {
         self.lock().order.len()
     }
@@ -118,6 +123,23 @@ impl Registry {
 }
 
 impl Records {
+    /// Takes out the oldest task of the principal that has most, by what each task counts. The newest stays.
+    fn take_of_fullest(&mut self, newest: &Arc<Task>, counts: impl Fn(&Task) -> usize) -> Option<Arc<Task>> {
+        let mut of_each: HashMap<&Principal, usize> = HashMap::new();
+        for task in self.by_handle.values() {
+            *of_each.entry(&task.principal).or_default() += counts(task);
+        }
+        let (fullest, _) = of_each.into_iter().max_by_key(|(_, count)| *count)?;
+        let is_of = |handle: &Arc<str>, principal: Option<&Principal>| {
+            *handle != newest.handle
+                && self.by_handle.get(handle).is_some_and(|task| principal.is_none_or(|of| task.principal == *of))
+        };
+        // The newest may be the only one that it has.
+        let at = self.order.iter().position(|handle| is_of(handle, Some(fullest)));
+        let at = at.or_else(|| self.order.iter().position(|handle| is_of(handle, None)))?;
+        self.order.remove(at).and_then(|handle| self.by_handle.remove(&handle))
+    }
+
     /// Takes out the tasks that were lost with their session: nobody finds them any more.
     fn take_over(&mut self) -> Vec<Arc<Task>> {
         let over: Vec<Arc<Task>> = self.by_handle.extract_if(|_, task| task.is_lost()).map(|(_, task)| task).collect();
@@ -157,5 +179,50 @@ impl Task {
             Place::Session { connection: own, .. } => std::ptr::eq(own.as_ptr(), Arc::as_ptr(connection)),
             Place::Open { .. } | Place::Here { .. } => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(of: &Principal, number: usize, size: usize) -> Task {
+        let outcome = Ok(crate::protocol::Raw::trusted(format!("\"{}\"", "x".repeat(size)).into()));
+        Task {
+            handle: format!("{}{number}", of.as_str()).into(),
+            principal: of.clone(),
+            owner: Owner::HOST,
+            server: ServerName::from_config("s").unwrap(),
+            id: "t".into(),
+            place: Place::Here { outcome, at: Duration::ZERO },
+        }
+    }
+
+    #[test]
+    fn h101_of_too_many_tasks_those_of_whoever_has_most_are_forgotten() {
+        let (few, many) = (Principal::named("few"), Principal::named("many"));
+        for (size, count) in [(0, KEPT + 100), (1 << 20, 100)] {
+            let registry = Registry::default();
+            let first = registry.put(task(&few, 0, size));
+            for number in 0..count {
+                registry.put(task(&many, number, size));
+            }
+            let last = registry.put(task(&few, 1, size));
+            for task in [&first, &last] {
+                assert!(registry.find(&task.handle).is_some(), "{size} bytes each: {}", task.handle);
+            }
+            assert!(registry.find("many0").is_none(), "{size} bytes each");
+            assert_eq!(registry.of(&few).len(), 2);
+        }
+    }
+
+    #[test]
+    fn the_newest_task_is_kept_though_it_is_the_heaviest() {
+        let registry = Registry::default();
+        let (one, other) = (Principal::named("one"), Principal::named("other"));
+        registry.put(task(&other, 0, HEAVY / 2));
+        let heavy = registry.put(task(&one, 0, HEAVY));
+        assert!(registry.find(&heavy.handle).is_some());
+        assert_eq!(registry.len(), 1);
     }
 }

@@ -11,6 +11,17 @@ pub(super) struct Answer {
     pub(super) config: Config,
     pub(super) servers: Vec<Row>,
     pub(super) clients: Vec<Client>,
+    pub(super) limits: Vec<Limit>,
+}
+
+/// How much of a limit is taken.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Limit {
+    pub(super) limit: String,
+    pub(super) used: u64,
+    pub(super) cap: u64,
+    pub(super) unit: Option<String>,
 }
 
 /// Where it does not go by what the files say now.

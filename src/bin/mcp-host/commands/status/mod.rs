@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use mcp_host::admin::{self, AskError};
 
-use self::answer::{Answer, Client, Config, Row};
+use self::answer::{Answer, Client, Config, Limit, Row};
 use super::callers::word;
 use crate::args::{Common, Status};
 use crate::nearest::{nearest, question};
@@ -35,6 +35,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     answer.servers.iter().for_each(|row| servers.row(cells(row)));
     lines.extend(output.drawn(servers));
     lines.extend(clients(&answer.clients, output));
+    lines.extend(limits(&answer.limits));
     output.lines(lines)?;
     Ok(Exit::Ok)
 }
@@ -143,6 +144,22 @@ fn clients(clients: &[Client], output: &Output) -> Vec<String> {
     lines
 }
 
+/// The limits that are nearly reached: over three quarters.
+fn limits(limits: &[Limit]) -> Vec<String> {
+    let near =
+        limits.iter().filter(|limit| limit.cap > 0 && limit.used.saturating_mul(4) > limit.cap.saturating_mul(3));
+    let line = |limit: &Limit| {
+        let unit = limit.unit.as_deref().map(|unit| format!(" {unit}")).unwrap_or_default();
+        let line = format!("limit: host.limits.{}: {} of {}{unit} taken", limit.limit, limit.used, limit.cap);
+        text::line(&line).into_owned()
+    };
+    let mut lines: Vec<String> = near.map(line).collect();
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
+    lines
+}
+
 const SERVERS: [Column; 8] = [
     Column::stays("SERVER"),
     Column::stays("STATE"),
@@ -157,3 +174,23 @@ const SERVERS: [Column; 8] = [
 const NAME: usize = 40;
 /// Clients that a table shows.
 const MOST: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_when_they_are_nearly_reached() {
+        let line = r#"{"limits": [
+            {"limit": "sessions", "used": 768, "cap": 1024}, {"limit": "parked", "used": 769, "cap": 1024},
+            {"limit": "bodies", "used": 67108864, "cap": 67108864, "unit": "bytes"}, {"limit": "of a later one"}]}"#;
+        let answer = Answer::read(line).ok().unwrap();
+        let expected = [
+            "",
+            "limit: host.limits.parked: 769 of 1024 taken",
+            "limit: host.limits.bodies: 67108864 of 67108864 bytes taken",
+        ];
+        assert_eq!(limits(&answer.limits), expected);
+        assert_eq!(limits(&answer.limits[..1]), Vec::<String>::new());
+    }
+}
