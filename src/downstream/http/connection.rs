@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::rt::{Executor, Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
@@ -111,6 +112,10 @@ async fn begins_h2(stream: &TcpStream) -> io::Result<bool> {
         }
         if seen.len() == PREFACE.len() {
             return Ok(true);
+        }
+        // What was said stays there to be seen again, whether more follows or not.
+        if stream.ready(Interest::READABLE).await?.is_read_closed() {
+            return Ok(false);
         }
         sleep(LOOK).await;
     }

@@ -226,6 +226,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         // Who has closed its side and takes nothing more is gone.
         while (!session.calls.is_empty() && (writable || self.hears)) || (writable && !session.out.is_empty()) {
             session.advance();
+            // A call that is over without an answer leaves nothing to wait for.
+            if session.calls.is_empty() && (!writable || session.out.is_empty()) {
+                break;
+            }
             tokio::select! {
                 written = write(&mut self.output, &mut session.out), if writable && !session.out.is_empty() => {
                     // The calls come to their end even if nobody hears of it.

@@ -105,6 +105,18 @@ async fn h81_a_first_request_has_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h100_half_a_preface_is_not_looked_at_when_no_more_can_come() {
+    let house = house().await;
+    let mut stream = TcpStream::connect(("127.0.0.1", house.port)).await.unwrap();
+    let begun = Instant::now();
+    stream.write_all(b"PR").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn h81_later_headers_have_ten_seconds() {
     let house = house().await;
     let mut frames = Frames::connect(&house).await;

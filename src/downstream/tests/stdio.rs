@@ -478,3 +478,18 @@ async fn h100_a_line_that_proves_endless_while_calls_finish_holds_nothing_up() {
     while input.write_all(&[b'a'; 500]).await.is_ok() {}
     timeout(Duration::from_secs(60), served).await.unwrap().unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn h100_a_drain_ends_with_its_last_call_though_that_has_no_answer() {
+    let mut pipe = opened().await;
+    pipe.write(&call(1, "slow")).await;
+    until(|| pipe.stage.running() == 1).await;
+    pipe.stop.cancel();
+    pipe.write(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#).await;
+    assert_eq!(pipe.read().await["id"], 2);
+    tokio::time::pause();
+    let begun = Instant::now();
+    pipe.write(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
+    pipe.served.await.unwrap().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "nothing was left to wait for: {:?}", begun.elapsed());
+}
