@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{CARRIED, url};
 use crate::protocol::raw::member;
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object};
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code, object};
 
 /// A server's error as a client of revision `to` has it; that of a tool may become a result with `isError`, which is written
 /// as in [`super::OWN`].
@@ -33,7 +33,7 @@ pub(crate) fn error(
         code::MISSING_CAPABILITY if !from.is_modern() && !to.is_modern() => Err(error),
         code::MISSING_CAPABILITY => {
             let wanted = required(&error).join(", ");
-            told(&error, method, format!("server {server:?} needs a client that can be asked for: {wanted}"))
+            told(&error, method, format!("server {server:?} needs a client that can be asked for: {}", Theirs(&wanted)))
         }
         // What is left of the reserved range is ours to mend, or means nothing to anybody.
         -32768..=-32020 => Err(hidden(&error)),
@@ -68,16 +68,9 @@ fn told(error: &ErrorObject, method: &Method, text: String) -> Outcome {
 
 /// URLs to visit first, for who cannot be asked to.
 fn visit_first(error: &ErrorObject, method: &Method, server: &str) -> Outcome {
-    let mut text = format!("server {server:?} wants you to visit an address first: {}", error.message);
-    for wanted in url::required(error).unwrap_or_default() {
-        let [message, url] = wanted.members(["message", "url"]).map(|part| part.as_ref().and_then(text_of));
-        text += &format!("\n{}: {}", message.unwrap_or_default(), url.unwrap_or_default());
-    }
-    told(error, method, text)
-}
-
-fn text_of(raw: &Raw) -> Option<String> {
-    raw.string().map(|text| text.into_owned())
+    let pages = url::purposes(&url::required(error).unwrap_or_default());
+    let message = Theirs(&error.message);
+    told(error, method, format!("server {server:?} wants you to visit an address first: {message}{pages}"))
 }
 
 fn is_about_a_resource(error: &ErrorObject, method: &Method) -> bool {

@@ -1,7 +1,9 @@
 //! Elicitation by URL: ids that are unique per server only, and the error that wants URLs visited first (2025-11-25).
 
+use std::fmt::Write as _;
+
 use crate::protocol::raw::{array, text};
-use crate::protocol::{Edits, ErrorObject, Raw, code};
+use crate::protocol::{Address, Edits, ErrorObject, Raw, Theirs, code};
 
 const ID: &str = "elicitationId";
 
@@ -38,6 +40,32 @@ pub(crate) fn required(error: &ErrorObject) -> Option<Vec<Raw>> {
         .map(|params| Raw::part(data.bytes(), params).without_member(ID).with_member("mode", br#""url""#))
         .collect();
     (!params.is_empty()).then_some(params)
+}
+
+/// Pages that are told in a sentence; who can be asked is asked for all of them.
+const TOLD: usize = 8;
+
+/// Where these lead, a line each.
+pub(crate) fn addresses(pages: &[Raw]) -> String {
+    let mut text = String::new();
+    for page in pages.iter().take(TOLD) {
+        // A string takes everything.
+        let _ = write!(text, "\n{}", Address(&page.text("url").unwrap_or_default()));
+    }
+    text
+}
+
+/// The same with what each is for.
+pub(crate) fn purposes(pages: &[Raw]) -> String {
+    let mut text = String::new();
+    for page in pages.iter().take(TOLD) {
+        let [message, url] =
+            page.members(["message", "url"]).map(|part| part.and_then(|part| part.string().map(String::from)));
+        let (message, url) = (message.unwrap_or_default(), url.unwrap_or_default());
+        // A string takes everything.
+        let _ = write!(text, "\n{}: {}", Theirs(&message), Address(&url));
+    }
+    text
 }
 
 /// `-32042` with its ids as clients have them.

@@ -1,5 +1,7 @@
 //! Why there is no token.
 
+use crate::protocol::Theirs;
+
 /// Why there is no token. No variant holds one, nor a body that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -28,7 +30,7 @@ pub enum Error {
         unsent: bool,
     },
     /// What a server says of its authorization cannot be true, or is not safe to follow.
-    #[error("{at} {what}")]
+    #[error("{} {what}", Theirs(at))]
     Metadata {
         /// Whose word it is.
         at: String,
@@ -36,7 +38,7 @@ pub enum Error {
         what: String,
     },
     /// There is no way to be known to the authorization server.
-    #[error("{issuer} {what}")]
+    #[error("{} {what}", Theirs(issuer))]
     Client {
         /// The authorization server.
         issuer: String,
@@ -95,7 +97,7 @@ impl Error {
 }
 
 fn named(scope: &str) -> String {
-    if scope.is_empty() { "a scope that it does not name".to_owned() } else { format!("the scope {scope:?}") }
+    if scope.is_empty() { "a scope that it does not name".to_owned() } else { format!("the scope {:?}", Theirs(scope)) }
 }
 
 /// An error code as OAuth has them; anything else of a server's text is not repeated.
@@ -103,4 +105,24 @@ pub(super) fn code(text: &str) -> String {
     let legal = !text.is_empty() && text.len() <= 64;
     let plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     if legal && plain { text.to_owned() } else { "an unknown error".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h105_whose_word_it_is_is_told_in_few_characters() {
+        let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+        let url = url::Url::parse(&format!("https://{}/", "x".repeat(1 << 20))).unwrap();
+        let errors = [
+            Error::metadata(&url, "has no metadata"),
+            Error::Client { issuer: long.clone(), what: "did not register us".to_owned() },
+            Error::Scope { scope: long },
+        ];
+        for error in errors {
+            let why = error.to_string();
+            assert!(why.len() < 1024 && !why.contains(['\n', '\u{202e}']), "{} bytes: {why:.300}", why.len());
+        }
+    }
 }

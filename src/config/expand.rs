@@ -13,6 +13,7 @@ use super::report::{Lack, Report};
 use super::secret::Secret;
 use super::syntax::{Member, Node, Origin, Value};
 use super::vars::Vars;
+use crate::protocol::Theirs;
 use crate::redact;
 
 /// The most that is read of a file with values.
@@ -130,7 +131,11 @@ impl Scope<'_> {
                     origin = Origin::Missing;
                 }
                 Resolved::Unknown => {
-                    report.note(node.at, path, format!("{reference} is no variable known here, left as it is"));
+                    report.note(
+                        node.at,
+                        path,
+                        format!("{} is no variable known here, left as it is", Theirs(reference)),
+                    );
                     out.push_str(reference);
                 }
             }

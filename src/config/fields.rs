@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::report::{Place, Report};
 use super::syntax::{Member, Node, Origin, Value};
 use super::units;
+use crate::protocol::Theirs;
 use crate::redact;
 
 /// The fields of one object that nobody has taken yet.
@@ -138,7 +139,7 @@ impl<'a> Field<'a> {
         } else if redact::looks_secret(text) {
             "the value".to_owned()
         } else {
-            format!("{text:?}")
+            format!("{:?}", Theirs(text))
         }
     }
 

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::report::Problem;
+use crate::protocol::Theirs;
 
 /// How far a problem reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl fmt::Display for Unusable {
         for (index, Problem { field, message, help, .. }) in self.problems().enumerate() {
             f.write_str(if index > 0 { "; " } else { "" })?;
             if let Some(field) = field {
-                write!(f, "{field}: ")?;
+                write!(f, "{}: ", Theirs(field))?;
             }
             f.write_str(message)?;
             if let Some(help) = help {

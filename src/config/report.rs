@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Source;
 use super::reach::{self, Reach};
+use crate::protocol::Theirs;
 
 /// One thing that is wrong, or worth knowing, and where it stands.
 ///
@@ -61,10 +62,10 @@ impl fmt::Display for Problem {
         }
         f.write_str(": ")?;
         if let Some(server) = &self.server {
-            write!(f, "server {server:?}: ")?;
+            write!(f, "server {:?}: ", Theirs(server))?;
         }
         if let Some(field) = &self.field {
-            write!(f, "{field}: ")?;
+            write!(f, "{}: ", Theirs(field))?;
         }
         f.write_str(&self.message)
     }

@@ -12,6 +12,7 @@ use super::report::{Place, Report};
 use super::syntax::{Member, Node, Value};
 use super::units;
 use crate::glob::is_match;
+use crate::protocol::Theirs;
 
 /// Whose rules an entry follows where clients differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -311,7 +312,7 @@ fn others(root: &Node, roots: &[&str], report: &mut Report) {
     let members = root.members().unwrap_or_default().iter();
     let others: Vec<_> = members.filter(|member| !ours(&member.key)).collect();
     let Some(first) = others.first() else { return };
-    let mut names: Vec<_> = others.iter().take(5).map(|member| format!("`{}`", member.key)).collect();
+    let mut names: Vec<_> = others.iter().take(5).map(|member| format!("`{}`", Theirs(&member.key))).collect();
     if others.len() > names.len() {
         names.push(format!("{} more", others.len() - names.len()));
     }

@@ -573,3 +573,26 @@ proptest! {
         prop_assert!(parse(cut, &[]).is_err());
     }
 }
+
+#[test]
+fn h105_what_a_file_says_is_told_in_few_characters() {
+    let long = format!("a\\n\\u202e{}", "x".repeat(1 << 20));
+    for text in [
+        format!(r#"{{"mcpServers": {{"{long}": {{"command": "c", "startTimeout": "soon"}}}}}}"#),
+        format!(r#"{{"mcpServers": {{"s": {{"command": "c", "startTimeout": "{long}"}}}}}}"#),
+        format!(r#"{{"mcpServers": {{"s": {{"url": "https://e.com/", "headers": {{"{long}": "v"}}}}}}}}"#),
+        format!(r#"{{"mcpServers": {{"s": {{"command": "c", "args": ["${{{long}}}"], "{long}": 1}}}}, "{long}": 1}}"#),
+    ] {
+        let said: Vec<String> = match parse(&text, &[]) {
+            Ok(config) => {
+                let whys = config.servers.iter().filter_map(|server| Some(server.unusable.as_ref()?.to_string()));
+                whys.chain(config.notes.iter().map(ToString::to_string)).collect()
+            }
+            Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        };
+        assert!(!said.is_empty(), "{text:.100}");
+        for line in said {
+            assert!(line.len() < 2048 && !line.contains(['\n', '\u{202e}']), "{} bytes: {line:.300}", line.len());
+        }
+    }
+}

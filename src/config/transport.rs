@@ -12,6 +12,7 @@ use super::shape::Flavor;
 use super::syntax::{Node, Origin, Value};
 use super::{Auth, Remote, Stdio, Transport};
 use super::{auth, expand, habits, helper, inherit, place, tls, vars};
+use crate::protocol::Theirs;
 
 /// Keys that only a process has.
 const STDIO_KEYS: [&str; 13] = [
@@ -434,13 +435,13 @@ impl Reader<'_> {
     fn header(&mut self, field: &Field<'_>, name: &str, value: String, headers: &mut Vec<(String, Secret)>) {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
-            self.report.problem(field.at, &field.path, format!("{name:?} is no name for a header"));
+            self.report.problem(field.at, &field.path, format!("{:?} is no name for a header", Theirs(name)));
         } else if value.chars().any(|c| c.is_control() && c != '\t') {
             self.report.problem(field.at, &field.path, "the value holds a line break or control character");
         } else if helper::is_own_header(name) {
             self.report.note(field.at, &field.path, "this header is set here for each request, left out");
         } else if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
-            self.report.problem(field.at, &field.path, format!("the header {name} is given twice"));
+            self.report.problem(field.at, &field.path, format!("the header {} is given twice", Theirs(name)));
         } else {
             headers.push((name.to_owned(), Secret::new(value)));
         }

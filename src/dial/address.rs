@@ -8,17 +8,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
+use crate::protocol::Theirs;
+
 /// Why a URL is not asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// Not https, or http to somewhere else.
-    #[error("{0} is not an https URL")]
+    #[error("{} is not an https URL", Theirs(.0))]
     Scheme(String),
     /// User and password in the URL.
     #[error("the URL carries a user or a password")]
     Credentials,
     /// It leads into the private network, or to this machine.
-    #[error("{0} is an address of this machine or of a private network")]
+    #[error("{} is an address of this machine or of a private network", Theirs(.0))]
     Internal(String),
 }
 

@@ -14,12 +14,13 @@ use reqwest::header::HeaderMap;
 use url::Url;
 
 use super::address::{Home, Refused, is_public};
+use crate::protocol::Theirs;
 
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// The URL is not one that we ask.
-    #[error("{url} is not asked: {reason}")]
+    #[error("{} is not asked: {reason}", Theirs(url))]
     Refused {
         /// Without its query.
         url: String,
@@ -27,7 +28,7 @@ pub(crate) enum Error {
         reason: Refused,
     },
     /// No answer came.
-    #[error("{origin} gave no answer: {reason}")]
+    #[error("{} gave no answer: {reason}", Theirs(origin))]
     Unreachable {
         /// Scheme, host and port.
         origin: String,
@@ -37,7 +38,7 @@ pub(crate) enum Error {
         unsent: bool,
     },
     /// The answer is larger than it may be.
-    #[error("{origin} answered with more than {cap} bytes")]
+    #[error("{} answered with more than {cap} bytes", Theirs(origin))]
     TooLarge {
         /// Scheme, host and port.
         origin: String,
@@ -256,6 +257,22 @@ mod tests {
             assert_eq!(&*whole.body, b"12345");
             let error = foreign.get(&url, HeaderMap::new(), 4).await.expect_err("too large");
             assert!(matches!(error, Error::TooLarge { cap: 4, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn h105_a_url_is_told_in_few_characters() {
+        let host = "x".repeat(1 << 20);
+        let (plain, own) = (url(&format!("ftp://{host}/")), Home::of(&url("https://a.example/")));
+        let errors = [
+            Error::Refused { url: plain.to_string(), reason: own.judge(&plain).unwrap_err() },
+            Error::Refused { url: host.clone(), reason: Refused::Internal(host.clone()) },
+            Error::Unreachable { origin: host.clone(), reason: "away".to_owned(), unsent: true },
+            Error::TooLarge { origin: host, cap: 1 },
+        ];
+        for error in errors {
+            let why = error.to_string();
+            assert!(why.len() < 1024, "{} bytes: {why:.300}", why.len());
         }
     }
 }

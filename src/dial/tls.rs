@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::pins::{Certificates, Verdict};
 use crate::config::{Fingerprint, Tls};
+use crate::protocol::Theirs;
 
 /// What is spoken to the server at `origin` under these settings.
 ///
@@ -203,7 +204,7 @@ pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
                 // They come as `DnsName("name")`.
                 let plain = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
                 let presented = presented.iter().take(4).map(plain).collect::<Vec<_>>().join(", ");
-                format!("its certificate is for {presented:?}, not for {:?}", expected.to_str())
+                format!("its certificate is for {:?}, not for {:?}", Theirs(&presented), expected.to_str())
             }
             C::UnknownIssuer => "no authority that this machine knows vouches for its certificate; name the authority \
                  as `tls.ca`, or believe the certificate at first sight with `tls.trustOnFirstUse`"
@@ -231,4 +232,18 @@ pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
         other => return (other.to_string(), false),
     };
     (text, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h105_the_names_of_a_certificate_are_told_in_few_characters() {
+        let expected = ServerName::try_from("a.example").unwrap();
+        let presented = vec![format!("DnsName(\"{}\")", "x".repeat(1 << 20)); 9];
+        let wrong = CertificateError::NotValidForNameContext { expected, presented };
+        let (why, lasting) = explain(&wrong.into());
+        assert!(lasting && why.len() < 1024, "{} bytes: {why:.300}", why.len());
+    }
 }

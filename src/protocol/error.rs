@@ -1,6 +1,6 @@
 //! JSON-RPC error objects and the codes that this program knows.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,27 +30,55 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// A text of somebody else in a message of ours: escaped, and not all of it where it is long (`hazards.md` H105).
-#[derive(Clone, Copy, Debug)]
+/// A text of somebody else in a message of ours: escaped, and not all of it where it is long (`hazards.md` H105). As `{:?}`
+/// it stands in quotes.
+#[derive(Clone, Copy)]
 pub(crate) struct Theirs<'a>(pub(crate) &'a str);
+
+/// Where somebody else wants a person to go, in a message of ours: it is of use only as a whole, so as much of it is told as
+/// a browser is sent to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address<'a>(pub(crate) &'a str);
 
 /// Characters of such a text that are told.
 const TOLD: usize = 256;
+/// Characters of an address that are told.
+const ADDRESS: usize = 8 * 1024;
 
 impl fmt::Display for Theirs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut chars = self.0.chars();
-        for c in chars.by_ref().take(TOLD) {
-            // What has no width or turns the line around could make another sentence of ours.
-            match c {
-                c if c.is_control() => write!(f, "{}", c.escape_default())?,
-                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
-                    write!(f, "{}", c.escape_unicode())?;
-                }
-                c => f.write_char(c)?,
-            }
+        tell(f, self.0, TOLD)
+    }
+}
+
+impl fmt::Debug for Theirs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.0.char_indices().nth(TOLD).map(|(end, _)| end);
+        write!(f, "{:?}", &self.0[..end.unwrap_or(self.0.len())])?;
+        if end.is_some() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Address<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        tell(f, self.0, ADDRESS)
+    }
+}
+
+fn tell(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
+    let mut chars = text.chars();
+    chars.by_ref().take(limit).try_for_each(|c| escape(f, c))?;
+    if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
+}
+
+/// Writes a character of somebody else. What has no width or turns the line around could make another sentence of ours.
+pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
+    match c {
+        c if c.is_control() => write!(out, "{}", c.escape_default()),
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
+            write!(out, "{}", c.escape_unicode())
         }
-        if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
+        c => out.write_char(c),
     }
 }
 
@@ -93,5 +121,24 @@ impl ErrorObject {
     pub fn with_data(mut self, data: Raw) -> Self {
         self.data = Some(data);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h105_a_text_of_others_is_cut_and_escaped() {
+        let long = format!("a\n\u{202e}\u{200b}\u{1b}[2J{}", "ü".repeat(1 << 20));
+        let told = Theirs(&long).to_string();
+        assert!(told.starts_with("a\\n\\u{202e}\\u{200b}\\u{1b}[2Jü") && told.ends_with("ü…"), "{told}");
+        assert_eq!(told.matches('ü').count(), TOLD - 8);
+        let quoted = format!("{:?}", Theirs(&long));
+        assert!(quoted.starts_with(r#""a\n\u{202e}\u{200b}\u{1b}[2Jü"#) && quoted.ends_with("ü\"…"), "{quoted}");
+        assert_eq!(quoted.matches('ü').count(), TOLD - 8);
+        assert_eq!((Theirs("x y").to_string(), format!("{:?}", Theirs("x \"y"))), ("x y".into(), r#""x \"y""#.into()));
+        let address = Address(&long).to_string();
+        assert_eq!((address.matches('ü').count(), address.contains('\n')), (ADDRESS - 8, false));
     }
 }

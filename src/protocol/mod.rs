@@ -18,7 +18,7 @@ pub(crate) mod sse;
 mod version;
 
 pub use capability::Profile;
-pub(crate) use error::Theirs;
+pub(crate) use error::{Address, Theirs, escape};
 pub use error::{ErrorObject, code};
 pub use id::{ProgressToken, RequestId};
 pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};

@@ -15,7 +15,9 @@ use super::question;
 use super::running::AskGuard;
 use crate::adapt;
 use crate::manager::Server;
-use crate::protocol::{Edits, ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, object};
+use crate::protocol::{
+    Edits, ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Theirs, object,
+};
 use crate::upstream::{Ask, Upstream};
 
 /// Rounds of one call, those that only wait for a page to be visited aside.
@@ -225,6 +227,7 @@ fn refused(stage: &Stage<'_>, error: ErrorObject) -> Outcome {
     if *stage.method != Method::ToolsCall {
         return Err(error);
     }
-    let text = format!("server {:?} asked something that was refused: {}", stage.server.config.name, error.message);
+    let name = &stage.server.config.name;
+    let text = format!("server {name:?} asked something that was refused: {}", Theirs(&error.message));
     Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
 }

@@ -20,7 +20,7 @@ use super::state::State;
 use super::{Mailbox, Router};
 use crate::adapt;
 use crate::auth::{Invitation, Stands};
-use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw};
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
 /// What comes of a refusal.
@@ -218,7 +218,7 @@ fn page(forward: &Forward, invitation: &Invitation) -> Raw {
     let message = format!(
         "The server {:?} wants you to sign in. The link is one of mcp-host on this machine, and leads to {}.",
         forward.server.config.alias.as_str(),
-        invitation.host
+        Theirs(&invitation.host)
     );
     Raw::from_value(&serde_json::json!({ "mode": "url", "message": message, "url": invitation.url }))
 }

@@ -26,7 +26,7 @@ use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
 use crate::manager::{Principal, Server};
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
 
@@ -371,7 +371,7 @@ impl Parked {
         let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
         for (key, value) in &given {
             if !value.get().starts_with('{') {
-                return Err(wrong(&format!("{key:?} is no object")));
+                return Err(wrong(&format!("{:?} is no object", Theirs(key))));
             }
         }
         for (key, value) in given {

@@ -11,7 +11,7 @@ use super::question::{NO_PAGE, may_visit, permit};
 use super::running::Toward;
 use super::state::{State, expired};
 use crate::adapt;
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, code, object};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};
 use crate::registry::expose_content;
 
 impl Router {
@@ -63,12 +63,11 @@ impl Router {
         if can && client.revision().is_modern() {
             return self.ask_for_visits(client, forward, &pages);
         }
-        let urls: Vec<String> = pages.iter().filter_map(|page| page.text("url")).collect();
         let text = format!(
             "server {:?} wants a page visited before it does this, and this client cannot be asked to: {}{}",
             forward.server.config.name,
-            error.message,
-            urls.iter().map(|url| format!("\n{url}")).collect::<String>()
+            Theirs(&error.message),
+            adapt::url::addresses(&pages)
         );
         if forward.method != Method::ToolsCall {
             return Err(ErrorObject::internal(text));

@@ -44,6 +44,7 @@ pub(crate) use stdio::{Heard, Pipe, PipeReader, spawn};
 
 use crate::auth;
 use crate::config;
+use crate::protocol::escape;
 
 /// Why a server cannot be reached, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -365,11 +366,8 @@ pub(crate) fn excerpt(bytes: &[u8], limit: usize) -> String {
     let mut out = String::new();
     for c in text.trim().chars() {
         let before = out.len();
-        if c.is_control() {
-            out.extend(c.escape_default())
-        } else {
-            out.push(c)
-        }
+        // A string takes everything.
+        let _ = escape(&mut out, c);
         if out.len() > limit {
             out.truncate(before);
             break;

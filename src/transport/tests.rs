@@ -506,3 +506,10 @@ async fn h17_arguments_reach_the_child_as_they_are() {
     let started = spawn(&stdio, &limits, "test".into(), StderrTail::default(), &TaskTracker::new());
     assert!(matches!(started, Err(Error::Spawn { .. })));
 }
+
+#[test]
+fn h105_an_excerpt_is_one_plain_line() {
+    let said = format!("a\n\u{1b}[2J\u{202e}\u{2066}{}", "x".repeat(1 << 20));
+    let told = excerpt(said.as_bytes(), 200);
+    assert!(told.starts_with(r"a\n\u{1b}[2J\u{202e}\u{2066}xxx") && told.len() == 200, "{told}");
+}

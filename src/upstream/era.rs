@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::handshake::{self, NoPeer, Peer};
 use crate::config;
-use crate::protocol::{Era, ErrorObject, Outcome, ProtocolVersion, code};
+use crate::protocol::{Era, ErrorObject, Outcome, ProtocolVersion, Theirs, code};
 use crate::transport::{Error, excerpt};
 
 /// What is known of a server's era from before, and where it is noted; the file behind it is not ours.
@@ -132,7 +132,8 @@ fn refusal(error: &ErrorObject) -> Verdict {
         },
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Verdict::Refused(Error::Malformed(format!(
             "it refused `server/discover`: {} ({})",
-            error.message, error.code
+            Theirs(&error.message),
+            error.code
         ))),
         _ => Verdict::Legacy,
     }
@@ -263,5 +264,20 @@ mod tests {
         assert_eq!(peer.offers, offers);
         assert!(peer.cache.public && peer.cache.ttl == std::time::Duration::from_secs(3600));
         assert_eq!(peer.extensions.unwrap().as_str(), r#"{"x/y":{}}"#);
+    }
+
+    #[test]
+    fn h105_why_it_refused_is_told_in_few_characters() {
+        let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+        let supported = Raw::from_value(&json!({ "supported": vec![long.clone(); 100] }));
+        let refused = [
+            ErrorObject::new(code::HEADER_MISMATCH, &*long),
+            ErrorObject::new(code::UNSUPPORTED_VERSION, "no").with_data(supported),
+        ];
+        for error in refused {
+            let Verdict::Refused(error) = verdict(Ok(Err(error))) else { panic!("no refusal") };
+            let why = error.to_string();
+            assert!(why.len() < 1024 && !why.contains(['\n', '\u{202e}']), "{} bytes: {why:.300}", why.len());
+        }
     }
 }

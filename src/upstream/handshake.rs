@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::lineage::HostId;
-use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, member, meta, object, string};
+use crate::protocol::{ErrorObject, Profile, ProtocolVersion, Raw, Theirs, member, meta, object, string};
 use crate::transport::excerpt;
 
 /// What a server said in its handshake.
@@ -105,8 +105,10 @@ pub(super) fn read(result: &Raw) -> Result<Peer, String> {
         #[serde(borrow, default, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> =
-        result.read().map_err(|error| format!("its answer to `initialize` is no InitializeResult: {error}"))?;
+    let wire: Wire<'_> = result.read().map_err(|error| {
+        // It may hold all that stands where something else should.
+        format!("its answer to `initialize` is no InitializeResult: {}", Theirs(&error.to_string()))
+    })?;
     let version = ProtocolVersion::parse_handshake(&wire.protocol_version).ok_or_else(|| {
         let known: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
         let theirs = excerpt(wire.protocol_version.as_bytes(), 20);
@@ -231,5 +233,16 @@ mod tests {
         let text = said(&format!("x{}", "é".repeat(10_000)));
         assert!(text.len() == 16_383 && text.ends_with('é'));
         assert_eq!(said("  "), "");
+    }
+
+    #[test]
+    fn h105_what_is_no_result_is_told_in_few_characters() {
+        let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+        for result in
+            [serde_json::json!(long), serde_json::json!({ "protocolVersion": { "x": 1 }, "instructions": long })]
+        {
+            let why = read(&Raw::from_value(&result)).unwrap_err();
+            assert!(why.len() < 1024 && !why.contains(['\n', '\u{202e}']), "{} bytes: {why:.300}", why.len());
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::exchange::Terms;
 use super::handshake::{self, Cache, Peer};
 use crate::adapt::task;
 use crate::lineage::HostId;
-use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw};
+use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, PageError, ParamHeaders};
 use crate::transport::{Error, excerpt};
 
@@ -26,7 +26,8 @@ pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client
                 None => {
                     return Err(Error::Malformed(format!(
                         "it refused `initialize`: {} ({})",
-                        error.message, error.code
+                        Theirs(&error.message),
+                        error.code
                     )));
                 }
             },

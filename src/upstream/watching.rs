@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::tell::asking;
 use super::{Connection, Unavailable, Upstream, Wanted, listen, listing};
-use crate::protocol::{ErrorObject, Method, Outcome, Raw};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
 use crate::transport;
 
 /// A server that does not answer when it is told that a resource is watched no longer holds up the next one for so long.
@@ -69,7 +69,7 @@ impl Upstream {
         if honored.uris.contains(uri) {
             return Ok(Ok(Raw::empty_object()));
         }
-        let unwatched = || ErrorObject::invalid_params(format!("the server does not watch {uri}"));
+        let unwatched = || ErrorObject::invalid_params(format!("the server does not watch {}", Theirs(uri)));
         Ok(Err(honored.refused.clone().unwrap_or_else(unwatched)))
     }
 

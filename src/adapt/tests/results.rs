@@ -285,3 +285,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn h105_what_servers_say_of_pages_and_capabilities_is_cut_and_escaped() {
+    let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+    let page = serde_json::json!({ "mode": "url", "url": format!("https://e.com/{long}"), "message": long });
+    let error =
+        ErrorObject::new(-32042, &*long).with_data(Raw::from_value(&serde_json::json!({ "elicitations": [page] })));
+    let text = |outcome: Outcome| value(&outcome.unwrap())["content"][0]["text"].as_str().unwrap().to_owned();
+    let gap = |from, to, info| Gap { from, to, server: "gh", info };
+    let ours = info();
+    let told = text(outcome(Err(error), &Method::ToolsCall, &gap(V25C, V24, &ours)));
+    assert!(told.len() < 10 << 10 && !told.contains('\u{202e}'), "{} bytes: {told:.300}", told.len());
+    assert_eq!(told.matches('\n').count(), 1, "a line for the page: {told:.300}");
+
+    let pages: Vec<_> =
+        (0..9).map(|n| serde_json::json!({ "url": format!("https://e.com/{n}"), "message": "" })).collect();
+    let error = ErrorObject::new(-32042, "m").with_data(Raw::from_value(&serde_json::json!({ "elicitations": pages })));
+    let told = text(outcome(Err(error), &Method::ToolsCall, &gap(V25C, V24, &ours)));
+    assert!(told.contains("e.com/7") && !told.contains("e.com/8"), "{told}");
+
+    let data = serde_json::json!({ "requiredCapabilities": { long: {} } });
+    let error = ErrorObject::new(-32021, "m").with_data(Raw::from_value(&data));
+    let told = text(outcome(Err(error), &Method::ToolsCall, &gap(V26, V25C, &ours)));
+    assert!(told.len() < 1024 && !told.contains(['\n', '\u{202e}']), "{} bytes: {told:.300}", told.len());
+}

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::At;
 use super::registry::{Place, Task};
 use crate::adapt::task;
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, object};
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Spare};
 use crate::router::answer::Failure;
 use crate::router::client::Client;
@@ -110,7 +110,7 @@ impl Hold {
         let wrong = |what: &str| ErrorObject::invalid_params(format!("`inputResponses` {what}"));
         let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
         if let Some((key, _)) = given.iter().find(|(_, value)| !value.get().starts_with('{')) {
-            return Err(wrong(&format!("{key:?} is no object")));
+            return Err(wrong(&format!("{:?} is no object", Theirs(key))));
         }
         for (key, value) in given {
             let number = key.strip_prefix('i').and_then(|number| number.parse::<u64>().ok());

@@ -347,3 +347,15 @@ async fn the_clients_own_meta_goes_on_and_the_hops_does_not() {
     let parent = seen["traceparent"].as_str().unwrap();
     assert!(parent.starts_with(&format!("00-{trace}-")) && !parent.contains("b7ad6b7169203331"), "{parent}");
 }
+
+#[tokio::test]
+async fn h105_why_a_question_was_refused_is_told_in_few_characters() {
+    let scene = scene().await;
+    let client = scene.legacy(ALL_OF_IT);
+    let running = scene.call(&client, &call("sample"));
+    let why = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+    scene.answer(&client, running.question().await.id, Err(crate::protocol::ErrorObject::new(-1, why)));
+    let answer = running.answer().await;
+    assert!(text(&answer).len() < 1024, "{} bytes", text(&answer).len());
+    assert!(!text(&answer).contains(['\n', '\u{202e}']) && answer["isError"] == true, "{answer}");
+}

@@ -518,3 +518,24 @@ async fn h105_an_error_of_ours_names_others_in_few_characters() {
         assert!(!answer.contains('\u{202e}') && answer.contains("error"), "{answer}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn h105_a_key_of_an_answer_is_told_in_few_characters() {
+    let stage = stage().await;
+    let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+    let modern = stage.modern(FORM);
+    let asked = stage.answer(&modern, &call("ask")).await;
+    let answer = stage.answer(&modern, &retry(&call("ask"), &asked, &json!({ &*long: 1 }))).await.to_string();
+    assert!(answer.len() < 1024 && answer.contains("is no object"), "{} bytes: {answer:.300}", answer.len());
+    assert!(!answer.contains('\u{202e}'), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h105_a_page_to_visit_is_told_in_few_characters() {
+    let stage = stage().await;
+    let long = format!("a\n\u{202e}{}", "x".repeat(1 << 20));
+    let page = json!({ "name": "page", "arguments": { "url": format!("https://example.com/{long}") } });
+    let answer = stage.answer(&legacy(&stage), &page).await;
+    assert!(text(&answer).len() < 10 << 10, "{} bytes", text(&answer).len());
+    assert!(!text(&answer).contains('\u{202e}') && text(&answer).contains("https://example.com/"), "{answer}");
+}
