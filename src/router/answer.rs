@@ -90,6 +90,13 @@ impl Failure {
         Self::overloaded(format!("more than {limit} requests of all clients at once (host.limits.pending)"))
     }
 
+    /// One principal has half of what all may have.
+    pub(super) fn half_of_pending(half: usize) -> Self {
+        Self::overloaded(format!(
+            "{half} requests of yours at once, others need theirs, too (half of host.limits.pending)"
+        ))
+    }
+
     /// One client has too many streams of changes.
     pub(super) fn listens(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)"))

@@ -212,6 +212,11 @@ impl Client {
         state.running.is_empty() && state.places == 0
     }
 
+    /// Requests of it that are being served.
+    pub(super) fn requests(&self) -> usize {
+        self.state().running.len()
+    }
+
     /// Whether it waits for no answer.
     pub(super) fn is_quiet(&self) -> bool {
         self.state().running.is_empty()
@@ -566,6 +571,8 @@ pub(super) enum Refused {
     Limit,
     /// There are too many in all.
     Load,
+    /// Too many of all are of its principal.
+    Share,
     Closed,
 }
 

@@ -228,6 +228,7 @@ impl Router {
         let (limit, in_all) = (limits.pending_per_client, limits.pending);
         // Before the first poll: a `cancelled` that comes right behind the request has to find it.
         let begun = match self.load(in_all) {
+            Some(_) if self.has_its_half(&client, in_all) => Err(Refused::Share),
             Some(load) => client.begin(&request.id, &leg, limit).map(|guard| (guard, load)),
             None => Err(Refused::Load),
         };
@@ -267,6 +268,9 @@ impl Router {
             Err(Refused::Limit) => {
                 return Some(Failure::client_limit(limits.pending_per_client).answer_of_host(method));
             }
+            Err(Refused::Share) => {
+                return Some(Failure::half_of_pending(limits.pending.div_ceil(2)).answer_of_host(method));
+            }
             Err(Refused::Load) => return Some(Failure::pending(limits.pending).answer_of_host(method)),
         };
         // Whoever runs may still ask whether we live.
@@ -288,6 +292,19 @@ impl Router {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn is_full(&self) -> bool {
         self.0.load.load(Ordering::Relaxed) >= self.limits().pending
+    }
+
+    /// Whether whoever this client belongs to has half of all requests already, one that was just counted in not among them,
+    /// and there is somebody else.
+    fn has_its_half(&self, client: &Client, limit: usize) -> bool {
+        let half = limit.div_ceil(2);
+        if self.0.load.load(Ordering::Relaxed) <= half {
+            return false;
+        }
+        let clients = self.clients();
+        let (own, others): (Vec<_>, Vec<_>) =
+            clients.values().partition(|other| other.principal() == client.principal());
+        !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
     }
 
     /// Counts a request in, if there may be one more.

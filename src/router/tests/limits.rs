@@ -78,6 +78,22 @@ async fn limit_pending_of_all_clients() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h101_nobody_has_more_than_half_of_all_requests_where_others_are() {
+    let stage = stage_with(|limits| limits.pending = 4).await;
+    let of =
+        |name: &str| stage.router.admit(Principal::named(name), ProtocolVersion::V2025_11_25, Profile::EMPTY, None);
+    // Two sessions of one, and somebody who has asked nothing yet.
+    let (greedy, again, other) = (of("greedy"), of("greedy"), of("other"));
+    let (running, refused) = held(&stage, &[&greedy, &again, &greedy, &again]).await;
+    assert_eq!((running.len(), refused.len()), (2, 2));
+    assert!(text(&refused[0]).contains("half of host.limits.pending"), "{}", refused[0]);
+    assert_eq!(*details(&refused[0]), overloaded(None));
+    let (theirs, none) = held(&stage, &[&other, &other]).await;
+    assert_eq!((theirs.len(), none.len()), (2, 0));
+    end(running.into_iter().chain(theirs)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn limit_pending_per_client() {
     let stage = stage_with(|limits| limits.pending_per_client = 2).await;
     let (one, other) = (legacy(&stage), legacy(&stage));
