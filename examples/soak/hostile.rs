@@ -276,7 +276,7 @@ fn web(home: &Path) -> Result<(Child, u16), String> {
 }
 
 /// Ends a process of ours, and waits for it.
-fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
@@ -289,14 +289,14 @@ fn end(child: &mut Child) {
 }
 
 /// A line of `/proc/PID/status`, in KiB.
-fn memory(pid: u32, name: &str) -> Result<u64, String> {
+pub(crate) fn memory(pid: u32, name: &str) -> Result<u64, String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such line")?;
     line.trim().trim_end_matches(" kB").trim().parse().map_err(|_| format!("no number: {line}"))
 }
 
 /// How long the host was ready to run and had no core.
-fn waited(pid: u32) -> Result<Duration, String> {
+pub(crate) fn waited(pid: u32) -> Result<Duration, String> {
     let path = format!("/proc/{pid}/schedstat");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let nanos = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());

@@ -8,6 +8,8 @@ mod audit;
 #[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
+mod clients;
+#[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
 mod kill9;
@@ -51,6 +53,20 @@ fn main() -> std::process::ExitCode {
                 Err(_) => std::process::ExitCode::FAILURE,
             };
         }
+        Some(clients::server::MODE) => {
+            // Its host is gone, and so is whoever could be told.
+            let _ = clients::server::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
+        Some(clients::bad::MODE) => {
+            return match clients::bad::main(arguments) {
+                Ok(()) => std::process::ExitCode::SUCCESS,
+                Err(wrong) => {
+                    soak::say(&wrong);
+                    std::process::ExitCode::FAILURE
+                }
+            };
+        }
         Some(rude::SERVER) => {
             let (kind, flag) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
             // Its host is gone, and so is whoever could be told.
@@ -74,7 +90,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, hostile, kill9, ledger, refresh, reload, sessions, sigterm, spawn};
+    use crate::{audit, clients, hostile, kill9, ledger, refresh, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -92,7 +108,7 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 9] = [
+    const STAGES: [(&str, Stage); 10] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
@@ -102,6 +118,7 @@ mod soak {
         ("audit", audit::run),
         ("refresh", refresh::run),
         ("hostile", hostile::run),
+        ("clients", clients::run),
     ];
 
     pub(crate) fn run() -> Result<ExitCode, String> {
