@@ -152,11 +152,7 @@ impl Manager {
 
     /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
     /// whose lane is free, or a new one. The lane is taken with it, else a second call would wait behind the first.
-    pub(crate) fn lease_beside(
-        &self,
-        server: &Arc<Server>,
-        who: &Who,
-    ) -> Result<Beside, NoLease> {
+    pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Beside, NoLease> {
         let profile = lease::profile(who.profile, server.config.sharing, &server.config.roots);
         let mut table = lock(&server.leases);
         table.entries.retain(|entry| !entry.upstream.is_stopped());

@@ -201,7 +201,8 @@ impl<'a> Crowd<'a> {
         waiting: impl FnOnce() -> HashMap<u64, Waiting>,
     ) -> Self {
         let own = counts.get(asker).copied().unwrap_or_default();
-        let most = counts.iter().filter(|(other, _)| *other != asker).max_by_key(|(other, count)| (**count, other.as_str()));
+        let most =
+            counts.iter().filter(|(other, _)| *other != asker).max_by_key(|(other, count)| (**count, other.as_str()));
         let most = most.filter(|(_, count)| **count > own + 1);
         let is_greedy = most.is_some_and(|(_, count)| *count > share);
         let most = most.map(|(other, _)| other.clone());

@@ -368,7 +368,9 @@ impl Router {
     /// without a session has it for itself (`bridging.md` 5.3).
     async fn reach(&self, client: &Arc<Client>, server: &Arc<Server>, toward: &Toward<'_>) -> Result<Reached, Attempt> {
         let (mut upstream, mut connection) = self.reached(client, server).await.map_err(Attempt::Failed)?;
-        let Toward::Parked(parked) = toward else { return Ok(Reached { upstream, connection, lane: None, stay: None }) };
+        let Toward::Parked(parked) = toward else {
+            return Ok(Reached { upstream, connection, lane: None, stay: None });
+        };
         self.runs_on(parked, &upstream);
         if connection.tells_whose() || !server.has_asked() {
             return Ok(Reached { upstream, connection, lane: None, stay: None });

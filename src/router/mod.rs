@@ -466,11 +466,7 @@ impl Router {
     }
 
     /// A lease for one call, beside the one that the client has.
-    fn lease_beside(
-        &self,
-        client: &Client,
-        server: &Arc<Server>,
-    ) -> Result<Beside, Failure> {
+    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Beside, Failure> {
         self.0.manager.lease_beside(server, &client.who).map_err(Failure::lease)
     }
 
