@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use super::lease::{self, Candidate};
+use super::room::{Counted, Held, Wanted};
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::protocol::Profile;
@@ -19,35 +20,21 @@ use crate::upstream::{Owner, Settings, Upstream};
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) upstream: Arc<Upstream>,
-    principal: Principal,
+    pub(super) principal: Principal,
     users: BTreeSet<Owner>,
-    used: Instant,
+    pub(super) used: Instant,
+    /// It serves single calls beside their client's lease: tells when one is over.
+    beside: Option<Arc<Notify>>,
+    /// The host opened it, for itself.
+    eager: bool,
     _counted: Counted,
-}
-
-/// A lease counts among all while this lives.
-#[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    /// One more, if there may be.
-    fn new(count: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
-        let more = |now: usize| (now < limit).then_some(now + 1);
-        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self(count.clone()))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The leases of a server.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) wanted: Wanted,
     /// The server is not in the config any more: there will be no other lease.
     closed: bool,
 }
@@ -58,6 +45,27 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How often to look whether the calls of others on a lease are over.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// A lease for one call, beside the one that its client has.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) stay: Stay,
+}
+
+/// While it lives, a call is on a lease beside its client's, and has its lane.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    lane: Option<OwnedSemaphorePermit>,
+    left: Arc<Notify>,
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.lane = None;
+        self.left.notify_one();
+    }
+}
+
 /// Why a server has no lease for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoLease {
@@ -65,12 +73,16 @@ pub(crate) enum NoLease {
     Fixed(String),
     /// All leases of the server that there may be are in use.
     Limit(usize),
+    /// This principal has half of the leases of the server, and others want some.
+    Share(usize),
     /// The host ends.
     Stopping,
     /// The server was changed or taken out of the config.
     Closed,
     /// All leases that there may be are in use.
     InAll(usize),
+    /// This principal has half of all leases, and others want some.
+    ShareInAll(usize),
 }
 
 impl Manager {
@@ -94,6 +106,7 @@ impl Manager {
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
         if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
             entry.enter(who.owner);
+            entry.beside = None;
             return Ok(entry.upstream.clone());
         }
         let best = entries
@@ -103,7 +116,7 @@ impl Manager {
                 (!alone || entry.is_free_for(who.owner)).then_some((fit, entry))
             })
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
-            .max_by_key(|(fit, entry)| (*fit, entry.users.contains(&who.owner)))
+            .max_by_key(|(fit, entry)| (*fit, entry.users.contains(&who.owner), entry.beside.is_none()))
             .map(|(_, entry)| entry);
         if let Some(entry) = best {
             if alone {
@@ -112,6 +125,7 @@ impl Manager {
             // A question may have bound it to another client in this moment.
             if !alone || entry.upstream.bound_to() == Some(who.owner) {
                 entry.enter(who.owner);
+                entry.beside = None;
                 return Ok(entry.upstream.clone());
             }
         }
@@ -138,31 +152,37 @@ impl Manager {
 
     /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
     /// whose lane is free, or a new one. The lane is taken with it, else a second call would wait behind the first.
-    pub(crate) fn lease_beside(
-        &self,
-        server: &Arc<Server>,
-        who: &Who,
-    ) -> Result<(Arc<Upstream>, Option<OwnedSemaphorePermit>), NoLease> {
+    pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Beside, NoLease> {
         let profile = lease::profile(who.profile, server.config.sharing, &server.config.roots);
         let mut table = lock(&server.leases);
+        table.entries.retain(|entry| !entry.upstream.is_stopped());
+        let limit = self.limits().leases_per_server;
+        if table.is_to_make_way(&who.principal, limit) {
+            return Err(NoLease::Share(limit));
+        }
         let entries = &mut table.entries;
-        entries.retain(|entry| !entry.upstream.is_stopped());
         let own =
             |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner) && entry.upstream.profile() == profile;
         for entry in entries.iter_mut().filter(own) {
             if let Ok(lane) = entry.upstream.lane().clone().try_acquire_owned() {
                 entry.used = Instant::now();
-                return Ok((entry.upstream.clone(), Some(lane)));
+                let left = entry.beside.clone().unwrap_or_default();
+                return Ok(Beside { upstream: entry.upstream.clone(), stay: Stay { lane: Some(lane), left } });
             }
         }
         let upstream = self.add(server, &mut table, profile, who)?;
         upstream.bind(who.owner);
+        let left = Arc::<Notify>::default();
+        if let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
+            entry.beside = Some(left.clone());
+        }
+        self.linger_beside(server.clone(), upstream.clone(), left.clone());
         // Nobody else can have it yet.
         let lane = upstream.lane().clone().try_acquire_owned().ok();
-        Ok((upstream, lane))
+        Ok(Beside { upstream, stay: Stay { lane, left } })
     }
 
-    /// Opens a lease for this client; at the limit the one idle longest goes.
+    /// Opens a lease for this client; where there is none left, another one may make room.
     fn add(
         &self,
         server: &Arc<Server>,
@@ -176,44 +196,18 @@ impl Manager {
         if table.closed {
             return Err(NoLease::Closed);
         }
-        let entries = &mut table.entries;
-        let limit = self.limits().leases_per_server;
-        if entries.len() >= limit && !evict(entries) {
-            return Err(NoLease::Limit(limit));
-        }
-        let in_all = self.limits().leases;
-        let counted = loop {
-            match Counted::new(&self.0.leases, in_all) {
-                Some(counted) => break counted,
-                None if evict(entries) || self.evict_elsewhere(server) => {}
-                None => return Err(NoLease::InAll(in_all)),
-            }
-        };
+        let counted = self.room(server, table, who)?;
         let upstream = self.spawn(server, profile, who.owner, true);
-        let (principal, users) = (who.principal.clone(), BTreeSet::new());
-        let mut entry = Entry { upstream: upstream.clone(), principal, users, used: Instant::now(), _counted: counted };
+        let mut entry = Entry::new(upstream.clone(), who.principal.clone(), counted);
         entry.enter(who.owner);
-        entries.push(entry);
+        table.entries.push(entry);
         Ok(upstream)
-    }
-
-    /// Ends the lease idle longest of all servers but this one.
-    fn evict_elsewhere(&self, but: &Arc<Server>) -> bool {
-        let servers = self.servers();
-        let others = servers.iter().filter(|server| !Arc::ptr_eq(server, but));
-        // Whoever holds the table of another server may be waiting for ours.
-        let idle = others.filter_map(|server| {
-            let table = server.leases.try_lock().ok()?;
-            Some((table.entries.get(idlest(&table.entries)?)?.used, server))
-        });
-        let Some((_, server)) = idle.min_by_key(|(used, _)| *used) else { return false };
-        server.leases.try_lock().is_ok_and(|mut table| evict(&mut table.entries))
     }
 
     /// Leases of all servers.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn lease_count(&self) -> usize {
-        self.0.leases.load(Ordering::Relaxed)
+        self.0.leases.all()
     }
 
     /// The lease that this client has already, if any.
@@ -303,13 +297,34 @@ impl Manager {
         });
     }
 
+    /// Ends a lease beside its client's once no call has been on it for a while.
+    fn linger_beside(&self, server: Arc<Server>, upstream: Arc<Upstream>, left: Arc<Notify>) {
+        let stop = self.0.stop.clone();
+        let over = async move {
+            loop {
+                left.notified().await;
+                while tokio::time::timeout(LINGER, left.notified()).await.is_ok() {}
+                let mut table = lock(&server.leases);
+                let place = table.entries.iter().position(|entry| entry.upstream.id == upstream.id);
+                // By now it may be gone, or its client's only one.
+                let Some(place) = place.filter(|place| table.entries[*place].beside.is_some()) else { return };
+                if table.entries[place].is_idle() && upstream.lane().available_permits() > 0 {
+                    table.entries.swap_remove(place);
+                    upstream.stop();
+                    return;
+                }
+            }
+        };
+        self.0.tasks.spawn(async move { stop.run_until_cancelled(over).await });
+    }
+
     /// Opens the lease that lists before any client is there, unless the server is to start lazily.
     pub(super) fn start_eager(&self, server: &Arc<Server>) {
         if server.target.is_none() || self.is_stopping() {
             return;
         }
         let in_all = self.limits().leases;
-        let Some(counted) = Counted::new(&self.0.leases, in_all) else {
+        let Some(counted) = Held::add(&self.0.leases, None, in_all) else {
             tracing::warn!(
                 server = &*server.label,
                 "not started before it is used: {in_all} connections (host.limits.leases)"
@@ -323,13 +338,7 @@ impl Manager {
             return;
         }
         let upstream = self.spawn(server, profile, Owner::HOST, eager);
-        table.entries.push(Entry {
-            upstream,
-            principal: Principal::local(),
-            users: BTreeSet::new(),
-            used: Instant::now(),
-            _counted: counted,
-        });
+        table.entries.push(Entry { eager: true, ..Entry::new(upstream, Principal::local(), counted) });
     }
 
     fn spawn(&self, server: &Arc<Server>, profile: Profile, opened_for: Owner, start: bool) -> Arc<Upstream> {
@@ -355,6 +364,29 @@ impl Manager {
 }
 
 impl Entry {
+    fn new(upstream: Arc<Upstream>, principal: Principal, counted: Counted) -> Self {
+        let (users, used) = (BTreeSet::new(), Instant::now());
+        Self { upstream, principal, users, used, beside: None, eager: false, _counted: counted }
+    }
+
+    /// Whether nobody has a call on it.
+    pub(super) fn is_idle(&self) -> bool {
+        match self.upstream.connection() {
+            Some(connection) => connection.running() == 0,
+            // Somebody waits for one that is starting.
+            None => !self.upstream.status().state.is_starting(),
+        }
+    }
+
+    pub(super) fn has_users(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    /// Whether it is there for nobody but the host.
+    pub(super) fn is_of_host(&self) -> bool {
+        self.eager && self.users.is_empty()
+    }
+
     fn enter(&mut self, owner: Owner) {
         self.users.insert(owner);
         self.used = Instant::now();
@@ -385,26 +417,6 @@ impl Entry {
         self.upstream.bound_to() == Some(owner)
             || (self.users.iter().all(|user| *user == owner) && self.upstream.serves_only(owner))
     }
-}
-
-/// Ends the lease idle longest that nobody has a call on.
-fn evict(entries: &mut Vec<Entry>) -> bool {
-    let Some(index) = idlest(entries) else { return false };
-    entries.swap_remove(index).upstream.stop();
-    true
-}
-
-fn idlest(entries: &[Entry]) -> Option<usize> {
-    entries
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| match entry.upstream.connection() {
-            Some(connection) => connection.running() == 0,
-            // Somebody waits for one that is starting.
-            None => !entry.upstream.status().state.is_starting(),
-        })
-        .min_by_key(|(_, entry)| entry.used)
-        .map(|(index, _)| index)
 }
 
 impl Server {

@@ -10,6 +10,7 @@ mod last;
 mod lease;
 mod leases;
 mod reload;
+mod room;
 mod slots;
 mod status;
 mod supervisor;
@@ -18,7 +19,7 @@ mod view;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -28,9 +29,10 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
-pub(crate) use leases::NoLease;
+pub(crate) use leases::{Beside, NoLease, Stay};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
+pub(crate) use room::{Parking, Waiting};
 pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;
 
@@ -227,7 +229,9 @@ struct Inner {
     tasks: TaskTracker,
     next_lease: AtomicU64,
     /// Leases that there are, of all servers.
-    leases: Arc<AtomicUsize>,
+    leases: Arc<room::Held>,
+    /// Knows the calls that wait for their clients.
+    parking: OnceLock<Weak<dyn Parking>>,
     owners: Mutex<Owners>,
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
@@ -286,6 +290,7 @@ impl Manager {
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             leases: Arc::default(),
+            parking: OnceLock::new(),
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,

@@ -52,6 +52,10 @@ impl Failure {
     /// It is never started, or may not be started once more.
     pub(super) fn lease(none: NoLease) -> Self {
         let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));
+        let share = |limit: usize, name| {
+            let text = format!("has no connection left: {} are in use by this user, and others want some", limit / 2);
+            Self::overloaded(format!("{text} (half of {name})"))
+        };
         let unavailable = |text: String, retryable| Self { kind: Kind::Unavailable, text, sent: false, retryable };
         match none {
             NoLease::Stopping => Self::shutting_down(),
@@ -59,6 +63,8 @@ impl Failure {
             NoLease::Fixed(why) => unavailable(format!("is not to be had: {why}"), false),
             NoLease::Limit(limit) => in_use(limit, "host.limits.leasesPerServer"),
             NoLease::InAll(limit) => in_use(limit, "host.limits.leases"),
+            NoLease::Share(limit) => share(limit, "host.limits.leasesPerServer"),
+            NoLease::ShareInAll(limit) => share(limit, "host.limits.leases"),
         }
     }
 

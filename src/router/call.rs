@@ -17,7 +17,7 @@ use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
 use crate::config;
-use crate::manager::{Calling, Server, Slot};
+use crate::manager::{Calling, Server, Slot, Stay};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
 use crate::registry::{Target, expose_content};
 use crate::transport::{self, Fate};
@@ -236,7 +236,7 @@ impl Router {
         course: &mut Course,
     ) -> Result<Outcome, Stop> {
         let server = &forward.server;
-        let Reached { upstream, connection, lane: _lane } = self.reach(client, server, toward).await?;
+        let Reached { upstream, connection, lane: _lane, stay: _stay } = self.reach(client, server, toward).await?;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let plan = self.judge(client, forward, toward, (&upstream, &connection), course)?;
         let terms = plan.dress(self.terms(client, server, toward));
@@ -368,24 +368,26 @@ impl Router {
     /// without a session has it for itself (`bridging.md` 5.3).
     async fn reach(&self, client: &Arc<Client>, server: &Arc<Server>, toward: &Toward<'_>) -> Result<Reached, Attempt> {
         let (mut upstream, mut connection) = self.reached(client, server).await.map_err(Attempt::Failed)?;
-        let Toward::Parked(parked) = toward else { return Ok(Reached { upstream, connection, lane: None }) };
+        let Toward::Parked(parked) = toward else {
+            return Ok(Reached { upstream, connection, lane: None, stay: None });
+        };
         self.runs_on(parked, &upstream);
         if connection.tells_whose() || !server.has_asked() {
-            return Ok(Reached { upstream, connection, lane: None });
+            return Ok(Reached { upstream, connection, lane: None, stay: None });
         }
         let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
-        let lane = match tokio::time::timeout(patience, upstream.lane().clone().acquire_owned()).await {
-            Ok(lane) => lane.ok(),
+        let (lane, stay) = match tokio::time::timeout(patience, upstream.lane().clone().acquire_owned()).await {
+            Ok(lane) => (lane.ok(), None),
             // Its client may be waiting for this very call before it answers the one that has the lane.
             Err(_) => {
-                let (beside, lane) = self.lease_beside(client, server).map_err(Attempt::Failed)?;
-                upstream = beside;
+                let beside = self.lease_beside(client, server).map_err(Attempt::Failed)?;
+                upstream = beside.upstream;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
                 self.runs_on(parked, &upstream);
-                lane
+                (None, Some(beside.stay))
             }
         };
-        Ok(Reached { upstream, connection, lane })
+        Ok(Reached { upstream, connection, lane, stay })
     }
 }
 
@@ -467,6 +469,7 @@ struct Reached {
     upstream: Arc<Upstream>,
     connection: Arc<Connection>,
     lane: Option<OwnedSemaphorePermit>,
+    stay: Option<Stay>,
 }
 
 /// How long a call waits for the lane of its lease before it gets a lease beside it.

@@ -32,10 +32,9 @@ mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,7 +49,7 @@ use crate::adapt;
 use crate::audit::Audit;
 use crate::config;
 pub(crate) use crate::manager::Principal;
-use crate::manager::{Manager, News, Server, ServerStatus, Who};
+use crate::manager::{Beside, Manager, News, Server, ServerStatus, Who};
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, Theirs,
     code,
@@ -76,7 +75,7 @@ struct Inner {
     /// What such clients listen to.
     listens: subscribe::Listens,
     /// Calls that wait for answers of such clients.
-    parked: park::Table,
+    parked: Arc<park::Table>,
     /// What waits for all clients.
     queues: Queues,
     seal: Option<Seal>,
@@ -120,7 +119,7 @@ impl Router {
             next_client: AtomicU64::new(1),
             modern: modern::Pool::default(),
             listens: subscribe::Listens::default(),
-            parked: park::Table::default(),
+            parked: Arc::default(),
             seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
@@ -134,6 +133,8 @@ impl Router {
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
         }));
+        let parked: Weak<park::Table> = Arc::downgrade(&router.0.parked);
+        router.0.manager.park_at(parked);
         router.0.tasks.spawn(news::relay(router.clone(), news));
         router.0.tasks.spawn(news::tell_changes(router.clone()));
         router.0.tasks.spawn(modern::reap(router.clone()));
@@ -482,11 +483,7 @@ impl Router {
     }
 
     /// A lease for one call, beside the one that the client has.
-    fn lease_beside(
-        &self,
-        client: &Client,
-        server: &Arc<Server>,
-    ) -> Result<(Arc<Upstream>, Option<OwnedSemaphorePermit>), Failure> {
+    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Beside, Failure> {
         self.0.manager.lease_beside(server, &client.who).map_err(Failure::lease)
     }
 

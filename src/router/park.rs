@@ -5,7 +5,7 @@
 //! the one that the call serves. **Invariant:** no answer reaches a server twice, and each round of a call has one result,
 //! however often the client asks for it.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
-use crate::manager::{Principal, Server};
+use crate::manager::{Parking, Principal, Server, Waiting};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -88,8 +88,6 @@ struct Inner {
 const GATHER: Duration = Duration::from_millis(25);
 /// Results of rounds that are kept for a client that did not get them.
 const KEPT: usize = 2;
-/// The member of a question's `_meta` by which a server says under which key it would like to be asked.
-const KEY_WISH: &str = "mcp-host/inputKey";
 /// How long the last result is kept.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -288,8 +286,9 @@ fn serve(
         });
         tokio::select! {
             biased;
-            () = &mut work => {}
+            // Before its work: its lease may end with it.
             () = parked.cancel.cancelled() => {}
+            () = &mut work => {}
             () = parked.account.cut() => {}
             () = guard.cancelled() => {}
             () = stop.cancelled() => {}
@@ -343,6 +342,25 @@ impl Table {
     }
 }
 
+impl Parking for Table {
+    fn waiting(&self) -> HashMap<u64, Waiting> {
+        let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
+        let mut all: HashMap<u64, Waiting> = HashMap::new();
+        for (lease, away) in calls.iter().filter_map(|call| call.lock().left_at()) {
+            let on = all.entry(lease).or_insert(Waiting { calls: 0, since: away });
+            on.calls += 1;
+            on.since = on.since.max(away);
+        }
+        all
+    }
+
+    fn end(&self, lease: u64) {
+        let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
+        let on = |call: &&Arc<Parked>| call.lock().left_at().is_some_and(|(on, _)| on == lease);
+        calls.iter().filter(on).for_each(|call| call.cancel.cancel());
+    }
+}
+
 impl Parked {
     /// A request comes to attend the call. It hears of it from now on, and what the client has missed, unless it only asks for
     /// the result of an earlier round again.
@@ -387,7 +405,7 @@ impl Parked {
 
     /// The server asks something.
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
-        let wish = wished_key(&mut ask);
+        let wish = question::wished_key(&mut ask);
         let Some(ask) = question::judge(&self.server, upstream.profile(), ask) else { return };
         let Some(ask) = question::reword(&self.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
         let mut inner = self.lock();
@@ -482,22 +500,6 @@ impl Parked {
     }
 }
 
-/// The key that a server would like its question to have, taken out of it: clients may show keys to people. Only a name;
-/// a question of ours that has none is as good.
-fn wished_key(ask: &mut Ask) -> Option<String> {
-    let params = ask.params.as_ref()?;
-    let meta = params.member("_meta")?;
-    let wish = meta.text(KEY_WISH)?;
-    let meta = meta.without_member(KEY_WISH);
-    ask.params = Some(if meta.as_bytes() == b"{}" {
-        params.without_member("_meta")
-    } else {
-        params.with_member("_meta", meta.as_bytes())
-    });
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    ((1..=64).contains(&wish.len()) && wish.bytes().all(legal)).then_some(wish)
-}
-
 impl Inner {
     fn of(account: &Account) -> Self {
         Self {
@@ -520,6 +522,12 @@ impl Inner {
     /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
     fn waits(&self) -> bool {
         self.audience.is_away() && !self.open.is_empty()
+    }
+
+    /// The lease on which it waits for a client that is away, and since when.
+    fn left_at(&self) -> Option<(u64, Instant)> {
+        let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.outcome.is_none())?;
+        Some((upstream.id, self.away?))
     }
 
     /// Takes questions out that are not to be asked any more.

@@ -144,3 +144,22 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
     let params = Some(adapt::notice(params.clone()).with_member("logger", Raw::from_value(&*logger).as_bytes()));
     mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
 }
+
+/// The member of a question's `_meta` by which a server says under which key it would like to be asked.
+const KEY_WISH: &str = "mcp-host/inputKey";
+
+/// The key that a server would like its question to have, taken out of it: clients may show keys to people. Only a name;
+/// a question of ours that has none is as good.
+pub(super) fn wished_key(ask: &mut Ask) -> Option<String> {
+    let params = ask.params.as_ref()?;
+    let meta = params.member("_meta")?;
+    let wish = meta.text(KEY_WISH)?;
+    let meta = meta.without_member(KEY_WISH);
+    ask.params = Some(if meta.as_bytes() == b"{}" {
+        params.without_member("_meta")
+    } else {
+        params.with_member("_meta", meta.as_bytes())
+    });
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    ((1..=64).contains(&wish.len()) && wish.bytes().all(legal)).then_some(wish)
+}

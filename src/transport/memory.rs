@@ -1,6 +1,8 @@
 //! A server in this process: messages cross by value, nothing is written or parsed.
 
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::mpsc;
@@ -18,6 +20,8 @@ const QUEUE: usize = 1024;
 pub(crate) struct Memory {
     out: mpsc::Sender<Message>,
     refusal: Refusal,
+    #[cfg(test)]
+    mute: Arc<AtomicBool>,
 }
 
 /// What is sent is refused with this, where there is something: as servers behind a URL do. Only simulated ones ever set it.
@@ -36,6 +40,9 @@ pub(crate) struct Wire {
     /// How the other side is refused.
     #[cfg_attr(not(test), expect(dead_code, reason = "for simulated servers"))]
     pub(crate) refusal: Refusal,
+    /// As of a pipe, it is not known during which call something is said.
+    #[cfg(test)]
+    pub(crate) mute: Arc<AtomicBool>,
 }
 
 impl Memory {
@@ -44,7 +51,30 @@ impl Memory {
         let (to_server, input) = mpsc::channel(QUEUE);
         let (out, from_server) = mpsc::channel(QUEUE);
         let refusal = Refusal::default();
-        (Self { out: to_server, refusal: refusal.clone() }, from_server, Wire { out, input, refusal })
+        #[cfg(test)]
+        let mute = Arc::<AtomicBool>::default();
+        let wire = Wire {
+            out,
+            input,
+            refusal: refusal.clone(),
+            #[cfg(test)]
+            mute: mute.clone(),
+        };
+        let memory = Self {
+            out: to_server,
+            refusal,
+            #[cfg(test)]
+            mute,
+        };
+        (memory, from_server, wire)
+    }
+
+    /// Whether it tells during which call something is said.
+    pub(crate) fn tells_whose(&self) -> bool {
+        #[cfg(test)]
+        return !self.mute.load(std::sync::atomic::Ordering::Relaxed);
+        #[cfg(not(test))]
+        true
     }
 
     pub(crate) fn send(&self, message: Message) -> Result<(), Error> {

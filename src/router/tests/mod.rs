@@ -9,6 +9,7 @@ mod driven;
 mod eras;
 mod far;
 #[cfg(feature = "server")]
+mod greedy;
 mod growth;
 #[cfg(feature = "server")]
 mod jobs;

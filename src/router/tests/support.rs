@@ -43,6 +43,11 @@ pub(super) async fn stage_with(change: impl FnOnce(&mut Limits)) -> Stage {
 }
 
 pub(super) async fn stage_of(change: impl FnOnce(&mut Config)) -> Stage {
+    stage_behind(false, change)
+}
+
+/// The same, also with a server that is like one behind a pipe: of what it asks it is not known during which call.
+pub(super) fn stage_behind(pipe: bool, change: impl FnOnce(&mut Config)) -> Stage {
     let script = Arc::<Script>::default();
     let tools =
         ["echo", "ask", "twice", "three", "held", "late", "busy", "keyed", "page", "visit", "straggler", "drop"];
@@ -57,7 +62,10 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Config)) -> Stage {
     let mut config = Config::default();
     config.servers.push(entry);
     change(&mut config);
-    let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
+    let start: Starter = Arc::new(move |wire, tasks| {
+        wire.mute.store(pipe, Ordering::Relaxed);
+        server.start(wire, tasks);
+    });
     let info = Raw::from_value(&json!({ "name": "test", "version": "0" }));
     let (manager, news) =
         Manager::start(config, &HashMap::from([("script".to_owned(), start)]), info.clone(), None, Default::default());

@@ -274,7 +274,11 @@ impl Connection {
 
     /// Whether what the server asks says by the stream it comes on during which request it is asked.
     pub(crate) fn tells_whose(&self) -> bool {
-        matches!(self.parts.wire, Wire::Http(_) | Wire::Memory(_))
+        match &self.parts.wire {
+            Wire::Http(_) => true,
+            Wire::Memory(memory) => memory.tells_whose(),
+            Wire::Pipe(_) | Wire::Sse(_) => false,
+        }
     }
 
     /// Why it is gone, if it is.

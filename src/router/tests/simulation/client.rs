@@ -24,12 +24,23 @@ const BOUND: Duration = Duration::from_secs(300);
 /// The answer to a request, once it comes.
 type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
 
+/// How somebody lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    /// Takes all it can get, and answers nothing.
+    Greedy,
+    /// Wants little.
+    Modest,
+}
+
 /// One person at one client.
 pub(super) struct Person {
-    world: Arc<World>,
-    router: Router,
+    pub(super) world: Arc<World>,
+    pub(super) router: Router,
     number: u64,
-    chance: Chance,
+    pub(super) chance: Chance,
+    kind: Kind,
     principal: Principal,
     asks: bool,
     /// The session; there is none since 2026-07-28.
@@ -42,6 +53,21 @@ impl Person {
     pub(super) fn new(world: &Arc<World>, router: &Router, number: u64) -> Arc<Self> {
         let chance = world.chance_of("client", number);
         let principal = if chance.one_in(4) { Principal::named("other") } else { Principal::local() };
+        Self::with(world, router, number, (principal, Kind::Plain, chance))
+    }
+
+    /// Somebody of that principal.
+    pub(super) fn of(world: &Arc<World>, router: &Router, number: u64, principal: Principal, kind: Kind) -> Arc<Self> {
+        let chance = world.chance_of("client", number);
+        Self::with(world, router, number, (principal, kind, chance))
+    }
+
+    fn with(
+        world: &Arc<World>,
+        router: &Router,
+        number: u64,
+        (principal, kind, chance): (Principal, Kind, Chance),
+    ) -> Arc<Self> {
         let asks = !chance.one_in(3);
         let profile = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
         let revision = *chance.pick(&[
@@ -56,7 +82,7 @@ impl Person {
         world.tale.comes(number, principal.as_str());
         let (world, router) = (world.clone(), router.clone());
         let (ids, gone) = (AtomicI64::new(0), CancellationToken::new());
-        Arc::new(Self { world, router, number, chance, principal, asks, session, ids, gone })
+        Arc::new(Self { world, router, number, chance, kind, principal, asks, session, ids, gone })
     }
 
     /// What it does from its first word to its last.
@@ -69,6 +95,11 @@ impl Person {
                     person.hear(None, message);
                 }
             });
+        }
+        match self.kind {
+            Kind::Plain => {}
+            Kind::Greedy => return self.grab().await,
+            Kind::Modest => return self.ask_little().await,
         }
         let mut deeds = JoinSet::new();
         for _ in 0..2 + self.chance.below(5) {
@@ -117,7 +148,7 @@ impl Person {
         self.session.as_ref()
     }
 
-    fn client(&self) -> Arc<Client> {
+    pub(super) fn client(&self) -> Arc<Client> {
         if let Some(session) = &self.session {
             return session.clone();
         }
@@ -158,7 +189,7 @@ impl Person {
     }
 
     /// A request from its first word to its end, with all rounds of questions.
-    async fn call(&self, method: Method, tool: &str, server: &str, fickle: bool) -> String {
+    pub(super) async fn call(&self, method: Method, tool: &str, server: &str, fickle: bool) -> String {
         let mark = format!("{}.{}", self.number, self.ids.load(Ordering::Relaxed));
         self.world.tale.begin(&mark, server, method == Method::ToolsCall);
         let name = format!("{server}__{tool}");
@@ -249,7 +280,7 @@ impl Person {
             responses[key] = self.reply(mark);
         }
         let chance = self.world.chance_of(mark, 1001);
-        if chance.one_in(8) {
+        if chance.one_in(8) || self.kind == Kind::Greedy {
             self.world.tale.tell(&format!("{mark} is walked away from"));
             return Some(None);
         }
@@ -284,7 +315,7 @@ impl Person {
                 let params: Value = request.params.map_or_else(|| json!({}), |params| params.read().unwrap());
                 let of = self.check_question(call, &params);
                 let chance = self.world.chance_of(&of, 1003);
-                if chance.one_in(10) {
+                if chance.one_in(10) || self.kind == Kind::Greedy {
                     return;
                 }
                 let (Some(session), router) = (self.session.clone(), self.router.clone()) else {

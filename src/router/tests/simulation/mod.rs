@@ -14,6 +14,7 @@
 
 mod chance;
 mod client;
+mod greedy;
 mod server;
 mod tale;
 mod world;

@@ -23,6 +23,8 @@ pub(super) struct Shape {
     pub(super) revision: ProtocolVersion,
     /// It tells of changed lists.
     pub(super) tells: bool,
+    /// As of one behind a pipe, it is not known during which call it asks: such calls have their leases for themselves.
+    pub(super) mute: bool,
     /// What each second life of it speaks.
     pub(super) turns: Option<ProtocolVersion>,
     /// All clients have one of its lives.
@@ -59,6 +61,7 @@ impl Life {
         if let Some(other) = shape.turns.filter(|_| number % 2 == 1) {
             shape.revision = other;
         }
+        wire.mute.store(shape.mute, Ordering::Relaxed);
         let life = Arc::new(Self {
             world: world.clone(),
             shape: shape.clone(),

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::chance::Chance;
 use super::client::Person;
+use super::greedy;
 use super::server::{Life, Shape};
 use super::tale::Tale;
 use crate::config::{self, Config, Sharing, Stdio, Transport};
@@ -80,6 +81,7 @@ impl World {
                 ProtocolVersion::LATEST_MODERN,
             ]),
             tells: chance.one_in(2),
+            mute: false,
             turns: None,
             for_all: false,
         });
@@ -91,9 +93,15 @@ impl World {
                 false => ProtocolVersion::LATEST_MODERN,
             };
             shape.turns = chance.one_in(3).then_some(other);
+            shape.mute = chance.one_in(3);
         }
         let harm = i64::try_from(chance.below(8)).unwrap();
         Arc::new(Self { seed, tale: Tale::new(), servers, harm: AtomicI64::new(harm), peace: AtomicBool::new(false) })
+    }
+
+    /// Whether somebody in it takes all there is.
+    fn has_greed(&self) -> bool {
+        self.chance_of("greedy", 0).one_in(3)
     }
 
     /// Numbers of its own for whoever has that name and number.
@@ -115,7 +123,10 @@ impl World {
     async fn turn(self: Arc<Self>) {
         let router = self.start();
         let chance = self.chance_of("persons", 0);
-        let persons: Vec<_> = (0..2 + chance.below(5)).map(|number| Person::new(&self, &router, number)).collect();
+        let mut persons: Vec<_> = (0..2 + chance.below(5)).map(|number| Person::new(&self, &router, number)).collect();
+        if self.has_greed() {
+            persons.extend(greedy::persons(&self, &router));
+        }
         let mut lives: JoinSet<_> = persons.iter().map(|person| person.clone().live()).collect();
         while let Some(life) = lives.join_next().await {
             life.unwrap();
@@ -176,6 +187,9 @@ impl World {
         limits.answer = Duration::from_secs(20);
         limits.session_idle = Duration::from_secs(60);
         limits.healthy = Duration::from_secs(10);
+        if self.has_greed() {
+            greedy::tighten(limits, self.servers.len());
+        }
         let info = Raw::from_value(&json!({ "name": "world", "version": "0" }));
         let numbers = self.chance_of("nature", 0);
         let (begun, chance) = (Instant::now(), Arc::new(move || numbers.unit()));

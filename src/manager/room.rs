@@ -1,0 +1,306 @@
+//! Room for one more lease where leases are short: which principal gives one up (`hazards.md` H101).
+//!
+//! A principal that is alone may have all. While another one uses or wants the server, nobody gets more than half of its
+//! leases, nor of all leases; whoever has more loses idle leases first, then those whose calls wait at a question that their
+//! client has walked away from, oldest first. Leases with calls that run are never taken.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::leases::{Entry, Table};
+use super::{Manager, NoLease, Principal, Server, Who};
+
+/// How long a principal that got no lease still counts as one that wants the server.
+const WANTED: Duration = Duration::from_secs(60);
+
+/// Knows the calls that wait for a client that is away.
+pub(crate) trait Parking: Send + Sync + std::fmt::Debug {
+    /// Such calls, by lease.
+    fn waiting(&self) -> HashMap<u64, Waiting>;
+
+    /// Ends those of this lease: their clients are told when they come back.
+    fn end(&self, lease: u64);
+}
+
+/// Calls of one lease that wait for a client that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// How many.
+    pub(crate) calls: usize,
+    /// Since when the last of them does.
+    pub(crate) since: Instant,
+}
+
+/// How many leases there are, and whose.
+#[derive(Debug, Default)]
+pub(super) struct Held(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    /// Those of the host itself are nobody's.
+    of: HashMap<Principal, usize>,
+}
+
+/// A lease counts while this lives.
+#[derive(Debug)]
+pub(super) struct Counted(Arc<Held>, Option<Principal>);
+
+/// The principals that got no lease of a server, and when.
+#[derive(Debug, Default)]
+pub(super) struct Wanted(Vec<(Principal, Instant)>);
+
+/// Leases of one server, or of all, as one principal finds them that needs one more.
+struct Crowd<'a> {
+    asker: &'a Principal,
+    /// It has its share, and others are there.
+    has_its_share: bool,
+    /// Who else has most, if that is more than the asker would have.
+    most: Option<Principal>,
+    /// That one has more than its share.
+    is_greedy: bool,
+    waiting: HashMap<u64, Waiting>,
+}
+
+/// Which lease goes first: the lowest.
+type Rank = (u8, usize, Instant);
+
+impl Manager {
+    /// Has the calls that wait for their clients told by that one.
+    pub(crate) fn park_at(&self, parking: Weak<dyn Parking>) {
+        let _ = self.0.parking.set(parking);
+    }
+
+    /// Makes room for one more lease of this principal, and counts it.
+    pub(super) fn room(&self, server: &Arc<Server>, table: &mut Table, who: &Who) -> Result<Counted, NoLease> {
+        let limits = self.limits();
+        let (limit, in_all) = (limits.leases_per_server, limits.leases);
+        table.wanted.forget();
+        let crowd = |counts: &HashMap<Principal, usize>, limit: usize, others: bool| {
+            Crowd::new(&who.principal, counts, share(limit), others, || self.waiting())
+        };
+        let counts = count(&table.entries);
+        let others = table.is_used_beside(&who.principal) || table.wanted.beside(&who.principal);
+        let here = crowd(&counts, limit, others);
+        if (here.has_its_share || table.entries.len() >= limit) && !self.make_way(&here, &mut table.entries, None) {
+            let why = if here.has_its_share { NoLease::Share(limit) } else { NoLease::Limit(limit) };
+            return Err(table.wanted.note(&who.principal, why));
+        }
+        let mut tries = in_all;
+        loop {
+            let counts = self.0.leases.by_principal();
+            let others = counts.keys().any(|other| *other != who.principal);
+            let everywhere = crowd(&counts, in_all, others);
+            if !everywhere.has_its_share
+                && let Some(counted) = Held::add(&self.0.leases, Some(&who.principal), in_all)
+            {
+                table.wanted.serve(&who.principal);
+                self.trim(&here, &mut table.entries, share(limit), None);
+                self.trim(&everywhere, &mut table.entries, share(in_all), Some(server));
+                return Ok(counted);
+            }
+            tries = tries.saturating_sub(1);
+            if tries == 0 || !self.make_way(&everywhere, &mut table.entries, Some(server)) {
+                let why = if everywhere.has_its_share { NoLease::ShareInAll(in_all) } else { NoLease::InAll(in_all) };
+                return Err(table.wanted.note(&who.principal, why));
+            }
+            if everywhere.has_its_share {
+                // One of its own went for this one, however many it has.
+                let counted = Held::add(&self.0.leases, Some(&who.principal), in_all);
+                return counted.ok_or(NoLease::InAll(in_all));
+            }
+        }
+    }
+
+    /// Ends the lease that is to go first, here or, but for the table of `but`, which is locked, at any server.
+    fn make_way(&self, crowd: &Crowd<'_>, here: &mut Vec<Entry>, but: Option<&Arc<Server>>) -> bool {
+        let servers = self.servers();
+        let mut tables = others(&servers, but);
+        let mut all = vec![here];
+        all.extend(tables.iter_mut().map(|table| &mut table.entries));
+        let best = all.iter().enumerate().flat_map(|(place, entries)| {
+            entries.iter().enumerate().filter_map(move |(index, entry)| Some((crowd.rank(entry)?, place, index)))
+        });
+        let Some((rank, place, index)) = best.min() else { return false };
+        let entry = all[place].swap_remove(index);
+        self.end(rank, &entry, "a lease");
+        entry.upstream.stop();
+        true
+    }
+
+    /// Ends calls that wait until the greedy one has no more leases in use than its share. What they leave is idle.
+    fn trim(&self, crowd: &Crowd<'_>, here: &mut Vec<Entry>, share: usize, but: Option<&Arc<Server>>) {
+        let Some(greedy) = crowd.most.as_ref().filter(|_| crowd.is_greedy) else { return };
+        let servers = self.servers();
+        let tables = others(&servers, but);
+        let all = || here.iter().chain(tables.iter().flat_map(|table| &table.entries));
+        let busy = all().filter(|entry| entry.principal == *greedy && !entry.is_idle()).count();
+        let mut waiting: Vec<(Rank, &Entry)> = all()
+            .filter(|entry| entry.principal == *greedy && !entry.is_idle())
+            .filter_map(|entry| Some((crowd.rank(entry)?, entry)))
+            .collect();
+        waiting.sort_by_key(|(rank, _)| *rank);
+        for (rank, entry) in waiting.into_iter().take(busy.saturating_sub(share)) {
+            self.end(rank, entry, "half of the leases");
+        }
+    }
+
+    fn end(&self, rank: Rank, entry: &Entry, what: &str) {
+        if rank.0 == WAITS
+            && let Some(parking) = self.parking()
+        {
+            tracing::warn!("another client needs {what}: the call that has waited longest for answers ends");
+            parking.end(entry.upstream.id);
+        }
+    }
+
+    fn waiting(&self) -> HashMap<u64, Waiting> {
+        self.parking().map(|parking| parking.waiting()).unwrap_or_default()
+    }
+
+    fn parking(&self) -> Option<Arc<dyn Parking>> {
+        self.0.parking.get()?.upgrade()
+    }
+}
+
+/// The tables of all servers but that one. Whoever holds one of them may be waiting for ours.
+fn others<'a>(servers: &'a [Arc<Server>], but: Option<&Arc<Server>>) -> Vec<MutexGuard<'a, Table>> {
+    let Some(but) = but else { return Vec::new() };
+    let others = servers.iter().filter(|server| !Arc::ptr_eq(server, but));
+    others.filter_map(|server| server.leases.try_lock().ok()).collect()
+}
+
+/// The leases of each principal.
+fn count(entries: &[Entry]) -> HashMap<Principal, usize> {
+    let mut counts = HashMap::new();
+    for entry in entries.iter().filter(|entry| !entry.is_of_host()) {
+        *counts.entry(entry.principal.clone()).or_default() += 1;
+    }
+    counts
+}
+
+/// What one principal may have while others are there.
+pub(super) fn share(limit: usize) -> usize {
+    (limit / 2).max(1)
+}
+
+/// Idle leases of whoever has too many, then those of it that only wait, then the other idle ones.
+const IDLE: u8 = 0;
+const WAITS: u8 = 1;
+const IDLE_OF_OTHERS: u8 = 2;
+
+impl<'a> Crowd<'a> {
+    fn new(
+        asker: &'a Principal,
+        counts: &HashMap<Principal, usize>,
+        share: usize,
+        others: bool,
+        waiting: impl FnOnce() -> HashMap<u64, Waiting>,
+    ) -> Self {
+        let own = counts.get(asker).copied().unwrap_or_default();
+        let most =
+            counts.iter().filter(|(other, _)| *other != asker).max_by_key(|(other, count)| (**count, other.as_str()));
+        let most = most.filter(|(_, count)| **count > own + 1);
+        let is_greedy = most.is_some_and(|(_, count)| *count > share);
+        let most = most.map(|(other, _)| other.clone());
+        let waiting = if most.is_some() { waiting() } else { HashMap::new() };
+        Self { asker, has_its_share: others && own >= share, most, is_greedy, waiting }
+    }
+
+    /// Whether this lease may go for one of the asker, and when.
+    fn rank(&self, entry: &Entry) -> Option<Rank> {
+        let is_idle = entry.is_idle();
+        if self.has_its_share {
+            return (is_idle && entry.principal == *self.asker).then_some((IDLE, 0, entry.used));
+        }
+        let of_most = self.most.as_ref() == Some(&entry.principal);
+        if is_idle {
+            let kind = if self.is_greedy && !of_most { IDLE_OF_OTHERS } else { IDLE };
+            return Some((kind, 0, entry.used));
+        }
+        let waiting = self.waiting.get(&entry.upstream.id).filter(|_| of_most)?;
+        let running = entry.upstream.connection().map_or(0, |connection| connection.running());
+        (waiting.calls == running).then_some((WAITS, waiting.calls, waiting.since))
+    }
+}
+
+impl Table {
+    /// Whether clients of another principal have a lease here.
+    fn is_used_beside(&self, principal: &Principal) -> bool {
+        self.entries.iter().any(|entry| entry.principal != *principal && entry.has_users())
+    }
+
+    /// Whether another principal finds no lease, while this one has more than its share.
+    pub(super) fn is_to_make_way(&mut self, principal: &Principal, limit: usize) -> bool {
+        self.wanted.forget();
+        let own = || count(&self.entries).get(principal).copied().unwrap_or_default();
+        self.wanted.beside(principal) && own() > share(limit)
+    }
+}
+
+impl Wanted {
+    fn note(&mut self, principal: &Principal, why: NoLease) -> NoLease {
+        self.serve(principal);
+        self.0.push((principal.clone(), Instant::now()));
+        why
+    }
+
+    fn serve(&mut self, principal: &Principal) {
+        self.0.retain(|(other, _)| other != principal);
+    }
+
+    fn forget(&mut self) {
+        self.0.retain(|(_, at)| at.elapsed() < WANTED);
+    }
+
+    fn beside(&self, principal: &Principal) -> bool {
+        self.0.iter().any(|(other, _)| other != principal)
+    }
+}
+
+impl Held {
+    /// One more, if there may be.
+    pub(super) fn add(held: &Arc<Self>, of: Option<&Principal>, limit: usize) -> Option<Counted> {
+        let mut counts = held.counts();
+        if counts.all >= limit {
+            return None;
+        }
+        counts.all += 1;
+        if let Some(of) = of {
+            *counts.of.entry(of.clone()).or_default() += 1;
+        }
+        drop(counts);
+        Some(Counted(held.clone(), of.cloned()))
+    }
+
+    /// Leases of all.
+    pub(super) fn all(&self) -> usize {
+        self.counts().all
+    }
+
+    fn by_principal(&self) -> HashMap<Principal, usize> {
+        self.counts().of.clone()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = self.0.counts();
+        counts.all -= 1;
+        if let Some(of) = &self.1
+            && let Some(count) = counts.of.get_mut(of)
+        {
+            *count -= 1;
+            if *count == 0 {
+                counts.of.remove(of);
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! One principal that takes all it can get, beside another (`hazards.md` H101). On a paused clock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::support::*;
+use crate::config::{Config, Limits, Sharing};
+use crate::manager::Principal;
+use crate::protocol::{Profile, ProtocolVersion};
+use crate::router::Client;
+
+/// The longest that anybody waits for a greedy one.
+const SOON: Duration = Duration::from_secs(1);
+/// A lease that nobody uses is gone by then.
+const GONE: Duration = Duration::from_secs(90);
+
+fn behind_a_pipe(change: impl FnOnce(&mut Limits)) -> Stage {
+    stage_behind(true, |config| change(&mut config.host.limits))
+}
+
+fn of(stage: &Stage, name: &str) -> Arc<Client> {
+    stage.modern_of(Principal::named(name), FORM)
+}
+
+/// A session of somebody.
+fn session(stage: &Stage, name: &str) -> Arc<Client> {
+    stage.router.admit(Principal::named(name), ProtocolVersion::V2025_11_25, Profile::EMPTY, None)
+}
+
+/// Its server has asked: from now on calls that may be asked have their leases for themselves.
+async fn is_known_to_ask(stage: &Stage, client: &Arc<Client>) {
+    let asked = left(stage, client, 1).await;
+    comes_back(stage, client, &asked[0]).await;
+    tokio::time::sleep(GONE).await;
+}
+
+/// Calls that their client walks away from at a question.
+async fn left(stage: &Stage, client: &Arc<Client>, count: usize) -> Vec<Value> {
+    let mut asked = Vec::new();
+    for _ in 0..count {
+        asked.push(stage.answer(client, &call("ask")).await);
+    }
+    asked
+}
+
+/// The client comes back with an answer.
+async fn comes_back(stage: &Stage, client: &Arc<Client>, asked: &Value) -> Value {
+    let answers = json!({ "i1": { "action": "accept", "content": { "name": "x" } } });
+    stage.answer(client, &retry(&call("ask"), asked, &answers)).await
+}
+
+fn leases(stage: &Stage) -> usize {
+    stage.router.gauges().leases
+}
+
+async fn is_served_soon(stage: &Stage, client: &Arc<Client>) {
+    let begun = Instant::now();
+    let answer = stage.answer(client, &call("echo")).await;
+    assert_eq!(answer["isError"], Value::Null, "{answer}");
+    assert!(begun.elapsed() < SOON, "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn h101_70_open_questions_of_one_leave_room_for_another() {
+    for change in [(|_| {}) as fn(&mut Limits), |limits| {
+        (limits.leases, limits.leases_per_server, limits.parked_per_principal) = (64, 512, 512)
+    }] {
+        let stage = behind_a_pipe(change);
+        let (greedy, other) = (of(&stage, "greedy"), of(&stage, "other"));
+        is_known_to_ask(&stage, &greedy).await;
+        let asked = left(&stage, &greedy, 70).await;
+        tokio::time::sleep(GONE).await;
+        assert_eq!(leases(&stage), 64, "alone it may have all");
+        let full = stage.router.gauges().parked;
+        assert_eq!(full, 64);
+
+        is_served_soon(&stage, &other).await;
+        tokio::time::sleep(SOON).await;
+        let half = stage.router.gauges().parked;
+        assert!((30..=34).contains(&half), "{half} of {full} wait");
+        let asked: Vec<&Value> = asked.iter().filter(|asked| asked["resultType"] == "input_required").collect();
+        let early = comes_back(&stage, &greedy, asked[0]).await;
+        assert_eq!(early["error"], -32602, "the oldest are over: {early}");
+        let late = comes_back(&stage, &greedy, asked[asked.len() - 1]).await;
+        assert_eq!(late["isError"], Value::Null, "{late}");
+        tokio::time::sleep(GONE).await;
+        assert!(leases(&stage) <= 32 + 1, "{} leases", leases(&stage));
+
+        // What nobody answered is over, and later on what is kept to tell its client.
+        tokio::time::sleep(stage.router.limits().answer * 2 + GONE).await;
+        assert_eq!((stage.router.gauges().parked, leases(&stage)), (0, 1), "the other's");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h101_nobody_gets_more_than_half_beside_another() {
+    let stage = behind_a_pipe(|limits| limits.leases_per_server = 8);
+    let (greedy, other) = (of(&stage, "greedy"), of(&stage, "other"));
+    is_served_soon(&stage, &other).await;
+    let asked = left(&stage, &greedy, 12).await;
+    assert_eq!(leases(&stage), 4 + 1);
+    let refused = asked.last().unwrap();
+    assert!(text(refused).contains("half of host.limits.leasesPerServer"), "{refused}");
+    // A third one comes, too.
+    is_served_soon(&stage, &of(&stage, "third")).await;
+    assert_eq!(leases(&stage), 4 + 2);
+    for name in ["fourth", "fifth", "sixth", "seventh"] {
+        is_served_soon(&stage, &of(&stage, name)).await;
+    }
+    assert_eq!(leases(&stage), 8);
+    assert_eq!(comes_back(&stage, &greedy, &asked[3]).await["isError"], Value::Null, "the latest is there yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h101_of_three_that_share_all_the_largest_makes_room() {
+    let stage = behind_a_pipe(|limits| limits.leases_per_server = 6);
+    for name in ["one", "two", "three"] {
+        left(&stage, &of(&stage, name), 3).await;
+    }
+    assert_eq!(leases(&stage), 6);
+    is_served_soon(&stage, &of(&stage, "fourth")).await;
+    assert_eq!(leases(&stage), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h101_calls_that_run_are_not_ended() {
+    let stage = behind_a_pipe(|limits| limits.leases_per_server = 4);
+    let (greedy, other) = (of(&stage, "greedy"), of(&stage, "other"));
+    is_known_to_ask(&stage, &greedy).await;
+    let begun = stage.script.begun.load(Ordering::SeqCst);
+    let running: Vec<Running> = (0..4).map(|_| stage.call(&greedy, &call("held"))).collect();
+    while stage.script.begun.load(Ordering::SeqCst) < begun + 4 {
+        tokio::time::sleep(SOON).await;
+    }
+    assert_eq!(leases(&stage), 4);
+    let refused = stage.answer(&other, &call("echo")).await;
+    assert!(text(&refused).contains("4 are in use"), "{refused}");
+    assert!(running.iter().all(|call| !call.is_over()), "they go on");
+    stage.script.release.notify_one();
+    stage.script.release.notify_one();
+    tokio::time::sleep(SOON).await;
+    // Its own lease is its own; any other that is free now is for the one that found none.
+    let again = stage.call(&greedy, &call("held"));
+    let more = stage.answer(&greedy, &call("held")).await;
+    assert!(text(&more).contains("others want some"), "{more}");
+    is_served_soon(&stage, &other).await;
+    assert!(!again.is_over());
+    stage.script.release.notify_waiters();
+    for call in running.into_iter().chain([again]) {
+        assert_eq!(text(&call.answer().await), "held");
+    }
+    tokio::time::sleep(GONE).await;
+    assert_eq!(leases(&stage), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h101_many_sessions_of_one_take_their_own_leases() {
+    for change in [(|config| config.host.limits.leases_per_server = 8) as fn(&mut Config), |config: &mut Config| {
+        config.host.limits.leases = 8
+    }] {
+        let stage = stage_of(|config| {
+            config.servers[0].sharing = Sharing::Session;
+            change(config);
+        })
+        .await;
+        let server = stage.router.manager().servers()[0].id;
+        let greedy = async |count: usize| {
+            for _ in 0..count {
+                stage.answer(&session(&stage, "greedy"), &call("echo")).await;
+            }
+        };
+        greedy(12).await;
+        assert_eq!(leases(&stage), 8, "alone it may have all");
+        let other = session(&stage, "other");
+        is_served_soon(&stage, &other).await;
+        let mine = other.lease(server).unwrap();
+        tokio::time::sleep(SOON).await;
+        greedy(30).await;
+        assert!(other.lease(server).is_some_and(|lease| Arc::ptr_eq(&lease, &mine)), "what it holds stays its own");
+        is_served_soon(&stage, &other).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h101_leases_of_single_calls_close_after_a_minute() {
+    let stage = behind_a_pipe(|_| {});
+    let client = of(&stage, "one");
+    let asked = left(&stage, &client, 6).await;
+    assert_eq!(leases(&stage), 5);
+    for asked in &asked {
+        assert_eq!(comes_back(&stage, &client, asked).await["isError"], Value::Null);
+    }
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(leases(&stage), 5, "the next question finds them warm");
+    let asked = left(&stage, &client, 2).await;
+    tokio::time::sleep(GONE).await;
+    assert_eq!(leases(&stage), 2, "one is in use");
+    for asked in &asked {
+        assert_eq!(comes_back(&stage, &client, asked).await["isError"], Value::Null);
+    }
+    tokio::time::sleep(GONE).await;
+    assert_eq!(leases(&stage), 1);
+}
