@@ -64,6 +64,8 @@ pub(crate) struct Held {
     pub(crate) sessions: usize,
     /// Most sessions of one principal that proved who it is.
     pub(crate) sessions_of_one: usize,
+    /// Bytes of bodies that are being received.
+    pub(crate) bodies: usize,
 }
 
 /// A door that tells what it holds.
@@ -93,6 +95,7 @@ impl Doors {
             connections: all.connections + one.connections,
             sessions: all.sessions + one.sessions,
             sessions_of_one: all.sessions_of_one.max(one.sessions_of_one),
+            bodies: all.bodies + one.bodies,
         })
     }
 }
@@ -176,6 +179,7 @@ impl Router {
             count("connections", held.connections, limits.connections),
             count("sessions", held.sessions, limits.sessions),
             count("sessionsPerPrincipal", held.sessions_of_one, limits.sessions_per_principal),
+            bytes("bodies", held.bodies, limits.bodies),
             count("pending", self.0.load.load(std::sync::atomic::Ordering::Relaxed), limits.pending),
             count("pendingPerClient", clients.requests, limits.pending_per_client),
             count("pendingPerServer", of_server, limits.pending_per_server),

@@ -51,6 +51,8 @@ limits! {
     message: positive_size -> usize = 16 * MIB,
     /// The body of one request to our endpoint.
     body: positive_size -> usize = 4 * MIB,
+    /// The bodies in all that are being received.
+    bodies: positive_size -> usize = 64 * MIB,
     /// How deep a message may nest.
     depth: nesting -> usize = 128,
     /// Tools of one server.

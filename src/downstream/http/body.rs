@@ -6,17 +6,20 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Body as _;
 use tokio::time::timeout;
 
 use super::answer::Refusal;
+use super::receipt::Bodies;
+use crate::router::Principal;
 
 /// How long a client may take to send a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// A body over the cap is read and dropped up to that many times the cap: a client that is still writing when the
-/// connection closes sees a broken connection and not the refusal.
+/// A body that is refused is read and dropped up to that many times the cap, and while pauses in it are no longer than
+/// that: a client that is still writing when the connection closes sees a broken connection and not the refusal.
 const DROPPED: usize = 4;
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Refuses a body that is not said to be JSON: a form on a web page cannot send that type (`hazards.md` H81).
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -55,45 +58,90 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     Ok(first)
 }
 
-/// Reads a whole body. One that came in one piece is not copied.
-pub(super) async fn read(body: Body, cap: usize) -> Result<Bytes, Refusal> {
-    match timeout(BODY_TIME, collect(body, cap)).await {
+/// Reads a whole body. One that comes in one piece is neither copied nor counted.
+pub(super) async fn read(mut body: Body, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Bytes, Refusal> {
+    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let most = cap.saturating_mul(DROPPED);
+    if promised > most {
+        return Err(too_large(cap));
+    }
+    let whole = async {
+        match collect(&mut body, cap, of, bodies).await? {
+            Read::Whole(bytes) => Ok(bytes),
+            Read::TooLarge => {
+                drop_rest(&mut body, most, bodies).await;
+                Err(too_large(cap))
+            }
+            Read::GivenUp => {
+                drop_rest(&mut body, most, bodies).await;
+                let reason = "too many bodies are being received (host.limits.bodies): send it again, in less time";
+                Err(Refusal::busy(reason))
+            }
+        }
+    };
+    match timeout(BODY_TIME, whole).await {
         Ok(result) => result,
         Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
 }
 
-async fn collect(mut body: Body, cap: usize) -> Result<Bytes, Refusal> {
-    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if promised > cap.saturating_mul(DROPPED) {
-        return Err(too_large(cap));
+/// What became of a body. Of one that is not whole nothing is held any more.
+enum Read {
+    Whole(Bytes),
+    TooLarge,
+    GivenUp,
+}
+
+async fn collect(body: &mut Body, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Read, Refusal> {
+    let Some(first) = piece(body).await? else { return Ok(Read::Whole(Bytes::new())) };
+    let mut length = first.len();
+    if length > cap {
+        return Ok(Read::TooLarge);
     }
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    let mut length = 0_usize;
-    while let Some(part) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is broken off"))?;
-        let Ok(part) = part.into_data() else { continue };
-        length += part.len();
-        if length > cap.saturating_mul(DROPPED) {
-            return Err(too_large(cap));
-        }
+    if body.is_end_stream() {
+        return Ok(Read::Whole(first));
+    }
+    let most = body.size_hint().exact().and_then(|rest| usize::try_from(rest).ok());
+    let most = most.map_or(cap, |rest| rest.saturating_add(length).min(cap));
+    let receipt = bodies.begin(of);
+    let mut kept = receipt.put(&first, most);
+    drop(first);
+    while kept.is_ok() {
+        let next = tokio::select! {
+            biased;
+            () = receipt.given_up() => return Ok(Read::GivenUp),
+            next = piece(body) => next?,
+        };
+        let Some(next) = next else { break };
+        length = length.saturating_add(next.len());
         if length > cap {
-            (first, all) = (Bytes::new(), BytesMut::new());
-        } else if length == part.len() {
-            first = part;
-        } else {
-            if all.is_empty() {
-                all.reserve(promised.min(cap).max(length));
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&part);
+            return Ok(Read::TooLarge);
+        }
+        kept = receipt.put(&next, most);
+    }
+    Ok(kept.and_then(|()| receipt.take()).map_or(Read::GivenUp, Read::Whole))
+}
+
+/// The next piece; `None` at the end.
+async fn piece(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
+    while let Some(part) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+        let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is broken off"))?;
+        if let Ok(part) = part.into_data() {
+            return Ok(Some(part));
         }
     }
-    match length {
-        _ if length > cap => Err(too_large(cap)),
-        _ if all.is_empty() => Ok(first),
-        _ => Ok(all.freeze()),
+    Ok(None)
+}
+
+/// Reads on and keeps nothing, while there comes more and not too many others do the same.
+async fn drop_rest(body: &mut Body, most: usize, bodies: &Bodies) {
+    let Some(_place) = bodies.dropping() else { return };
+    let mut left = most;
+    while let Ok(Ok(Some(piece))) = timeout(QUIET, piece(body)).await {
+        left = left.saturating_sub(piece.len());
+        if left == 0 {
+            return;
+        }
     }
 }
 

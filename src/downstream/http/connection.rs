@@ -30,7 +30,7 @@ const HEADER_TIME: Duration = Duration::from_secs(10);
 const USUAL_HEADERS: usize = 100;
 
 /// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
-const BUFFER: usize = 128 * 1024;
+pub(super) const BUFFER: usize = 128 * 1024;
 
 /// What HTTP/2 allows one connection: streams at once.
 pub(in crate::downstream) const STREAMS: u32 = 256;
@@ -38,6 +38,8 @@ pub(in crate::downstream) const STREAMS: u32 = 256;
 /// connection.
 const RESETS_TAKEN: usize = 20;
 const RESETS_MADE: usize = 256;
+/// What a client may send that was not taken yet, on one stream and on all of them: as much as is read ahead over HTTP/1.1.
+const WINDOW: u32 = 128 * 1024;
 /// What waits in one stream for a client that does not read.
 const SEND_BUFFER: usize = 64 * 1024;
 /// How often a quiet connection is asked whether it lives, and how long it may take to say so. A client in the middle of
@@ -151,6 +153,8 @@ async fn two<I: Read + Write + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
         .max_local_error_reset_streams(RESETS_MADE)
         .max_header_list_size(header_bytes)
         .max_send_buf_size(SEND_BUFFER)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
         .keep_alive_interval(PING)
         .keep_alive_timeout(PONG);
     let used = Arc::new(AtomicBool::new(false));

@@ -12,6 +12,7 @@ use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::receipt::Bodies;
 use super::rules::Rules;
 use super::session::{Caps, Sessions};
 use super::wires::Wires;
@@ -58,6 +59,7 @@ impl Door {
         Self(Arc::new(super::Door {
             rules: Rules::new(router.manager().clone(), SocketAddr::from(([127, 0, 0, 1], OWN.port)), None),
             wires: Wires::default(),
+            bodies: Bodies::new(limits.bodies),
             sessions,
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),

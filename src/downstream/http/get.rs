@@ -28,6 +28,7 @@ pub(super) fn get(door: &Arc<Door>, proven: &Proven, headers: &HeaderMap, wire: 
     if door.stopping.is_cancelled() {
         return Err(Refusal::busy("shutting down"));
     }
+    in_use.session().note_use();
     match body::single(headers, &LAST_EVENT)? {
         Some(value) => resume(door, in_use, value, (proven, wire)),
         None => {

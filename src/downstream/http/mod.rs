@@ -15,6 +15,7 @@ mod outlet;
 mod page;
 pub(super) mod peer;
 mod post;
+mod receipt;
 mod replay;
 mod routes;
 mod rules;
@@ -39,6 +40,7 @@ use tokio_util::task::TaskTracker;
 use self::answer::Refusal;
 #[cfg(test)]
 pub(super) use self::connection::STREAMS;
+use self::receipt::Bodies;
 use self::rules::{Now, Rules};
 use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
 use self::wires::Wires;
@@ -77,6 +79,7 @@ struct Door {
     rules: Rules,
     /// The connections there are.
     wires: Wires,
+    bodies: Bodies,
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
     sse: Option<sse::Table>,
@@ -104,6 +107,7 @@ pub(crate) async fn serve(
     let door = Arc::new(Door {
         rules: Rules::new(router.manager().clone(), address, settings.tls),
         wires: Wires::default(),
+        bodies: Bodies::new(limits.bodies),
         sessions: Sessions::new(caps, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
@@ -173,7 +177,7 @@ fn turn_away(stream: &TcpStream) {
 impl Holds for Door {
     fn held(&self) -> Held {
         let (sessions, sessions_of_one) = self.sessions.counts();
-        Held { connections: self.wires.count(), sessions, sessions_of_one }
+        Held { connections: self.wires.count(), sessions, sessions_of_one, bodies: self.bodies.used() }
     }
 }
 
@@ -194,8 +198,14 @@ impl Door {
         self.check_room()?;
         let (place, evicted) = self.sessions.reserve(principal).map_err(|full| {
             Refusal::busy(match full {
-                Full::All => "too many sessions, all of them in use (host.limits.sessions)",
-                Full::OfOne => "too many sessions of yours, all of them in use (host.limits.sessionsPerPrincipal)",
+                Full::All => {
+                    "too many sessions, and each was used within the last minute (host.limits.sessions): come back in a \
+                     minute, or end one by DELETE"
+                }
+                Full::OfOne => {
+                    "too many sessions of yours, and each was used within the last minute \
+                     (host.limits.sessionsPerPrincipal): come back in a minute, or end one by DELETE"
+                }
             })
         })?;
         if let Some(evicted) = evicted {

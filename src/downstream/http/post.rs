@@ -41,7 +41,7 @@ pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest
     let headers = head.headers;
     body::check_type(&headers)?;
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
-    let bytes = body::read(body, door.router.limits().body).await?;
+    let bytes = body::read(body, door.router.limits().body, principal, &door.bodies).await?;
     let version = headers::version(&headers);
     let message = match Message::parse_within(&bytes, door.router.limits().depth) {
         Ok(message) => message,
@@ -91,11 +91,15 @@ async fn session(
     let client = &in_use.session().client;
     match message {
         Message::Request(request) => {
+            in_use.session().note_use();
             door.check_room()?;
             return Ok(call(door, in_use, request, wire).await);
         }
         Message::Notification(notice) => door.router.notify(client, notice),
-        Message::Response(response) => door.router.answer(client, response),
+        Message::Response(response) => {
+            in_use.session().note_use();
+            door.router.answer(client, response);
+        }
     }
     Ok(answer::accepted())
 }
@@ -166,6 +170,7 @@ async fn items(
     if client.revision() != ProtocolVersion::V2025_03_26 {
         return Err(Refusal::judged(classify::no_batches()));
     }
+    in_use.session().note_use();
     let leg = door.router.leg(client);
     let outlet = wire.outlet(leg.account());
     let mut calls = Vec::new();

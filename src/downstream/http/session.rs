@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,10 @@ use crate::router::{Client, Principal};
 pub(super) struct Key([u8; 32]);
 
 /// One session.
+///
+/// It is used from the first request on that its client sends beside `initialize`, the first stream that it opens by GET, or
+/// the first answer to a question. What comes later, of any kind, is a use, too; a call and a stream are one to their end.
+/// A session that was used within [`BUSY`] never makes room for another (`hazards.md` H104).
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) key: Key,
@@ -27,7 +31,9 @@ pub(super) struct Session {
     streams: Mutex<Streams>,
     /// Running calls and open streams.
     active: AtomicUsize,
-    /// When it was used last, in milliseconds of the table's clock.
+    /// Whether it was ever used; a handshake alone is no use.
+    was_used: AtomicBool,
+    /// When anything came of its client last, in milliseconds of the table's clock.
     used: AtomicU64,
     clock: Instant,
 }
@@ -46,6 +52,11 @@ pub(super) const STANDALONE: u32 = 0;
 /// How many ended streams, and bytes in them, a session keeps; the newest stays whatever its size.
 const ENDED: usize = 16;
 const ENDED_BYTES: usize = 1024 * 1024;
+
+/// For so long after its last use a session is in use.
+const BUSY: Duration = Duration::from_secs(60);
+/// For so long after its handshake a session is more likely to be used soon than to be forgotten.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// A host that ends may be one that starts again.
 const COME_BACK: Duration = Duration::from_secs(3);
@@ -71,7 +82,7 @@ pub(super) struct Caps {
 /// Places that are taken by sessions which are not in the table: of another kind, or about to be made.
 type Places = Arc<Mutex<HashMap<Principal, usize>>>;
 
-/// Every place is taken by a session with a running call or an open stream.
+/// Every place is taken by a session in use: with a running call or an open stream, or used within [`BUSY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     All,
@@ -142,7 +153,7 @@ impl Sessions {
         Self { table: Mutex::default(), places: Places::default(), caps, idle, clock: Instant::now() }
     }
 
-    /// Takes a place for one more. At a cap the session that is idle longest leaves, and has to be closed by the caller.
+    /// Takes a place for one more. At a cap one leaves that is not in use, and has to be closed by the caller.
     pub(super) fn reserve(&self, principal: &Principal) -> Result<(Place, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
         let mut places = locked(&self.places);
@@ -151,9 +162,12 @@ impl Sessions {
         let own_full = !principal.is_local() && own() >= self.caps.of_one;
         let mut evicted = None;
         if own_full || table.len() + places.values().sum::<usize>() >= self.caps.all {
-            let idle = table.values().filter(|session| session.is_idle() && (!own_full || is_own(session)));
-            let longest = idle.min_by_key(|session| session.used.load(Ordering::Relaxed));
-            let key = longest.ok_or(if own_full { Full::OfOne } else { Full::All })?.key.clone();
+            let now = millis(self.clock.elapsed());
+            let may_go = table.values().filter(|session| !own_full || is_own(session));
+            let first =
+                may_go.filter_map(|session| Some((session.leaves(now)?, session))).min_by_key(|(turn, _)| *turn);
+            let (_, first) = first.ok_or(if own_full { Full::OfOne } else { Full::All })?;
+            let key = first.key.clone();
             evicted = table.remove(&key);
         }
         *places.entry(principal.clone()).or_default() += 1;
@@ -168,6 +182,7 @@ impl Sessions {
             client,
             streams: Mutex::default(),
             active: AtomicUsize::new(0),
+            was_used: AtomicBool::new(false),
             used: AtomicU64::new(0),
             clock: self.clock,
         });
@@ -241,6 +256,21 @@ impl Session {
         &self.principal
     }
 
+    /// Notes that it is used, and not only there.
+    pub(super) fn note_use(&self) {
+        self.was_used.store(true, Ordering::Relaxed);
+    }
+
+    /// When it is its turn to make room, the smallest first: handshakes that nothing came after; then what was used longest
+    /// ago; then handshakes that something may come after yet. `None` while it is in use.
+    fn leaves(&self, now: u64) -> Option<(u8, u64)> {
+        if !self.is_idle() {
+            return None;
+        }
+        let used = self.used.load(Ordering::Relaxed);
+        Some((turn(self.was_used.load(Ordering::Relaxed), now.saturating_sub(used))?, used))
+    }
+
     fn touch(&self) {
         self.used.store(millis(self.clock.elapsed()), Ordering::Relaxed);
     }
@@ -292,7 +322,7 @@ impl Session {
     }
 
     fn is_idle(&self) -> bool {
-        self.active.load(Ordering::Relaxed) == 0
+        self.active.load(Ordering::Acquire) == 0
     }
 
     fn forget(&self, now: Instant) {
@@ -301,6 +331,16 @@ impl Session {
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whose turn it is of those that are quiet for so many milliseconds.
+fn turn(was_used: bool, quiet: u64) -> Option<u8> {
+    match was_used {
+        true if quiet < millis(BUSY) => None,
+        true => Some(1),
+        false if quiet < millis(FRESH) => Some(2),
+        false => Some(0),
     }
 }
 
@@ -351,7 +391,8 @@ impl Drop for Place {
 impl Drop for Use {
     fn drop(&mut self) {
         self.0.touch();
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+        // Whoever sees that it is idle sees when it was used.
+        self.0.active.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -361,4 +402,26 @@ fn locked(places: &Places) -> MutexGuard<'_, HashMap<Principal, usize>> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h104_whose_turn_it_is_to_make_room() {
+        let cases = [
+            ("used", true, [(0, None), (59_000, None), (59_999, None), (60_000, Some(1)), (61_000, Some(1))]),
+            (
+                "only opened",
+                false,
+                [(0, Some(2)), (1_999, Some(2)), (2_000, Some(0)), (59_000, Some(0)), (61_000, Some(0))],
+            ),
+        ];
+        for (what, was_used, turns) in cases {
+            for (quiet, want) in turns {
+                assert_eq!(turn(was_used, quiet), want, "{what}, {quiet} ms ago");
+            }
+        }
+    }
 }

@@ -143,7 +143,7 @@ pub(super) async fn post(
     body::check_type(&head.headers)?;
     check_version(&head.headers)?;
     let entry = table.find(head.uri.query(), principal)?;
-    let bytes = body::read(body, door.router.limits().body).await?;
+    let bytes = body::read(body, door.router.limits().body, principal, &door.bodies).await?;
     let message = match Message::parse_within(&bytes, door.router.limits().depth) {
         Ok(message) => message,
         Err(malformed) => {

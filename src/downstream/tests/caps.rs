@@ -74,7 +74,99 @@ async fn h62_one_that_proves_who_it_is_has_a_cap_of_its_own() {
     house.stage.release();
     kept.head().await;
     until(|| house.stage.running() == 0).await;
+    assert_eq!(opens(&house, Some(ANN)).await, (503, true), "all were in use just now");
+    rest(MINUTE + SOON).await;
     assert_eq!(opens(&house, Some(ANN)).await, (200, false));
+    assert_eq!(house.again(&other).await.post(PING).await.status, 200);
+}
+
+/// For so long after its last use a session is in use.
+const MINUTE: Duration = Duration::from_secs(60);
+/// More than anything takes here.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn h104_a_session_used_within_the_last_minute_stays() {
+    let uses = ["a request", "a call", "a stream", "an answer", "a batch"];
+    for what in uses {
+        let house = house_of(stage_with(|limits| limits.sessions = 1).await).await;
+        let revision = if what == "a batch" { "2025-03-26" } else { "2025-11-25" };
+        let mut peer = house.client(revision).await;
+        let head = match what {
+            "a request" => peer.post(PING).await,
+            "a call" => peer.post(&call(1, "echo")).await,
+            "a stream" => peer.get("").await,
+            "an answer" => peer.post(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await,
+            _ => peer.post(&format!("[{PING}]")).await,
+        };
+        assert!(head.status == 200 || head.status == 202, "{what}: {}", head.status);
+        assert_eq!(opens(&house, None).await, (503, true), "{what}");
+        if what == "a stream" {
+            // It is a use for as long as it is open.
+            rest(3 * MINUTE).await;
+            assert_eq!(opens(&house, None).await, (503, true), "{what}");
+            let session = peer.session.clone();
+            drop(std::mem::replace(&mut peer, house.connect().await));
+            peer.session = session;
+        }
+        rest(MINUTE - SOON).await;
+        assert_eq!(opens(&house, None).await, (503, true), "{what}");
+        rest(2 * SOON).await;
+        assert_eq!(opens(&house, None).await, (200, false), "{what}");
+        assert_eq!(house.again(&peer).await.post(PING).await.status, 404, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn h104_a_handshake_is_no_use_and_the_oldest_makes_room_first() {
+    let house = house_of(stage_with(|limits| limits.sessions = 4).await).await;
+    let mut used = house.client("2025-11-25").await;
+    let head = used.post(PING).await;
+    used.body(&head).await;
+    let mut opened = Vec::new();
+    for _ in 0..3 {
+        let mut peer = house.client("2025-11-25").await;
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        assert_eq!(peer.post(initialized).await.status, 202);
+        opened.push(peer);
+        // Uses are told apart by the millisecond.
+        rest(Duration::from_millis(5)).await;
+    }
+    // One that was used long ago goes before those that may be used in a moment, and after those that were forgotten.
+    rest(2 * MINUTE).await;
+    let mut fresh = house.client("2025-11-25").await;
+    for status in [404, 200] {
+        let peer = opened.remove(0);
+        assert_eq!(house.again(&peer).await.post(PING).await.status, status);
+    }
+    let _second = house.client("2025-11-25").await;
+    assert_eq!(house.again(&opened.remove(0)).await.post(PING).await.status, 404);
+    let _third = house.client("2025-11-25").await;
+    assert_eq!(house.again(&used).await.post(PING).await.status, 404);
+    assert_eq!(fresh.post(PING).await.status, 200);
+}
+
+#[tokio::test]
+async fn h104_a_flood_of_sessions_with_streams_takes_no_place_from_one_in_use() {
+    let house = house_of(stage_with(|limits| limits.sessions = 8).await).await;
+    let mut busy = house.client("2025-11-25").await;
+    let (mut flood, mut refused) = (Vec::new(), 0);
+    for number in 0..50 {
+        assert_eq!(busy.ask(&call(number, "echo")).await["id"], number);
+        let mut peer = house.connect().await;
+        let head = peer.post(&initialize("2025-11-25")).await;
+        let body = peer.body(&head).await;
+        if head.status == 503 {
+            assert!(body.contains("host.limits.sessions") && body.contains("DELETE"), "{body}");
+            refused += 1;
+        } else {
+            peer.session = head.headers.get("mcp-session-id").cloned();
+            assert_eq!(peer.get("").await.status, 200);
+            flood.push(peer);
+        }
+        rest(Duration::from_millis(40)).await;
+    }
+    assert_eq!((flood.len(), refused), (7, 43));
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ mod support;
 #[cfg(all(feature = "server", unix))]
 mod admin;
 #[cfg(feature = "server")]
+mod bodies;
+#[cfg(feature = "server")]
 mod caps;
 mod eras;
 #[cfg(feature = "server")]
