@@ -15,6 +15,8 @@ use super::{Manager, NoLease, Principal, Server, Who};
 
 /// How long a principal that got no lease still counts as one that wants the server.
 const WANTED: Duration = Duration::from_secs(60);
+/// So many such principals are remembered of a server.
+const KEPT: usize = 256;
 
 /// Knows the calls that wait for a client that is away.
 pub(crate) trait Parking: Send + Sync + std::fmt::Debug {
@@ -244,6 +246,9 @@ impl Table {
 impl Wanted {
     fn note(&mut self, principal: &Principal, why: NoLease) -> NoLease {
         self.serve(principal);
+        if self.0.len() >= KEPT {
+            self.0.remove(0);
+        }
         self.0.push((principal.clone(), Instant::now()));
         why
     }

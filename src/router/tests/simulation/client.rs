@@ -68,7 +68,7 @@ impl Person {
         number: u64,
         (principal, kind, chance): (Principal, Kind, Chance),
     ) -> Arc<Self> {
-        let asks = !chance.one_in(3);
+        let asks = !chance.one_in(3) || kind == Kind::Greedy;
         let profile = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
         let revision = *chance.pick(&[
             ProtocolVersion::V2024_11_05,
@@ -77,6 +77,8 @@ impl Person {
             ProtocolVersion::LATEST_MODERN,
             ProtocolVersion::LATEST_MODERN,
         ]);
+        // Of those with a session it is not known whether they are still there to answer.
+        let revision = if kind == Kind::Greedy { ProtocolVersion::LATEST_MODERN } else { revision };
         let session = (!revision.is_modern()).then(|| router.admit(principal.clone(), revision, profile, None));
         world.tale.tell(&format!("client {number} is {revision}, {principal:?}, asks: {asks}"));
         world.tale.comes(number, principal.as_str());

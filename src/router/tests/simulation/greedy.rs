@@ -30,6 +30,8 @@ const STREAM: Duration = Duration::from_secs(30);
 pub(super) fn tighten(limits: &mut Limits, servers: usize) {
     limits.leases_per_server = 4;
     limits.leases = 3 * servers + 1;
+    // Longer than it takes to starve.
+    limits.answer = STARVES + STARVES / 2;
     limits.pending_per_client = 16;
     limits.pending_per_server = 8;
 }

@@ -164,7 +164,9 @@ impl World {
             entry.start_timeout = Duration::from_secs(5);
             entry.call_timeout = Duration::from_secs(5);
             entry.max_call_time = Duration::from_secs(40);
-            entry.max_concurrent = if chance.one_in(4) { 2 } else { 0 };
+            let few = chance.one_in(4);
+            // Calls that were left at a question keep their slots: whoever leaves two takes both.
+            entry.max_concurrent = if few && !self.has_greed() { 2 } else { 0 };
             entry.queue_timeout = Duration::from_secs(10);
             entry.era = match chance.below(3) {
                 0 if shape.revision.is_modern() => config::Era::Modern,
