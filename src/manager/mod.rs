@@ -32,7 +32,7 @@ pub(crate) use lease::Who;
 pub(crate) use leases::{Beside, NoLease, Stay};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
-pub(crate) use room::{Parking, Waiting};
+pub(crate) use room::{Parking, Waiting, share};
 pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;
 

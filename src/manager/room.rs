@@ -185,7 +185,7 @@ fn count(entries: &[Entry]) -> HashMap<Principal, usize> {
 }
 
 /// What one principal may have while others are there.
-pub(super) fn share(limit: usize) -> usize {
+pub(crate) fn share(limit: usize) -> usize {
     (limit / 2).max(1)
 }
 

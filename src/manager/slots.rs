@@ -41,6 +41,12 @@ impl Slots {
         Some(Slot { slots: self.clone(), owner })
     }
 
+    /// Whether none is free.
+    pub(crate) fn is_full(&self) -> bool {
+        let line = self.line();
+        line.running >= line.most
+    }
+
     /// Calls that run, and calls that wait.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn count(&self) -> (usize, usize) {

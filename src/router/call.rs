@@ -196,6 +196,9 @@ impl Router {
     async fn slot(&self, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
         let Some(slots) = &server.slots else { return Ok(None) };
         let wait = server.config.queue_timeout;
+        if slots.is_full() {
+            self.0.parked.make_room(server, client.principal());
+        }
         slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
     }
 

@@ -21,6 +21,7 @@ mod missed;
 mod modern;
 mod news;
 mod park;
+mod parking;
 mod question;
 mod relay;
 mod resource;

@@ -5,7 +5,7 @@
 //! the one that the call serves. **Invariant:** no answer reaches a server twice, and each round of a call has one result,
 //! however often the client asks for it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,13 +19,12 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Failure;
 use super::call::{Course, Forward};
 use super::client::{Client, Guard};
-use super::gauges::most;
 use super::missed::{Audience, Live, Said};
 use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
-use crate::manager::{Parking, Principal, Server, Waiting};
+use crate::manager::{Principal, Server};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -42,22 +41,22 @@ pub(super) struct Table {
 /// One call of a client without a session at a server with one.
 #[derive(Debug)]
 pub(super) struct Parked {
-    number: u64,
-    principal: Principal,
+    pub(super) number: u64,
+    pub(super) principal: Principal,
     digest: String,
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
     inner: Mutex<Inner>,
     /// For whoever attends: questions, or the answer.
     news: Notify,
     /// For the call: the client has answered.
     answered: Arc<Notify>,
-    cancel: CancellationToken,
+    pub(super) cancel: CancellationToken,
     /// What is kept for the client while it is away.
     account: Account,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     /// That of `open`, `results` and `outcome`.
     share: Share,
     /// The requests that it serves now, and what was said while it served none.
@@ -76,7 +75,7 @@ struct Inner {
     /// When the first question came that the client has not been sent away with.
     since: Option<Instant>,
     /// When the client was sent away last.
-    away: Option<Instant>,
+    pub(super) away: Option<Instant>,
     /// What became of the last rounds.
     results: VecDeque<(u32, Outcome)>,
     outcome: Option<Outcome>,
@@ -307,57 +306,8 @@ impl Table {
         self.lock().len()
     }
 
-    /// How many the principal has that has most of them waiting.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
-    pub(super) fn most_of_one(&self) -> usize {
-        let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
-        most(calls.iter().filter(|call| call.lock().waits()).map(|call| call.principal.clone()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Parked>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Parked>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets one more call of the principal wait for its answers: over the limit the one ends that has waited longest, as
-    /// most likely its client has walked away from it.
-    fn make_way(&self, principal: &Principal, but: u64, limit: usize) {
-        let calls: Vec<Arc<Parked>> =
-            self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
-        let waiting: Vec<(Instant, Arc<Parked>)> = calls
-            .into_iter()
-            .filter_map(|call| {
-                let away = {
-                    let inner = call.lock();
-                    inner.away.filter(|_| inner.waits())
-                };
-                away.map(|away| (away, call))
-            })
-            .collect();
-        if waiting.len() >= limit
-            && let Some((_, oldest)) = waiting.iter().min_by_key(|(away, _)| *away)
-        {
-            tracing::warn!("more calls wait for answers than may (host.limits.parkedPerPrincipal): the oldest ends");
-            oldest.cancel.cancel();
-        }
-    }
-}
-
-impl Parking for Table {
-    fn waiting(&self) -> HashMap<u64, Waiting> {
-        let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
-        let mut all: HashMap<u64, Waiting> = HashMap::new();
-        for (lease, away) in calls.iter().filter_map(|call| call.lock().left_at()) {
-            let on = all.entry(lease).or_insert(Waiting { calls: 0, since: away });
-            on.calls += 1;
-            on.since = on.since.max(away);
-        }
-        all
-    }
-
-    fn end(&self, lease: u64) {
-        let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
-        let on = |call: &&Arc<Parked>| call.lock().left_at().is_some_and(|(on, _)| on == lease);
-        calls.iter().filter(on).for_each(|call| call.cancel.cancel());
     }
 }
 
@@ -495,7 +445,7 @@ impl Parked {
         inner.outcome.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -520,12 +470,12 @@ impl Inner {
     }
 
     /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.audience.is_away() && !self.open.is_empty()
     }
 
     /// The lease on which it waits for a client that is away, and since when.
-    fn left_at(&self) -> Option<(u64, Instant)> {
+    pub(super) fn left_at(&self) -> Option<(u64, Instant)> {
         let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.outcome.is_none())?;
         Some((upstream.id, self.away?))
     }

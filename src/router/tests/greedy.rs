@@ -205,3 +205,15 @@ async fn h101_leases_of_single_calls_close_after_a_minute() {
     tokio::time::sleep(GONE).await;
     assert_eq!(leases(&stage), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn h101_calls_at_a_question_leave_half_of_the_slots_to_another() {
+    let stage = stage_behind(true, |config| config.servers[0].max_concurrent = 2);
+    let (greedy, other) = (of(&stage, "greedy"), of(&stage, "other"));
+    let asked = left(&stage, &greedy, 2).await;
+    assert_eq!(stage.router.gauges().slots, 2, "alone it may have all");
+    is_served_soon(&stage, &other).await;
+    let early = comes_back(&stage, &greedy, &asked[0]).await;
+    assert_eq!(early["error"], -32602, "the oldest is over: {early}");
+    assert_eq!(comes_back(&stage, &greedy, &asked[1]).await["isError"], Value::Null, "the other one goes on");
+}
