@@ -273,9 +273,6 @@ impl Manager {
 
     /// Ends a lease that nobody uses for a while; an eager server that has none left then gets the one that lists.
     fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
-        if server.is_catalog(&upstream) {
-            return;
-        }
         let (manager, stop) = (self.clone(), self.0.stop.clone());
         self.0.tasks.spawn(async move {
             if stop.run_until_cancelled(tokio::time::sleep(LINGER)).await.is_none() {
@@ -283,7 +280,10 @@ impl Manager {
             }
             let mut table = lock(&server.leases);
             table.entries.retain(|entry| {
-                let over = entry.upstream.id == upstream.id && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
+                // The one that the host opened for itself stays: it lists.
+                let is_kept = entry.is_of_host() && server.is_catalog(&entry.upstream);
+                let is_it = entry.upstream.id == upstream.id && !is_kept;
+                let over = is_it && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
                 if over {
                     entry.upstream.stop();
                 }

@@ -75,7 +75,8 @@ where
             calls: FuturesUnordered::new(),
             places: VecDeque::new(),
             stateless: HashMap::new(),
-            closing: stop.child_token(),
+            listens: CancellationToken::new(),
+            stop: stop.clone(),
         },
         input,
         hears: true,
@@ -110,8 +111,9 @@ struct Session {
     places: VecDeque<Place>,
     /// What withdraws the running requests without a session.
     stateless: HashMap<RequestId, CancellationToken>,
-    /// Ends streams of changes, which have no end of their own.
-    closing: CancellationToken,
+    /// Withdraws those among them that are streams of changes, which have no end of their own.
+    listens: CancellationToken,
+    stop: CancellationToken,
 }
 
 /// How a client's service came to its end.
@@ -176,7 +178,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
             End::Closed => {
                 self.hears = false;
                 last_words = patience;
-                self.session.closing.cancel();
+                self.session.listens.cancel();
                 let _ = timeout(LAST_CALLS, self.drain()).await;
                 Ok(())
             }
@@ -367,8 +369,9 @@ impl Session {
         }
         self.router.seen(&Principal::local(), envelope.info.as_ref(), &request.method, Via::Stdio);
         let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
-        let answer = self.router.stateless(&client, request, &leg, &self.closing);
-        let withdrawn = CancellationToken::new();
+        let is_listen = request.method == Method::Listen;
+        let answer = self.router.stateless(&client, request, &leg, &self.stop);
+        let withdrawn = if is_listen { self.listens.child_token() } else { CancellationToken::new() };
         self.stateless.insert(id.clone(), withdrawn.clone());
         self.calls.push(Call::new(id, leg, answer).until(withdrawn).step());
     }

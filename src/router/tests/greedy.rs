@@ -217,3 +217,16 @@ async fn h101_calls_at_a_question_leave_half_of_the_slots_to_another() {
     assert_eq!(early["error"], -32602, "the oldest is over: {early}");
     assert_eq!(comes_back(&stage, &greedy, &asked[1]).await["isError"], Value::Null, "the other one goes on");
 }
+
+#[tokio::test(start_paused = true)]
+async fn h101_what_a_principal_leaves_closes_and_what_the_host_opened_stays() {
+    let stage = behind_a_pipe(|_| {});
+    for name in ["one", "other"] {
+        let client = session(&stage, name);
+        is_served_soon(&stage, &client).await;
+        assert_eq!(leases(&stage), 2, "the host's own and that of {name}");
+        stage.router.close(&client);
+        tokio::time::sleep(GONE).await;
+        assert_eq!(leases(&stage), 1);
+    }
+}
