@@ -279,9 +279,10 @@ impl Manager {
                 return;
             }
             let mut table = lock(&server.leases);
+            // One that declares nothing stays while it is the only one, so that its server is up for the next client.
+            let is_last = table.entries.len() == 1;
             table.entries.retain(|entry| {
-                // The one that the host opened for itself stays: it lists.
-                let is_kept = entry.is_of_host() && server.is_catalog(&entry.upstream);
+                let is_kept = server.is_catalog(&entry.upstream) && (is_last || entry.is_of_host());
                 let is_it = entry.upstream.id == upstream.id && !is_kept;
                 let over = is_it && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
                 if over {

@@ -219,14 +219,14 @@ async fn h101_calls_at_a_question_leave_half_of_the_slots_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn h101_what_a_principal_leaves_closes_and_what_the_host_opened_stays() {
+async fn h101_of_leases_that_several_leave_one_stays() {
     let stage = behind_a_pipe(|_| {});
-    for name in ["one", "other"] {
-        let client = session(&stage, name);
-        is_served_soon(&stage, &client).await;
-        assert_eq!(leases(&stage), 2, "the host's own and that of {name}");
-        stage.router.close(&client);
-        tokio::time::sleep(GONE).await;
-        assert_eq!(leases(&stage), 1);
+    let clients = ["one", "other", "third"].map(|name| session(&stage, name));
+    for client in &clients {
+        is_served_soon(&stage, client).await;
     }
+    assert_eq!(leases(&stage), 3);
+    clients.iter().for_each(|client| stage.router.close(client));
+    tokio::time::sleep(GONE).await;
+    assert_eq!(leases(&stage), 1);
 }
