@@ -190,7 +190,7 @@ async fn fresh(address: SocketAddr) -> Result<(), String> {
                 answer += &connection.some(4096).await?;
             }
             if status == 200 {
-                return Ok(());
+                return end(address, &session).await;
             }
             if status != 503 {
                 return Err(format!("a fresh client was answered {status}: {answer}"));
@@ -228,11 +228,13 @@ impl Kind {
 /// Asks for a large answer and reads a kibibyte every tenth of a second, until it is cut off, told to stop or tired of it.
 async fn slow(address: SocketAddr, kind: Kind, over: &AtomicBool) -> Result<(), String> {
     let mut connection = Connection::open_narrow(address).await?;
+    let mut opened = None;
     match kind {
         Kind::Session(tool) => {
             let (status, head) = connection.post(None, &initialize()).await?;
             let session = session(&head).filter(|_| status == 200).ok_or("refused")?;
             connection.send(&request("/mcp", Some(&session), &call("big", tool), "2025-11-25")).await?;
+            opened = Some(session);
         }
         Kind::Stateless(tool) => connection.send(&stateless(tool)).await?,
         Kind::Sse => {
@@ -254,7 +256,17 @@ async fn slow(address: SocketAddr, kind: Kind, over: &AtomicBool) -> Result<(), 
         connection.some(1024).await?;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Ok(())
+    match opened {
+        Some(session) => end(address, &session).await,
+        None => Ok(()),
+    }
+}
+
+/// Ends a session: one that was used keeps its place for a minute otherwise (`hazards.md` H104).
+async fn end(address: SocketAddr, session: &str) -> Result<(), String> {
+    let mut connection = Connection::open(address).await?;
+    connection.send(&format!("DELETE /mcp HTTP/1.1\r\nHost: HOST\r\nMcp-Session-Id: {session}\r\n\r\n")).await?;
+    connection.head().await.map(drop)
 }
 
 /// A connection that speaks HTTP as far as it has to.

@@ -110,7 +110,10 @@ async fn collect(body: &mut Body, cap: usize, of: &Principal, bodies: &Bodies) -
         let next = tokio::select! {
             biased;
             () = receipt.given_up() => return Ok(Read::GivenUp),
-            next = piece(body) => next?,
+            next = async {
+                receipt.turn().await;
+                piece(body).await
+            } => next?,
         };
         let Some(next) = next else { break };
         length = length.saturating_add(next.len());

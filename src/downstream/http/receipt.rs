@@ -18,10 +18,14 @@ use crate::router::Principal;
 
 /// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
 const PLACE: usize = 16 * 1024;
-/// Room for the first bytes of a body that does not say how long it is.
+/// Room for the first bytes of a body, and how much more is made at most.
 const FIRST: usize = 4 * 1024;
+const PART: usize = 64 * 1024;
 /// Refused bodies that are read on, so that their clients see the refusal. Each costs what a connection reads ahead.
-const DROPPED: usize = 64;
+const DROPPED: usize = 32;
+/// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on. Each costs
+/// what its connection has read ahead, which is no longer counted.
+const LEAVING: usize = 32;
 
 /// All of them.
 #[derive(Debug)]
@@ -31,6 +35,9 @@ pub(super) struct Bodies {
     count: AtomicU64,
     open: Mutex<HashMap<u64, Arc<Entry>>>,
     dropped: Semaphore,
+    leaving: AtomicUsize,
+    /// One of those has left.
+    left: Notify,
 }
 
 #[derive(Debug)]
@@ -39,8 +46,16 @@ struct Entry {
     begun: Instant,
     held: AtomicUsize,
     /// What has come; `None` once it is given up.
-    bytes: Mutex<Option<Vec<u8>>>,
+    kept: Mutex<Option<Kept>>,
     given_up: Notify,
+}
+
+/// What has come of a body. Its parts never move, and nearly all have one size, so that the room of one that is given up
+/// fits the next.
+#[derive(Debug, Default)]
+struct Kept {
+    parts: Vec<Vec<u8>>,
+    room: usize,
 }
 
 /// One of them, until it is dropped.
@@ -64,6 +79,8 @@ impl Bodies {
             count: AtomicU64::new(0),
             open: Mutex::default(),
             dropped: Semaphore::new(DROPPED),
+            leaving: AtomicUsize::new(0),
+            left: Notify::new(),
         }
     }
 
@@ -79,7 +96,7 @@ impl Bodies {
             principal: principal.clone(),
             begun: Instant::now(),
             held: AtomicUsize::new(0),
-            bytes: Mutex::new(Some(Vec::new())),
+            kept: Mutex::new(Some(Kept::default())),
             given_up: Notify::new(),
         });
         self.table().insert(number, Arc::clone(&entry));
@@ -99,8 +116,9 @@ impl Bodies {
         while self.used() > self.cap && open.len() > 1 {
             let Some(number) = costliest(&open) else { return };
             if let Some(entry) = open.remove(&number) {
-                drop(entry.bytes().take());
+                drop(entry.kept().take());
                 self.used.fetch_sub(entry.held.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+                self.leaving.fetch_add(1, Ordering::Relaxed);
                 entry.given_up.notify_one();
             }
         }
@@ -131,26 +149,51 @@ impl Entry {
         (now.saturating_duration_since(self.begun).as_millis() + 1) * self.held.load(Ordering::Relaxed) as u128
     }
 
-    fn bytes(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Takes as much as there is room for, and tells how much room there is in all.
+    fn fill(&mut self, piece: &mut &[u8]) -> usize {
+        if let Some(last) = self.parts.last_mut() {
+            let (now, later) = piece.split_at(piece.len().min(last.capacity() - last.len()));
+            last.extend_from_slice(now);
+            *piece = later;
+        }
+        self.room
+    }
+
+    fn grow(&mut self, more: usize) {
+        self.parts.push(Vec::with_capacity(more));
+        self.room += more;
+    }
+
+    fn whole(mut self) -> Bytes {
+        if self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default().into();
+        }
+        let mut whole = Vec::with_capacity(self.parts.iter().map(Vec::len).sum());
+        for part in self.parts {
+            whole.extend_from_slice(&part);
+        }
+        whole.into()
     }
 }
 
 impl Receipt<'_> {
     /// Keeps one more piece of a body of `most` bytes at most, for which no more room is ever made.
-    pub(super) fn put(&self, piece: &[u8], most: usize) -> Result<(), GivenUp> {
-        let (length, room) = self.entry.bytes().as_ref().map(|bytes| (bytes.len(), bytes.capacity())).ok_or(GivenUp)?;
-        let needed = length + piece.len();
-        let mut wanted = room;
-        if needed > room {
-            wanted = room.saturating_mul(2).max(FIRST).min(most).max(needed);
-            // Room is made before it is taken.
-            self.hold(with_ahead(wanted) - with_ahead(room));
+    pub(super) fn put(&self, mut piece: &[u8], most: usize) -> Result<(), GivenUp> {
+        while !piece.is_empty() {
+            let room = self.entry.kept().as_mut().ok_or(GivenUp)?.fill(&mut piece);
+            if !piece.is_empty() {
+                let more = room.clamp(FIRST, PART).min(most.saturating_sub(room)).max(1);
+                // Room is made before it is taken.
+                self.hold(with_ahead(room + more) - with_ahead(room));
+                self.entry.kept().as_mut().ok_or(GivenUp)?.grow(more);
+            }
         }
-        let mut bytes = self.entry.bytes();
-        let bytes = bytes.as_mut().ok_or(GivenUp)?;
-        bytes.reserve_exact(wanted - length);
-        bytes.extend_from_slice(piece);
         Ok(())
     }
 
@@ -162,9 +205,23 @@ impl Receipt<'_> {
         self.entry.given_up.notified().await;
     }
 
+    /// Waits until there is time to read on.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub(super) async fn turn(&self) {
+        loop {
+            let left = self.bodies.left.notified();
+            if self.bodies.leaving.load(Ordering::Relaxed) <= LEAVING {
+                return;
+            }
+            left.await;
+        }
+    }
+
     /// The whole.
     pub(super) fn take(self) -> Result<Bytes, GivenUp> {
-        self.entry.bytes().take().map(Bytes::from).ok_or(GivenUp)
+        self.entry.kept().take().map(Kept::whole).ok_or(GivenUp)
     }
 
     fn hold(&self, more: usize) {
@@ -184,7 +241,10 @@ fn with_ahead(room: usize) -> usize {
 
 impl Drop for Receipt<'_> {
     fn drop(&mut self) {
-        self.bodies.table().remove(&self.number);
+        if self.bodies.table().remove(&self.number).is_none() {
+            self.bodies.leaving.fetch_sub(1, Ordering::Relaxed);
+            self.bodies.left.notify_waiters();
+        }
         self.bodies.used.fetch_sub(self.entry.held.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
@@ -210,22 +270,25 @@ mod tests {
 
     /// Which of them are still held.
     fn held<const N: usize>(receipts: [&Receipt<'_>; N]) -> [bool; N] {
-        receipts.map(|receipt| receipt.entry.bytes().is_some())
+        receipts.map(|receipt| receipt.entry.kept().is_some())
     }
 
     #[tokio::test(start_paused = true)]
     async fn h103_room_grows_to_the_most_and_counts_as_it_is() {
         let bodies = Bodies::new(usize::MAX);
-        for (most, step) in [(100_000, 1000), (100_000, 1), (4 << 20, 128 * KIB), (500, 499), (0, 10)] {
+        for (most, step) in [(100_000, 1000), (100_000, 1), (4 << 20, 128 * KIB), (500, 499)] {
             let receipt = bodies.begin(&Principal::local());
             let mut length = 0;
-            while length < most || length == 0 {
-                let piece = vec![b'x'; step.min(most.max(1) - length)];
+            while length < most {
+                let piece = vec![b'x'; step.min(most - length)];
                 length += piece.len();
                 receipt.put(&piece, most).unwrap();
-                let room = receipt.entry.bytes().as_ref().unwrap().capacity();
-                assert!(room <= most.max(length), "room for {room} of {most}");
-                assert!(room <= (2 * length).max(FIRST), "room for {room} of which {length} came");
+                let room = receipt.entry.kept().as_ref().unwrap().parts.iter().map(Vec::capacity).sum::<usize>();
+                assert!(room <= most, "room for {room} of {most}");
+                assert!(
+                    room <= (2 * length).max(FIRST) && room <= length + PART,
+                    "room for {room} where {length} came"
+                );
                 assert_eq!(bodies.used(), PLACE + room + room.min(BUFFER));
             }
             assert_eq!(receipt.take().unwrap().len(), length);
@@ -243,7 +306,7 @@ mod tests {
         let left = held([&first, &second, &third, &fourth]);
         assert_eq!((left.iter().filter(|held| **held).count(), left[3]), (3, true), "{left:?}");
         assert_eq!(bodies.used(), 3 * EACH);
-        let gone = [first, second, third].into_iter().find(|receipt| receipt.entry.bytes().is_none()).unwrap();
+        let gone = [first, second, third].into_iter().find(|receipt| receipt.entry.kept().is_none()).unwrap();
         gone.given_up().await;
         assert_eq!(gone.put(b"x", 100 * KIB), Err(GivenUp));
         assert_eq!(gone.take(), Err(GivenUp));
