@@ -7,19 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::rt::{Executor, Read, Write};
+use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::halved::Halved;
 use super::peer::Peer;
 use super::routes::Service;
-use super::wires::Wire;
+use super::wires::{Listed, Wire};
 use super::{Door, tls};
 
 /// How long a client may take to its first request, TLS included.
@@ -57,18 +58,21 @@ struct Opened {
     peer: Peer,
     /// When the first request has to be here.
     deadline: Instant,
-    /// Cancelled when a client does not take what is there for it.
+    /// Cancelled when a client does not take what is there for it, and when it gives way to another.
     wire: Wire,
     kill: CancellationToken,
 }
 
 /// Serves until the client goes, or the door closes and what runs is over, or `kill`.
-pub(super) async fn serve(door: Arc<Door>, stream: TcpStream, kill: CancellationToken) {
+pub(super) async fn serve(
+    door: Arc<Door>,
+    stream: TcpStream,
+    // Since before the rules are looked at: when others come, those that are listed are judged by them.
+    (wire, _listed): (Wire, Listed),
+    kill: CancellationToken,
+) {
     // Small answers must not wait for the acknowledgement of the ones before.
     let _ = stream.set_nodelay(true);
-    // Before the rules are looked at: when others come, those that are listed are judged by them.
-    let wire = Wire::default();
-    let _listed = door.wires.add(&wire);
     let rules = door.rules();
     let peer = if rules.authentication.wants_peer() { Peer::of(&stream) } else { Peer::Local };
     let opened = Opened { peer, deadline: Instant::now() + FIRST_REQUEST, wire, kill };
@@ -76,30 +80,36 @@ pub(super) async fn serve(door: Arc<Door>, stream: TcpStream, kill: Cancellation
         // It is large, and plain connections are many.
         return Box::pin(secure(door, acceptor, stream, opened)).await;
     }
-    let stop = door.stopping.clone();
-    match stop.run_until_cancelled(timeout_at(opened.deadline, begins_h2(&stream))).await {
-        Some(Ok(Ok(false))) => one(door, TokioIo::new(stream), opened).await,
-        Some(Ok(Ok(true))) => Box::pin(two(door, TokioIo::new(stream), opened)).await,
+    match begun(&door, &opened, begins_h2(&stream)).await {
+        Some(Ok(false)) => one(door, stream, opened).await,
+        Some(Ok(true)) => Box::pin(two(door, stream, opened)).await,
         _ => {}
     }
 }
 
 /// Serves HTTP/1.1 on what is no socket.
 #[cfg(feature = "fuzzing")]
-pub(super) async fn bare(door: Arc<Door>, io: impl Read + Write + Unpin + Send + 'static) {
+pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let deadline = Instant::now() + FIRST_REQUEST;
     let opened = Opened { peer: Peer::Local, deadline, wire: Wire::default(), kill: CancellationToken::new() };
     one(door, io, opened).await;
 }
 
 async fn secure(door: Arc<Door>, acceptor: TlsAcceptor, stream: TcpStream, opened: Opened) {
-    let stop = door.stopping.clone();
-    let handshake = timeout_at(opened.deadline, acceptor.accept(stream));
-    let Some(Ok(Ok(stream))) = stop.run_until_cancelled(handshake).await else { return };
+    let Some(Ok(stream)) = begun(&door, &opened, acceptor.accept(stream)).await else { return };
     if stream.get_ref().1.alpn_protocol() == Some(tls::H2) {
-        two(door, TokioIo::new(stream), opened).await;
+        two(door, stream, opened).await;
     } else {
-        one(door, TokioIo::new(stream), opened).await;
+        one(door, stream, opened).await;
+    }
+}
+
+/// What comes before the first request, unless that is late, or it is over before.
+async fn begun<T>(door: &Door, opened: &Opened, begin: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        begun = timeout_at(opened.deadline, begin) => begun.ok(),
+        () = door.stopping.cancelled() => None,
+        () = opened.wire.ended() => None,
     }
 }
 
@@ -123,7 +133,7 @@ async fn begins_h2(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-async fn one<I: Read + Write + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
+async fn one<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
     let limits = door.router.limits();
     let mut builder = http1::Builder::new();
     builder
@@ -136,11 +146,12 @@ async fn one<I: Read + Write + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
     }
     let used = Arc::new(AtomicBool::new(false));
     let service = Service::new(Arc::clone(&door), opened.peer, opened.wire.clone(), Arc::clone(&used));
+    let io = TokioIo::new(Halved::new(io, opened.wire.clone()));
     let connection = builder.serve_connection(io, service);
     run(&door, connection, http1::Connection::graceful_shutdown, &used, &opened).await;
 }
 
-async fn two<I: Read + Write + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
+async fn two<I: AsyncRead + AsyncWrite + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
     let streams = Streams { tasks: door.streams.clone(), over: CancellationToken::new() };
     let _over = streams.over.clone().drop_guard();
     // The size that is named is itself one too many.
@@ -159,6 +170,7 @@ async fn two<I: Read + Write + Unpin>(door: Arc<Door>, io: I, opened: Opened) {
         .keep_alive_timeout(PONG);
     let used = Arc::new(AtomicBool::new(false));
     let service = Service::new(Arc::clone(&door), opened.peer, opened.wire.clone(), Arc::clone(&used));
+    let io = TokioIo::new(Halved::new(io, opened.wire.clone()));
     let connection = builder.serve_connection(io, service);
     run(&door, connection, http2::Connection::graceful_shutdown, &used, &opened).await;
 }

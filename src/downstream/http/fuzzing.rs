@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Uri, Version};
-use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -72,6 +71,6 @@ impl Door {
 
     /// Serves one connection to its end.
     pub(crate) fn serve(&self, stream: DuplexStream) -> impl Future<Output = ()> + Send + use<> {
-        connection::bare(Arc::clone(&self.0), TokioIo::new(stream))
+        connection::bare(Arc::clone(&self.0), stream)
     }
 }

@@ -10,6 +10,7 @@ mod connection;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod get;
+mod halved;
 mod headers;
 mod outlet;
 mod page;
@@ -150,13 +151,17 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                 }
             }
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= limits.connections => {
+                // Those that gave way are gone in a moment; where they are not, nobody more comes in.
+                Ok((stream, _))
+                    if connections.len() / 2 >= limits.connections || !door.wires.make_room(limits.connections) =>
+                {
                     if door.rules().tls.is_none() {
                         turn_away(&stream);
                     }
                 }
                 Ok((stream, _)) => {
-                    connections.spawn(connection::serve(Arc::clone(door), stream, kill.clone()));
+                    let place = door.wires.open();
+                    connections.spawn(connection::serve(Arc::clone(door), stream, place, kill.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");

@@ -5,19 +5,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::wires::Wire;
 use crate::protocol::Frame;
 use crate::queues::Way;
 
 /// Where an answer goes out.
 #[derive(Clone, Debug)]
-pub(super) struct Outlet(Arc<Way>);
+pub(super) struct Outlet {
+    way: Arc<Way>,
+    wire: Wire,
+}
 
 /// What a message costs beside its bytes.
 const OVERHEAD: usize = 128;
 
 impl Outlet {
-    pub(super) fn new(way: Arc<Way>) -> Self {
-        Self(way)
+    pub(super) fn new(way: Arc<Way>, wire: Wire) -> Self {
+        Self { way, wire }
+    }
+
+    /// The connection.
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
     }
 
     /// A message in pieces.
@@ -26,10 +35,10 @@ impl Outlet {
         let [head, body, tail] = frame.pieces();
         let mut pieces = VecDeque::with_capacity(3);
         if body.is_empty() {
-            self.0.load(&mut pieces, head, size);
+            self.way.load(&mut pieces, head, size);
         } else {
             pieces.push_back(head);
-            self.0.load(&mut pieces, body, size);
+            self.way.load(&mut pieces, body, size);
             pieces.push_back(tail);
         }
         pieces
@@ -44,12 +53,12 @@ impl Outlet {
         first.extend_from_slice(&start);
         if body.is_empty() {
             first.extend_from_slice(b"\n\n");
-            return self.0.load(pieces, first.into(), size);
+            return self.way.load(pieces, first.into(), size);
         }
         let mut last = tail.to_vec();
         last.extend_from_slice(b"\n\n");
         pieces.push_back(first.into());
-        self.0.load(pieces, body, size);
+        self.way.load(pieces, body, size);
         pieces.push_back(last.into());
     }
 }

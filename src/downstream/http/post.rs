@@ -65,6 +65,7 @@ pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest
     match route.map_err(|error| about(Refusal::judged(error)))? {
         Route::Session(message) => session(door, principal, &headers, message, &wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
+            wire.lets_go();
             stateless::serve(door, proven, &headers, (request, envelope), &wire).await
         }
         // Over HTTP the end of the connection is what withdraws a request.
@@ -277,6 +278,7 @@ fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
     let record = session.call_stream(door.router.limits().client_queue);
     let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::empty()) };
+    reader.is_on(outlet.wire());
     let can_return = can_return(&session.client);
     if can_return {
         record.push(None);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::wires::Wire;
 use crate::protocol::Frame;
 use crate::queues::{Account, Share, Spare};
 
@@ -44,6 +45,9 @@ struct State {
     waiting: Share,
     taken: Spare,
     reading: bool,
+    /// How many have read before, and the connection of who does.
+    turn: u64,
+    wire: Option<Wire>,
     waker: Option<Waker>,
     poked: bool,
     hang_up: Option<Duration>,
@@ -88,6 +92,7 @@ pub(super) enum Refused {
 #[derive(Debug)]
 pub(super) struct Reader {
     record: Arc<Record>,
+    turn: u64,
 }
 
 impl Record {
@@ -100,6 +105,8 @@ impl Record {
             waiting: account.share(),
             taken: account.spare(),
             reading: false,
+            turn: 0,
+            wire: None,
             waker: None,
             poked: false,
             hang_up: None,
@@ -137,6 +144,10 @@ impl Record {
     /// Begins to read.
     pub(super) fn read(self: &Arc<Self>, from: From) -> Result<Reader, Refused> {
         let mut state = self.lock();
+        if matches!(from, From::After(seen) if seen < state.next) && state.wire.as_ref().is_some_and(Wire::was_left) {
+            // Its client sends no more there, and has come back: it reads here from now on.
+            state.leave();
+        }
         if state.reading {
             // A connection that died unseen dies of the next write.
             state.poked = true;
@@ -151,8 +162,9 @@ impl Record {
             state.go_to((seen + 1).max(first));
         }
         state.reading = true;
+        let turn = state.turn;
         drop(state);
-        Ok(Reader { record: Arc::clone(self) })
+        Ok(Reader { record: Arc::clone(self), turn })
     }
 
     /// What the stream keeps, if it ended and nobody reads: bytes and when it ended.
@@ -233,6 +245,16 @@ impl State {
         }
     }
 
+    /// The reader reads no more.
+    fn leave(&mut self) {
+        self.wake();
+        self.turn += 1;
+        self.reading = false;
+        self.wire = None;
+        self.poked = false;
+        self.hang_up = None;
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -241,6 +263,11 @@ impl State {
 }
 
 impl Reader {
+    /// Names the connection of a reader whose going may be seen late.
+    pub(super) fn is_on(&self, wire: &Wire) {
+        self.record.lock().wire = Some(wire.clone());
+    }
+
     /// The first part of the event ids.
     pub(super) fn number(&self) -> u32 {
         self.record.number
@@ -249,6 +276,9 @@ impl Reader {
     /// Waits for the next thing to do.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Item> {
         let mut state = self.record.lock();
+        if state.turn != self.turn {
+            return Poll::Ready(Item::End);
+        }
         if let Some((number, event)) = state.take() {
             self.record.trim(&mut state);
             return Poll::Ready(Item::Event(number, event));
@@ -272,11 +302,10 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut state = self.record.lock();
-        state.reading = false;
-        state.waker = None;
-        state.poked = false;
-        state.hang_up = None;
-        self.record.trim(&mut state);
+        if state.turn == self.turn {
+            state.leave();
+            self.record.trim(&mut state);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use futures_util::future::Either;
 use hyper::body::Incoming;
 
 use super::answer::Refusal;
+use super::halved::{Arriving, Served};
 use super::peer::Peer;
 use super::rules::Now;
 use super::wires::Wire;
@@ -59,6 +60,11 @@ impl Route {
     fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
+
+    /// Whether the answer is a stream that is there for as long as its client is.
+    fn streams(self, method: &Method) -> bool {
+        matches!(self, Self::Mcp | Self::Sse) && *method == Method::GET
+    }
 }
 
 /// What a connection serves: nothing that the guard refuses, and nothing to who has not said who it is.
@@ -77,12 +83,13 @@ impl Service {
     }
 }
 
-type Routed = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+type Answer = hyper::Response<Served>;
+type Routed = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
 impl hyper::service::Service<hyper::Request<Incoming>> for Service {
-    type Response = Response;
+    type Response = Answer;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response, Infallible>>, Routed>;
+    type Future = Either<Ready<Result<Answer, Infallible>>, Routed>;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
@@ -90,34 +97,57 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         let (uri, headers) = (request.uri(), request.headers());
         // Over HTTP/1.1 hyper leaves the body out by itself.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
-        let refuse = |refusal: Refusal| Either::Left(ready(Ok(cut(refusal.into_response(), head_only))));
+        // Until it is known to be a request that ends with its client. Over HTTP/2 that is told for each apart.
+        let serving = self.wire.serve(request.version() < Version::HTTP_2);
+        let answer = move |response: Response| cut(response, head_only).map(|body| Served::new(body, serving));
+        let at_once = |answer: Answer| Either::Left(ready(Ok(answer)));
         let rules = self.door.rules();
         if let Err(refused) = rules.guard.check(request.version(), uri, headers) {
-            return refuse(refused.into());
+            return at_once(answer(Refusal::from(refused).into_response()));
         }
         if headers.len() > self.door.router.limits().headers {
             let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-            return refuse(Refusal::new(status, "too many headers (host.limits.headers)"));
+            let refusal = Refusal::new(status, "too many headers (host.limits.headers)");
+            return at_once(answer(refusal.into_response()));
         }
         let route = Route::of(uri.path());
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
-            let answer = only_read(request.method(), (JSON, metadata.to_owned()));
-            return Either::Left(ready(Ok(cut(answer.unwrap_or_else(Refusal::into_response), head_only))));
+            let metadata = only_read(request.method(), (JSON, metadata.to_owned()));
+            return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
         }
+        let is_closed = route.is_some_and(|route| !route.is_open());
+        // Where everybody is let in, a request proves as much as it is work to make: it has to be whole.
+        let needs_all = rules.authentication.wants_peer();
         let (asked, rules) = match self.ask(rules, headers) {
-            (Asked::Known(Err(refused)), _) if !route.is_some_and(Route::is_open) => return refuse(refused.into()),
+            (Asked::Known(Err(refused)), _) if !route.is_some_and(Route::is_open) => {
+                return at_once(answer(Refusal::from(refused).into_response()));
+            }
             asked => asked,
         };
+        if route.is_some_and(|route| route.streams(request.method())) {
+            self.wire.lets_go();
+        }
+        let is_known = matches!(asked, Asked::Known(Ok(_)));
+        if is_closed && is_known && !needs_all {
+            self.wire.proves();
+        }
         let service = self.clone();
         Either::Right(Box::pin(async move {
-            let request = request.map(Body::new);
+            let proves = is_closed && is_known && needs_all;
+            let request = request.map(|body| Body::new(Arriving::new(body, service.wire.clone(), proves)));
             let asker = match asked {
                 // Whoever only wants to know whether we live waits for nobody.
                 _ if route == Some(Route::Healthz) => None,
                 Asked::Known(asker) => Some(asker),
-                Asked::Later(asker) => Some(service.known(asker, rules, request.headers()).await),
+                Asked::Later(asker) => {
+                    let asker = service.known(asker, rules, request.headers()).await;
+                    if is_closed && asker.is_ok() {
+                        service.wire.proves();
+                    }
+                    Some(asker)
+                }
             };
-            Ok(cut(serve(&service.door, route, asker, request).await, head_only))
+            Ok(answer(serve(&service.door, route, asker, request).await))
         }))
     }
 }

@@ -131,10 +131,14 @@ async fn h62_idle_sessions_end() {
 #[tokio::test]
 async fn h51_connections_have_a_cap() {
     let house = house_of(stage_with(|limits| limits.connections = 1).await).await;
-    let _first = house.client("2025-11-25").await;
+    let mut first = house.client("2025-11-25").await;
+    first.tell(&call(1, "slow")).await;
+    until(|| house.stage.running() == 1).await;
     let mut second = house.connect().await;
     assert_eq!(second.head().await.status, 503);
     assert_eq!(second.stream.read(&mut [0; 1]).await.unwrap(), 0);
+    house.stage.release();
+    assert_eq!(first.head().await.status, 200);
 }
 
 #[tokio::test]

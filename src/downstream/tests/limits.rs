@@ -53,8 +53,8 @@ async fn h81_connections_have_a_cap() {
     let house = house_of(stage_with(|limits| limits.connections = 3).await).await;
     let mut peers = Vec::new();
     for _ in 0..3 {
-        let mut peer = house.connect().await;
-        assert_eq!(peer.send("GET /healthz HTTP/1.1\r\nHost: HOST\r\n\r\n").await.status, 200);
+        let mut peer = house.client("2025-11-25").await;
+        assert_eq!(peer.get("").await.status, 200);
         peers.push(peer);
     }
     assert_eq!(house.connect().await.head().await.status, 503, "one more");

@@ -16,6 +16,8 @@ mod full;
 #[cfg(feature = "server")]
 mod guard;
 #[cfg(feature = "server")]
+mod halved;
+#[cfg(feature = "server")]
 mod http;
 #[cfg(feature = "server")]
 mod http2;
@@ -50,3 +52,5 @@ mod tls;
 mod two;
 #[cfg(feature = "server")]
 mod usage;
+#[cfg(feature = "server")]
+mod wires;

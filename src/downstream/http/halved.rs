@@ -1,0 +1,144 @@
+//! Clients that shut their sending side and read on (`hazards.md` H106). hyper takes the end of what a client sends for the
+//! end of the client; so that end is held back from it while a request is served that does not end with it.
+//!
+//! What holds it back is the [`Wire`]: from the head of a request on, until its answer is written or it turns out to be one
+//! that its client withdraws by going. An error is passed on at once.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::BoxError;
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::wires::{Serving, Wire};
+
+/// A connection's bytes.
+pub(super) struct Halved<I> {
+    io: I,
+    wire: Wire,
+}
+
+impl<I> Halved<I> {
+    pub(super) fn new(io: I, wire: Wire) -> Self {
+        Self { io, wire }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Halved<I> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        let is_end = buf.filled().len() == before && buf.remaining() > 0;
+        if is_end && self.wire.holds_back(cx) { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    /// hyper calls it when it has handed over all that it has.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ends = self.wire.writes();
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        if ends {
+            self.wire.wrote(flushed.is_ready());
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// The body of a request. One that is not whole when its client has sent all that it will is broken off.
+pub(super) struct Arriving {
+    incoming: Incoming,
+    wire: Wire,
+    /// Whether that it came whole proves something of its connection.
+    proves: bool,
+}
+
+impl Arriving {
+    pub(super) fn new(incoming: Incoming, wire: Wire, proves: bool) -> Self {
+        // There is nothing of it to wait for.
+        if proves && incoming.is_end_stream() {
+            wire.proves();
+        }
+        Self { incoming, wire, proves }
+    }
+}
+
+impl http_body::Body for Arriving {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match Pin::new(&mut self.incoming).poll_frame(cx) {
+            Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err("the client sends no more".into()))),
+            polled => {
+                // Its end may come with its last piece, and who has that asks no more.
+                if self.proves && (matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream()) {
+                    self.wire.proves();
+                }
+                polled.map(|part| part.map(|part| part.map_err(Into::into)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// The body of an answer. Its request is being served as long as it is there.
+pub(super) struct Served {
+    body: Body,
+    _serving: Serving,
+}
+
+impl Served {
+    pub(super) fn new(body: Body, serving: Serving) -> Self {
+        Self { body, _serving: serving }
+    }
+}
+
+impl http_body::Body for Served {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
