@@ -100,8 +100,8 @@ impl Manager {
                 && let Some(counted) = Held::add(&self.0.leases, Some(&who.principal), in_all)
             {
                 table.wanted.serve(&who.principal);
-                self.trim(&here, &mut table.entries, share(limit), None);
-                self.trim(&everywhere, &mut table.entries, share(in_all), Some(server));
+                self.trim(&here, &table.entries, share(limit), None);
+                self.trim(&everywhere, &table.entries, share(in_all), Some(server));
                 return Ok(counted);
             }
             tries = tries.saturating_sub(1);
@@ -134,7 +134,7 @@ impl Manager {
     }
 
     /// Ends calls that wait until the greedy one has no more leases in use than its share. What they leave is idle.
-    fn trim(&self, crowd: &Crowd<'_>, here: &mut Vec<Entry>, share: usize, but: Option<&Arc<Server>>) {
+    fn trim(&self, crowd: &Crowd<'_>, here: &[Entry], share: usize, but: Option<&Arc<Server>>) {
         let Some(greedy) = crowd.most.as_ref().filter(|_| crowd.is_greedy) else { return };
         let servers = self.servers();
         let tables = others(&servers, but);
