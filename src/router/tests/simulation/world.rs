@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Whether somebody in it takes all there is.
-    fn has_greed(&self) -> bool {
+    pub(super) fn has_greed(&self) -> bool {
         self.chance_of("greedy", 0).one_in(3)
     }
 
