@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+use super::whole::Whole;
+
 /// Bytes in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
@@ -21,9 +23,8 @@ pub(crate) struct Gather {
     hint: usize,
 }
 
-/// How much the first bytes may have in one place, which grows: what most answers fit in is never put together. What
-/// follows one that was larger may have twice as much, all at once.
-const FIRST: usize = 4 * STEP;
+/// How much the first bytes may have in one place, which grows: what most answers fit in is never put together.
+const FIRST: usize = 2 * STEP;
 /// How much lies in each place after that.
 const STEP: usize = 1024 * 1024;
 /// From this size on memory of its own is worth it.
@@ -119,7 +120,7 @@ impl Gather {
         self.searched = 0;
         let Some(first) = self.pieces.front_mut() else { return Bytes::new() };
         if count >= LARGE {
-            self.hint = (count + spare(count)).min(2 * FIRST);
+            self.hint = (count + spare(count)).min(FIRST);
         }
         let whole = if count > first.len() { self.join(count) } else { cut(first, count) };
         self.tidy();
@@ -138,10 +139,10 @@ impl Gather {
 
     /// Puts the first so many bytes together. What was copied is given back at once.
     fn join(&mut self, count: usize) -> Bytes {
-        let mut whole = Vec::with_capacity(count.min(self.len()));
+        let mut whole = Whole::with_room(count.min(self.len()));
         while let Some(mut piece) = self.pieces.pop_front() {
             let mine = piece.len().min(count - whole.len());
-            whole.extend_from_slice(&piece[..mine]);
+            whole.push(&piece[..mine]);
             piece.advance(mine);
             if !piece.is_empty() {
                 // Its memory is larger than the room that is left of it.
@@ -150,7 +151,7 @@ impl Gather {
                 break;
             }
         }
-        whole.into()
+        whole.freeze()
     }
 
     /// Drops the first so many bytes, of those that lie in one place.
@@ -241,9 +242,13 @@ mod tests {
                 for part in bytes(size + behind).chunks(LARGE) {
                     gather.space(LARGE).extend_from_slice(part);
                 }
-                let frame = gather.take(size).try_into_mut().expect("memory of its own");
+                let frame = gather.take(size);
                 assert_eq!((frame.len(), gather.len()), (size, behind));
-                assert!(frame.capacity() <= size + size / 8, "{} for {size}", frame.capacity());
+                match frame.try_into_mut() {
+                    Ok(frame) => assert!(frame.capacity() <= size + size / 8, "{} for {size}", frame.capacity()),
+                    // A mapping of its own has no more either.
+                    Err(frame) => assert!(frame.len() >= 2 * STEP, "{size} bytes share their memory"),
+                }
                 // Nor does a small one behind it hold what was for the large one.
                 let small = gather.take(behind.min(100));
                 gather.take(gather.len());

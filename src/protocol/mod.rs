@@ -16,6 +16,7 @@ pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;
 mod version;
+pub(crate) mod whole;
 
 pub use capability::Profile;
 pub(crate) use error::{Address, Theirs, escape};

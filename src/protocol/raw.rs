@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::scan::Scanner;
+use super::whole::Whole;
 
 /// Bytes that are no JSON value: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -412,19 +413,19 @@ impl<'a> Edits<'a> {
         }
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
         let grown: usize = self.edits.iter().map(|(_, with)| with.len()).sum();
-        let mut out = Vec::with_capacity(self.source.len() + grown);
+        let mut out = Whole::with_room(self.source.len() + grown);
         let mut at = 0;
         for (range, with) in &self.edits {
             // An edit inside a part that is gone already has nothing left to change.
             if range.start < at {
                 continue;
             }
-            out.extend_from_slice(&self.source[at..range.start]);
-            out.extend_from_slice(with);
+            out.push(&self.source[at..range.start]);
+            out.push(with);
             at = range.end;
         }
-        out.extend_from_slice(&self.source[at..]);
-        Raw(out.into())
+        out.push(&self.source[at..]);
+        Raw(out.freeze())
     }
 
     fn range(&self, part: &[u8]) -> Option<Range<usize>> {

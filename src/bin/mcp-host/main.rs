@@ -9,6 +9,7 @@ mod commands;
 mod elicit;
 mod found;
 mod given;
+mod heap;
 mod hidden;
 mod itself;
 mod listen;

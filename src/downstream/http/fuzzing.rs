@@ -55,10 +55,11 @@ impl Door {
         let limits = router.limits();
         let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
         let sessions = Sessions::new(caps, limits.session_idle);
+        let wires = Wires::default();
         Self(Arc::new(super::Door {
             rules: Rules::new(router.manager().clone(), SocketAddr::from(([127, 0, 0, 1], OWN.port)), None),
-            wires: Wires::default(),
-            bodies: Bodies::new(limits.bodies),
+            bodies: Bodies::new(limits.bodies, wires.clone(), router.queues().clone()),
+            wires,
             sessions,
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),

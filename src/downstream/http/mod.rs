@@ -105,10 +105,11 @@ pub(crate) async fn serve(
     let address = listener.local_addr()?;
     let limits = router.limits().clone();
     let caps = Caps { all: limits.sessions, of_one: limits.sessions_per_principal };
+    let wires = Wires::default();
     let door = Arc::new(Door {
         rules: Rules::new(router.manager().clone(), address, settings.tls),
-        wires: Wires::default(),
-        bodies: Bodies::new(limits.bodies),
+        bodies: Bodies::new(limits.bodies, wires.clone(), router.queues().clone()),
+        wires,
         sessions: Sessions::new(caps, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),

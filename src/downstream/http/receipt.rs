@@ -11,16 +11,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::connection::BUFFER;
+use super::wires::Wires;
+use crate::protocol::whole::Whole;
+use crate::queues::Queues;
 use crate::router::Principal;
 
+/// Bodies always have this part of their cap, however much connections and queues hold: a quarter.
+const LEAST: usize = 4;
+/// What each connection has to read into and to write from.
+const CONNECTION: usize = 16 * 1024;
 /// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
 const PLACE: usize = 16 * 1024;
-/// Room for the first bytes of a body, and how much more is made at most.
+/// Room for the first bytes of a body; it doubles.
 const FIRST: usize = 4 * 1024;
-const PART: usize = 64 * 1024;
+/// From this size on a body has memory of its own, which the system gives in pages.
+const SMALL: usize = 128 * 1024;
+const PAGE: usize = 4 * 1024;
+/// Large bodies that read on in one turn of the runtime: each reads all that has come, and others wait meanwhile.
+const AT_ONCE: usize = 4;
 /// Refused bodies that are read on, so that their clients see the refusal. Each costs what a connection reads ahead.
 const DROPPED: usize = 32;
 /// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on. Each costs
@@ -31,10 +43,14 @@ const LEAVING: usize = 32;
 #[derive(Debug)]
 pub(super) struct Bodies {
     cap: usize,
+    wires: Wires,
+    queues: Queues,
     used: AtomicUsize,
     count: AtomicU64,
     open: Mutex<HashMap<u64, Arc<Entry>>>,
     dropped: Semaphore,
+    /// For the large ones that read on.
+    gate: Semaphore,
     leaving: AtomicUsize,
     /// One of those has left.
     left: Notify,
@@ -50,12 +66,11 @@ struct Entry {
     given_up: Notify,
 }
 
-/// What has come of a body. Its parts never move, and nearly all have one size, so that the room of one that is given up
-/// fits the next.
+/// What has come of a body: a small one in the heap, where it doubles, a large one in a mapping as long as it may become.
 #[derive(Debug, Default)]
 struct Kept {
-    parts: Vec<Vec<u8>>,
-    room: usize,
+    small: Vec<u8>,
+    large: Option<Whole>,
 }
 
 /// One of them, until it is dropped.
@@ -71,14 +86,17 @@ pub(super) struct Receipt<'a> {
 pub(super) struct GivenUp;
 
 impl Bodies {
-    /// None so far, and `cap` bytes for all of them.
-    pub(super) fn new(cap: usize) -> Self {
+    /// None so far, and `cap` bytes for all of them, less what those connections hold, and what waits in those queues.
+    pub(super) fn new(cap: usize, wires: Wires, queues: Queues) -> Self {
         Self {
             cap,
+            wires,
+            queues,
             used: AtomicUsize::new(0),
             count: AtomicU64::new(0),
             open: Mutex::default(),
             dropped: Semaphore::new(DROPPED),
+            gate: Semaphore::new(AT_ONCE),
             leaving: AtomicUsize::new(0),
             left: Notify::new(),
         }
@@ -87,6 +105,12 @@ impl Bodies {
     /// Bytes that they hold now.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// What they may hold now. Clients hold connections and what waits for them, too: the more that is, the less is received.
+    fn room(&self) -> usize {
+        let others = self.queues.used().saturating_add(self.wires.count() * CONNECTION);
+        self.cap.saturating_sub(others).max(self.cap / LEAST)
     }
 
     /// One more, of that principal.
@@ -113,7 +137,7 @@ impl Bodies {
     /// Gives up as many as it takes.
     fn relieve(&self) {
         let mut open = self.table();
-        while self.used() > self.cap && open.len() > 1 {
+        while self.used() > self.room() && open.len() > 1 {
             let Some(number) = costliest(&open) else { return };
             if let Some(entry) = open.remove(&number) {
                 drop(entry.kept().take());
@@ -155,45 +179,44 @@ impl Entry {
 }
 
 impl Kept {
-    /// Takes as much as there is room for, and tells how much room there is in all.
-    fn fill(&mut self, piece: &mut &[u8]) -> usize {
-        if let Some(last) = self.parts.last_mut() {
-            let (now, later) = piece.split_at(piece.len().min(last.capacity() - last.len()));
-            last.extend_from_slice(now);
-            *piece = later;
-        }
-        self.room
+    fn len(&self) -> usize {
+        self.large.as_ref().map_or(self.small.len(), Whole::len)
     }
 
-    fn grow(&mut self, more: usize) {
-        self.parts.push(Vec::with_capacity(more));
-        self.room += more;
+    /// How much memory the first `length` bytes of a body of `most` take.
+    fn room(length: usize, most: usize) -> usize {
+        if length > SMALL { length.next_multiple_of(PAGE) } else { length.next_power_of_two().max(FIRST).min(most) }
     }
 
-    fn whole(mut self) -> Bytes {
-        if self.parts.len() == 1 {
-            return self.parts.pop().unwrap_or_default().into();
+    /// Adds a piece of a body of `most` bytes at most.
+    fn push(&mut self, piece: &[u8], most: usize) {
+        let length = self.len() + piece.len();
+        if length <= SMALL {
+            self.small.reserve_exact(Self::room(length, most).saturating_sub(self.small.len()));
+            return self.small.extend_from_slice(piece);
         }
-        let mut whole = Vec::with_capacity(self.parts.iter().map(Vec::len).sum());
-        for part in self.parts {
-            whole.extend_from_slice(&part);
-        }
-        whole.into()
+        let small = &mut self.small;
+        let large = self.large.get_or_insert_with(|| {
+            let mut large = Whole::mapped(most);
+            large.push(&std::mem::take(small));
+            large
+        });
+        large.push(piece);
+    }
+
+    fn whole(self) -> Bytes {
+        self.large.map_or_else(|| self.small.into(), Whole::freeze)
     }
 }
 
 impl Receipt<'_> {
-    /// Keeps one more piece of a body of `most` bytes at most, for which no more room is ever made.
-    pub(super) fn put(&self, mut piece: &[u8], most: usize) -> Result<(), GivenUp> {
-        while !piece.is_empty() {
-            let room = self.entry.kept().as_mut().ok_or(GivenUp)?.fill(&mut piece);
-            if !piece.is_empty() {
-                let more = room.clamp(FIRST, PART).min(most.saturating_sub(room)).max(1);
-                // Room is made before it is taken.
-                self.hold(with_ahead(room + more) - with_ahead(room));
-                self.entry.kept().as_mut().ok_or(GivenUp)?.grow(more);
-            }
-        }
+    /// Keeps one more piece of a body of `most` bytes at most.
+    pub(super) fn put(&self, piece: &[u8], most: usize) -> Result<(), GivenUp> {
+        let before = self.entry.kept().as_ref().ok_or(GivenUp)?.len();
+        // Room is counted before it is taken.
+        let holds = |length| if length == 0 { 0 } else { with_ahead(Kept::room(length, most)) };
+        self.hold(holds(before + piece.len()) - holds(before));
+        self.entry.kept().as_mut().ok_or(GivenUp)?.push(piece, most);
         Ok(())
     }
 
@@ -213,9 +236,13 @@ impl Receipt<'_> {
         loop {
             let left = self.bodies.left.notified();
             if self.bodies.leaving.load(Ordering::Relaxed) <= LEAVING {
-                return;
+                break;
             }
             left.await;
+        }
+        if self.entry.held.load(Ordering::Relaxed) > SMALL {
+            let _pass = self.bodies.gate.acquire().await;
+            yield_now().await;
         }
     }
 
@@ -228,7 +255,7 @@ impl Receipt<'_> {
         // In this order the sum never falls below what is held.
         let before = self.bodies.used.fetch_add(more, Ordering::Relaxed);
         self.entry.held.fetch_add(more, Ordering::Relaxed);
-        if before.saturating_add(more) > self.bodies.cap {
+        if before.saturating_add(more) > self.bodies.room() {
             self.bodies.relieve();
         }
     }
@@ -261,6 +288,11 @@ mod tests {
     /// What a body of a hundred kibibytes holds that says how long it is.
     const EACH: usize = PLACE + 200 * KIB;
 
+    /// With queues in which nothing waits.
+    fn of(cap: usize) -> Bodies {
+        Bodies::new(cap, Wires::default(), Queues::new(usize::MAX))
+    }
+
     /// One of a hundred kibibytes.
     fn one<'a>(bodies: &'a Bodies, name: &str) -> Receipt<'a> {
         let receipt = bodies.begin(&Principal::named(name));
@@ -275,7 +307,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn h103_room_grows_to_the_most_and_counts_as_it_is() {
-        let bodies = Bodies::new(usize::MAX);
+        let bodies = of(usize::MAX);
         for (most, step) in [(100_000, 1000), (100_000, 1), (4 << 20, 128 * KIB), (500, 499)] {
             let receipt = bodies.begin(&Principal::local());
             let mut length = 0;
@@ -283,12 +315,11 @@ mod tests {
                 let piece = vec![b'x'; step.min(most - length)];
                 length += piece.len();
                 receipt.put(&piece, most).unwrap();
-                let room = receipt.entry.kept().as_ref().unwrap().parts.iter().map(Vec::capacity).sum::<usize>();
-                assert!(room <= most, "room for {room} of {most}");
-                assert!(
-                    room <= (2 * length).max(FIRST) && room <= length + PART,
-                    "room for {room} where {length} came"
-                );
+                let room = Kept::room(length, most);
+                assert!(room >= length && room <= (2 * length).max(FIRST), "room for {room} where {length} came");
+                assert!(room <= most.next_multiple_of(PAGE), "room for {room} of {most}");
+                let heap = receipt.entry.kept().as_ref().unwrap().small.capacity();
+                assert!(heap <= room.min(SMALL), "{heap} in the heap");
                 assert_eq!(bodies.used(), PLACE + room + room.min(BUFFER));
             }
             assert_eq!(receipt.take().unwrap().len(), length);
@@ -298,7 +329,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn h103_over_the_cap_one_is_given_up_at_once() {
-        let bodies = Bodies::new(3 * EACH);
+        let bodies = of(3 * EACH);
         let (first, second, third) = (one(&bodies, "ann"), one(&bodies, "ann"), one(&bodies, "ann"));
         assert_eq!((held([&first, &second, &third]), bodies.used()), ([true; 3], 3 * EACH));
         advance(Duration::from_secs(1)).await;
@@ -313,7 +344,7 @@ mod tests {
         drop(fourth);
         assert_eq!(bodies.used(), 0);
         // Whatever the cap: there is always room for one.
-        let bodies = Bodies::new(1);
+        let bodies = of(1);
         let (first, second) = (one(&bodies, "ann"), bodies.begin(&Principal::local()));
         assert_eq!(held([&first, &second]), [false, true]);
         assert_eq!(second.put(&[b'x'; 100 * KIB], 100 * KIB), Ok(()));
@@ -321,7 +352,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn h103_who_holds_much_for_long_makes_room() {
-        let bodies = Bodies::new(4 * EACH);
+        let bodies = of(4 * EACH);
         let slow = one(&bodies, "bob");
         advance(Duration::from_secs(5)).await;
         let greedy = [(); 3].map(|()| one(&bodies, "ann"));

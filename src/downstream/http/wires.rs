@@ -49,7 +49,7 @@ struct Inner {
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Wires(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mcp_host::{ConfigStatus, Error, Host};
 
+use crate::heap;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::signals::{Signals, Wish};
@@ -21,6 +22,7 @@ pub(crate) async fn until_told(
     let mut door = pin!(door);
     let mut config = host.config_status();
     let mut asked = pin!(None);
+    let mut heap = pin!(heap::give_back());
     loop {
         tokio::select! {
             // A signal that came early finds the door open, so that closing it is noticed.
@@ -47,6 +49,7 @@ pub(crate) async fn until_told(
                 }
             }
             Ok(()) = config.changed() => tell(&config.borrow_and_update(), output),
+            never = &mut heap => match never {},
         }
     }
     let running: usize = host.status().iter().map(|server| server.calls_running).sum();

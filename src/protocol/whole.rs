@@ -1,0 +1,79 @@
+//! What is put together of pieces.
+//!
+//! Where it is large it has a mapping of its own: the system gives memory page by page as it is filled, and takes all of it
+//! back at once. In the heap, where many others come and go, much of it would stay with the process.
+
+use bytes::Bytes;
+use memmap2::MmapMut;
+
+/// From this size on. A mapping costs a fault for each page, so what is common stays in the heap.
+const LARGE: usize = 2 * 1024 * 1024;
+
+/// Bytes to which more are added.
+#[derive(Debug)]
+pub(crate) enum Whole {
+    /// In the heap.
+    Heap(Vec<u8>),
+    /// The first so many bytes of a mapping.
+    Mapped(MmapMut, usize),
+}
+
+impl Whole {
+    /// Nothing so far, with room for `size` bytes.
+    pub(crate) fn with_room(size: usize) -> Self {
+        if size < LARGE { Self::Heap(Vec::with_capacity(size)) } else { Self::mapped(size) }
+    }
+
+    /// The same, in a mapping: memory is taken only as it is filled.
+    pub(crate) fn mapped(size: usize) -> Self {
+        match MmapMut::map_anon(size) {
+            Ok(map) => Self::Mapped(map, 0),
+            // There are too many.
+            Err(_) => Self::Heap(Vec::new()),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => bytes.len(),
+            Self::Mapped(_, length) => *length,
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Heap(heap) => heap.extend_from_slice(bytes),
+            Self::Mapped(map, length) => match map.get_mut(*length..*length + bytes.len()) {
+                Some(place) => {
+                    place.copy_from_slice(bytes);
+                    *length += bytes.len();
+                }
+                None => *self = Self::Heap([&map[..*length], bytes].concat()),
+            },
+        }
+    }
+
+    pub(crate) fn freeze(self) -> Bytes {
+        match self {
+            Self::Heap(heap) => heap.into(),
+            Self::Mapped(map, length) => Bytes::from_owner(map).slice(..length),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_together_is_what_was_given() {
+        for (room, pieces) in [(0, 3), (10, 3), (LARGE, 3), (LARGE, LARGE / 1000 + 2)] {
+            for mut whole in [Whole::with_room(room), Whole::mapped(room)] {
+                let given: Vec<u8> = (0..pieces * 1000).map(|at| (at % 251) as u8).collect();
+                given.chunks(1000).for_each(|piece| whole.push(piece));
+                assert_eq!(whole.len(), given.len());
+                assert_eq!(whole.freeze(), given, "{pieces} pieces, room for {room}");
+            }
+        }
+    }
+}
