@@ -83,6 +83,8 @@ pub(crate) enum NoLease {
     InAll(usize),
     /// This principal has half of all leases, and others want some.
     ShareInAll(usize),
+    /// From then on one of this principal may be taken that nobody uses; why there is none now.
+    Soon(Instant, Box<Self>),
 }
 
 impl Manager {
@@ -370,10 +372,10 @@ impl Entry {
         Self { upstream, principal, users, used, beside: None, eager: false, _counted: counted }
     }
 
-    /// Whether nobody has a call on it.
+    /// Whether nobody has a call on it, nor is about to send one.
     pub(super) fn is_idle(&self) -> bool {
         match self.upstream.connection() {
-            Some(connection) => connection.running() == 0,
+            Some(connection) => connection.running() == 0 && self.upstream.lane().available_permits() > 0,
             // Somebody waits for one that is starting.
             None => !self.upstream.status().state.is_starting(),
         }

@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
-pub(crate) use leases::{Beside, NoLease, Stay};
+pub(crate) use leases::{NoLease, Stay};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};

@@ -3,6 +3,9 @@
 //! A principal that is alone may have all. While another one uses or wants the server, nobody gets more than half of its
 //! leases, nor of all leases; whoever has more loses idle leases first, then those whose calls wait at a question that their
 //! client has walked away from, oldest first. Leases with calls that run are never taken.
+//!
+//! Clients of one principal take idle leases from each other, but none that was given a moment ago: more clients than leases
+//! would start a server for each call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,6 +16,8 @@ use tokio::time::Instant;
 use super::leases::{Entry, Table};
 use super::{Manager, NoLease, Principal, Server, Who};
 
+/// A lease stays that long at least with the client that it was given to, unless another principal needs it.
+const STAYS: Duration = Duration::from_secs(1);
 /// How long a principal that got no lease still counts as one that wants the server.
 const WANTED: Duration = Duration::from_secs(60);
 /// So many such principals are remembered of a server.
@@ -89,7 +94,7 @@ impl Manager {
         let here = crowd(&counts, limit, others);
         if (here.has_its_share || table.entries.len() >= limit) && !self.make_way(&here, &mut table.entries, None) {
             let why = if here.has_its_share { NoLease::Share(limit) } else { NoLease::Limit(limit) };
-            return Err(table.wanted.note(&who.principal, why));
+            return Err(table.none(&who.principal, why));
         }
         let mut tries = in_all;
         loop {
@@ -107,7 +112,7 @@ impl Manager {
             tries = tries.saturating_sub(1);
             if tries == 0 || !self.make_way(&everywhere, &mut table.entries, Some(server)) {
                 let why = if everywhere.has_its_share { NoLease::ShareInAll(in_all) } else { NoLease::InAll(in_all) };
-                return Err(table.wanted.note(&who.principal, why));
+                return Err(table.none(&who.principal, why));
             }
             if everywhere.has_its_share {
                 // One of its own went for this one, however many it has.
@@ -215,8 +220,12 @@ impl<'a> Crowd<'a> {
     /// Whether this lease may go for one of the asker, and when.
     fn rank(&self, entry: &Entry) -> Option<Rank> {
         let is_idle = entry.is_idle();
+        let is_own = entry.principal == *self.asker;
+        if is_idle && is_own && entry.used.elapsed() < STAYS {
+            return None;
+        }
         if self.has_its_share {
-            return (is_idle && entry.principal == *self.asker).then_some((IDLE, 0, entry.used));
+            return (is_idle && is_own).then_some((IDLE, 0, entry.used));
         }
         let of_most = self.most.as_ref() == Some(&entry.principal);
         if is_idle {
@@ -235,6 +244,14 @@ impl Table {
         self.entries.iter().any(|entry| entry.principal != *principal && entry.has_users())
     }
 
+    /// There is none for this principal, or none yet.
+    fn none(&mut self, principal: &Principal, why: NoLease) -> NoLease {
+        let own = self.entries.iter().filter(|entry| entry.principal == *principal && entry.is_idle());
+        let soon = own.map(|entry| entry.used + STAYS).min();
+        self.wanted.note(principal);
+        soon.map(|at| NoLease::Soon(at, Box::new(why.clone()))).unwrap_or(why)
+    }
+
     /// Whether another principal finds no lease, while this one has more than its share.
     pub(super) fn is_to_make_way(&mut self, principal: &Principal, limit: usize) -> bool {
         self.wanted.forget();
@@ -244,13 +261,12 @@ impl Table {
 }
 
 impl Wanted {
-    fn note(&mut self, principal: &Principal, why: NoLease) -> NoLease {
+    fn note(&mut self, principal: &Principal) {
         self.serve(principal);
         if self.0.len() >= KEPT {
             self.0.remove(0);
         }
         self.0.push((principal.clone(), Instant::now()));
-        why
     }
 
     fn serve(&mut self, principal: &Principal) {

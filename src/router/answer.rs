@@ -65,6 +65,7 @@ impl Failure {
             NoLease::InAll(limit) => in_use(limit, "host.limits.leases"),
             NoLease::Share(limit) => share(limit, "host.limits.leasesPerServer"),
             NoLease::ShareInAll(limit) => share(limit, "host.limits.leases"),
+            NoLease::Soon(_, why) => Self::lease(*why),
         }
     }
 

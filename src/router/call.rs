@@ -2,9 +2,7 @@
 //! turned back, until there is one answer.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::answer::Failure;
@@ -12,12 +10,13 @@ use super::client::Client;
 use super::driver::{Driver, Next, Stage};
 #[cfg(feature = "server")]
 use super::invite::Invited;
+use super::reach::Reached;
 use super::running::{Attempt, Handover, Running, Toward};
 use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
 use crate::config;
-use crate::manager::{Calling, Server, Slot, Stay};
+use crate::manager::{Calling, Server, Slot};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
 use crate::registry::{Target, expose_content};
 use crate::transport::{self, Fate};
@@ -366,32 +365,6 @@ impl Router {
         terms.profile = server.declared(terms.profile);
         terms
     }
-
-    /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
-    /// without a session has it for itself (`bridging.md` 5.3).
-    async fn reach(&self, client: &Arc<Client>, server: &Arc<Server>, toward: &Toward<'_>) -> Result<Reached, Attempt> {
-        let (mut upstream, mut connection) = self.reached(client, server).await.map_err(Attempt::Failed)?;
-        let Toward::Parked(parked) = toward else {
-            return Ok(Reached { upstream, connection, lane: None, stay: None });
-        };
-        self.runs_on(parked, &upstream);
-        if connection.tells_whose() || !server.has_asked() {
-            return Ok(Reached { upstream, connection, lane: None, stay: None });
-        }
-        let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
-        let (lane, stay) = match tokio::time::timeout(patience, upstream.lane().clone().acquire_owned()).await {
-            Ok(lane) => (lane.ok(), None),
-            // Its client may be waiting for this very call before it answers the one that has the lane.
-            Err(_) => {
-                let beside = self.lease_beside(client, server).map_err(Attempt::Failed)?;
-                upstream = beside.upstream;
-                connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
-                self.runs_on(parked, &upstream);
-                (None, Some(beside.stay))
-            }
-        };
-        Ok(Reached { upstream, connection, lane, stay })
-    }
 }
 
 /// What is read here must be what is read there (`hazards.md` H37).
@@ -466,17 +439,6 @@ impl Repeats {
         }
     }
 }
-
-/// A connection, and the right to use it alone where that is needed.
-struct Reached {
-    upstream: Arc<Upstream>,
-    connection: Arc<Connection>,
-    lane: Option<OwnedSemaphorePermit>,
-    stay: Option<Stay>,
-}
-
-/// How long a call waits for the lane of its lease before it gets a lease beside it.
-const LANE: Duration = Duration::from_secs(5);
 
 /// Members of params that only servers without a session know.
 const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];

@@ -23,6 +23,7 @@ mod news;
 mod park;
 mod parking;
 mod question;
+mod reach;
 mod relay;
 mod resource;
 mod roster;
@@ -50,14 +51,14 @@ use crate::adapt;
 use crate::audit::Audit;
 use crate::config;
 pub(crate) use crate::manager::Principal;
-use crate::manager::{Beside, Manager, News, Server, ServerStatus, Who};
+use crate::manager::{Manager, News, ServerStatus, Who};
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, Theirs,
     code,
 };
 use crate::queues::{Account, Queues};
 use crate::seal::Seal;
-use crate::upstream::{Connection, Owner, Upstream};
+use crate::upstream::Owner;
 use answer::Failure;
 use client::Refused;
 
@@ -104,8 +105,6 @@ struct Inner {
 /// How long requests that are cut off may take to be answered.
 const ANSWERED: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(5);
-/// A client tries so many leases of a server whose era changes under it.
-const LEASES: usize = 3;
 /// Instructions of all servers together.
 const INSTRUCTIONS: usize = 32 * 1024;
 
@@ -449,43 +448,6 @@ impl Router {
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-    }
-
-    /// The lease of this server for this client.
-    fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, Failure> {
-        // One that others use, too, was given out before the server asked anybody anything.
-        let stays =
-            |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
-        if let Some(upstream) = client.lease(server.id).filter(stays) {
-            return Ok(upstream);
-        }
-        let upstream = self.0.manager.lease(server, &client.who).map_err(Failure::lease)?;
-        client.keep_lease(server.id, upstream.clone());
-        self.apply_level(server, &upstream);
-        Ok(upstream)
-    }
-
-    /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
-    /// it has some.
-    async fn reached(
-        &self,
-        client: &Arc<Client>,
-        server: &Arc<Server>,
-    ) -> Result<(Arc<Upstream>, Arc<Connection>), Failure> {
-        for _ in 0..LEASES {
-            let upstream = self.lease(client, server)?;
-            let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
-            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
-                return Ok((upstream, connection));
-            }
-            client.drop_lease(server.id);
-        }
-        Err(Failure::lost(&crate::transport::Error::Unwritten))
-    }
-
-    /// A lease for one call, beside the one that the client has.
-    fn lease_beside(&self, client: &Client, server: &Arc<Server>) -> Result<Beside, Failure> {
-        self.0.manager.lease_beside(server, &client.who).map_err(Failure::lease)
     }
 
     /// What seals handles that clients keep.

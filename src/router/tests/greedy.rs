@@ -186,6 +186,27 @@ async fn h101_many_sessions_of_one_take_their_own_leases() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h101_more_sessions_than_leases_do_not_start_a_server_for_each_call() {
+    let stage = stage_of(|config| {
+        config.servers[0].sharing = Sharing::Session;
+        config.host.limits.leases_per_server = 4;
+    })
+    .await;
+    let begun = Instant::now();
+    let before = stage.script.starts.load(Ordering::Relaxed);
+    let clients = [(); 8].map(|()| session(&stage, "greedy"));
+    for _ in 0..5 {
+        for client in &clients {
+            let answer = stage.answer(client, &call("echo")).await;
+            assert_eq!(answer["isError"], Value::Null, "{answer}");
+        }
+    }
+    let started = stage.script.starts.load(Ordering::Relaxed) - before;
+    let may_start = 4 * (begun.elapsed().as_secs() as usize + 2);
+    assert!(started > clients.len() && started <= may_start, "{started} starts in {:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn h101_leases_of_single_calls_close_after_a_minute() {
     let stage = behind_a_pipe(|_| {});
     let client = of(&stage, "one");

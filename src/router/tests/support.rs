@@ -24,6 +24,7 @@ pub(super) struct Stage {
 
 #[derive(Default)]
 pub(super) struct Script {
+    pub(super) starts: AtomicUsize,
     pub(super) begun: AtomicUsize,
     pub(super) cancelled: AtomicUsize,
     /// What clients answered, in order.
@@ -62,7 +63,9 @@ pub(super) fn stage_behind(pipe: bool, change: impl FnOnce(&mut Config)) -> Stag
     let mut config = Config::default();
     config.servers.push(entry);
     change(&mut config);
+    let counted = script.clone();
     let start: Starter = Arc::new(move |wire, tasks| {
+        counted.starts.fetch_add(1, Ordering::Relaxed);
         wire.mute.store(pipe, Ordering::Relaxed);
         server.start(wire, tasks);
     });

@@ -1,0 +1,108 @@
+//! The lease and the connection that serve a request of a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Router;
+use super::answer::Failure;
+use super::client::Client;
+use super::running::{Attempt, Toward};
+use crate::manager::{NoLease, Server, Stay};
+use crate::upstream::{Connection, Upstream};
+
+/// A connection, and the right to use it alone where that is needed.
+pub(super) struct Reached {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) connection: Arc<Connection>,
+    pub(super) lane: Option<OwnedSemaphorePermit>,
+    pub(super) stay: Option<Stay>,
+}
+
+/// How long a call waits for the lane of its lease before it gets a lease beside it.
+const LANE: Duration = Duration::from_secs(5);
+/// How long a call waits for a lease where each one has only just been given to a client.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it asks again at most.
+const AGAIN: Duration = Duration::from_millis(100);
+/// A client tries so many leases of a server whose era changes under it.
+const LEASES: usize = 3;
+
+impl Router {
+    /// The lease of this server for this client.
+    pub(super) fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, NoLease> {
+        // One that others use, too, was given out before the server asked anybody anything.
+        let stays =
+            |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
+        if let Some(upstream) = client.lease(server.id).filter(stays) {
+            return Ok(upstream);
+        }
+        let upstream = self.manager().lease(server, &client.who)?;
+        client.keep_lease(server.id, upstream.clone());
+        self.apply_level(server, &upstream);
+        Ok(upstream)
+    }
+
+    /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
+    /// it has some.
+    pub(super) async fn reached(
+        &self,
+        client: &Arc<Client>,
+        server: &Arc<Server>,
+    ) -> Result<(Arc<Upstream>, Arc<Connection>), Failure> {
+        for _ in 0..LEASES {
+            let upstream = in_time(|| self.lease(client, server)).await?;
+            let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
+            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
+                return Ok((upstream, connection));
+            }
+            client.drop_lease(server.id);
+        }
+        Err(Failure::lost(&crate::transport::Error::Unwritten))
+    }
+
+    /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
+    /// without a session has it for itself (`bridging.md` 5.3).
+    pub(super) async fn reach(
+        &self,
+        client: &Arc<Client>,
+        server: &Arc<Server>,
+        toward: &Toward<'_>,
+    ) -> Result<Reached, Attempt> {
+        let (mut upstream, mut connection) = self.reached(client, server).await.map_err(Attempt::Failed)?;
+        let Toward::Parked(parked) = toward else {
+            return Ok(Reached { upstream, connection, lane: None, stay: None });
+        };
+        self.runs_on(parked, &upstream);
+        if connection.tells_whose() || !server.has_asked() {
+            return Ok(Reached { upstream, connection, lane: None, stay: None });
+        }
+        let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
+        let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
+            Ok(lane) => (lane.ok(), None),
+            // Its client may be waiting for this very call before it answers the one that has the lane.
+            Err(_) => {
+                let beside = in_time(|| self.manager().lease_beside(server, &client.who));
+                let beside = beside.await.map_err(Attempt::Failed)?;
+                upstream = beside.upstream;
+                connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
+                self.runs_on(parked, &upstream);
+                (None, Some(beside.stay))
+            }
+        };
+        Ok(Reached { upstream, connection, lane, stay })
+    }
+}
+
+/// Asks until there is one that may be taken.
+async fn in_time<T>(mut ask: impl FnMut() -> Result<T, NoLease>) -> Result<T, Failure> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match ask() {
+            Err(NoLease::Soon(at, _)) if Instant::now() < end => sleep_until(at.max(Instant::now() + AGAIN)).await,
+            result => return result.map_err(Failure::lease),
+        }
+    }
+}
