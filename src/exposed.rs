@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -122,6 +123,11 @@ pub fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'
     } else {
         Cow::Owned(format!("{alias}+{raw}"))
     }
+}
+
+/// A URI as a client names it, to be kept beside its server's name for it: the same text where both are equal.
+pub(crate) fn one_copy(uri: &str, raw: &Arc<str>) -> Arc<str> {
+    if *uri == **raw { raw.clone() } else { uri.into() }
 }
 
 /// Takes an exposed URI apart into what stands where the alias should, and the raw URI. Whether it is an alias, the caller

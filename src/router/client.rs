@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Mailbox;
 use super::gauges::Counts;
 use super::roster::Presence;
+use crate::exposed;
 use crate::manager::{Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
@@ -46,7 +47,7 @@ struct State {
     watched: u32,
     level: Option<Level>,
     leases: Vec<(usize, Arc<Upstream>)>,
-    subscriptions: BTreeMap<String, Subscription>,
+    subscriptions: BTreeMap<Arc<str>, Subscription>,
     view: Option<View>,
     told: Option<Told>,
     /// Lists of several pages whose first one it was given, and when.
@@ -437,7 +438,7 @@ impl Client {
         if !state.may_watch(uri, limit) {
             return Err(subscription);
         }
-        Ok(state.subscriptions.insert(uri.to_owned(), subscription))
+        Ok(state.subscriptions.insert(exposed::one_copy(uri, &subscription.raw), subscription))
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {

@@ -135,7 +135,7 @@ pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
 ///
 /// # Cancel safety
 /// A dropped wait subscribes nobody.
-pub(super) async fn watch(server: &Server, upstream: &Upstream, raw: &str) -> Outcome {
+pub(super) async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Outcome {
     let limit = server.config.call_timeout;
     let failure = match tokio::time::timeout(limit, upstream.subscribe(raw)).await {
         Ok(Ok(outcome)) => return outcome,

@@ -18,6 +18,7 @@ use super::resource::too_many;
 use super::tasks::Task;
 use super::{Mailbox, Router};
 use crate::adapt::task;
+use crate::exposed;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw, RequestId, code, meta};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
@@ -66,7 +67,7 @@ struct Filter {
 /// A watched resource; dropped, it is not watched any more.
 #[derive(Debug)]
 struct Watch {
-    uri: String,
+    uri: Arc<str>,
     raw: Arc<str>,
     upstream: Arc<Upstream>,
 }
@@ -172,7 +173,11 @@ impl Router {
             return None;
         }
         let agreed = upstream.subscribe(&target.name).await;
-        matches!(agreed, Ok(Ok(_))).then(|| Watch { uri, raw: target.name, upstream })
+        matches!(agreed, Ok(Ok(_))).then(|| Watch {
+            uri: exposed::one_copy(&uri, &target.name),
+            raw: target.name,
+            upstream,
+        })
     }
 
     /// Tells every listen which of its lists have changed; whether any have.

@@ -33,7 +33,7 @@ const HEALTHY: Duration = Duration::from_secs(30);
 pub(super) struct Honored {
     /// Up to which change of what is wanted this is the answer.
     pub(super) generation: u64,
-    pub(super) uris: Arc<BTreeSet<String>>,
+    pub(super) uris: Arc<BTreeSet<Arc<str>>>,
     /// Why it watches none of them.
     pub(super) refused: Option<ErrorObject>,
 }
@@ -225,9 +225,9 @@ struct Watch {
     upstream: Arc<Upstream>,
     live: Option<Listen>,
     /// What the stream was asked for.
-    covered: BTreeSet<String>,
+    covered: BTreeSet<Arc<str>>,
     /// What of it the server watches.
-    granted: BTreeSet<String>,
+    granted: BTreeSet<Arc<str>>,
     /// Nothing was heard for a while.
     gap: bool,
     fruitless: u32,
@@ -241,7 +241,10 @@ impl Watch {
             (self.live, self.covered, self.granted, self.gap) = (None, BTreeSet::new(), BTreeSet::new(), false);
         } else if self.live.is_none() || wanted != self.covered {
             match Listen::open(&self.connection, &filter_of(&wanted)).await {
-                Ok((listen, granted)) => self.take(listen, wanted, granted_of(&granted)),
+                Ok((listen, granted)) => {
+                    let granted = granted_of(&granted, &wanted);
+                    self.take(listen, wanted, granted);
+                }
                 Err(refusal) => return self.refused(generation, refusal),
             }
         }
@@ -249,7 +252,7 @@ impl Watch {
         None
     }
 
-    fn take(&mut self, listen: Listen, wanted: BTreeSet<String>, granted: BTreeSet<String>) {
+    fn take(&mut self, listen: Listen, wanted: BTreeSet<Arc<str>>, granted: BTreeSet<Arc<str>>) {
         if let Some(before) = self.live.replace(listen) {
             before.retire(&self.connection);
         }
@@ -275,13 +278,16 @@ impl Watch {
     }
 }
 
-fn filter_of(uris: &BTreeSet<String>) -> String {
-    format!(r#""resourceSubscriptions":{}"#, Raw::from_value(uris))
+fn filter_of(uris: &BTreeSet<Arc<str>>) -> String {
+    let uris: Vec<&str> = uris.iter().map(|uri| &**uri).collect();
+    format!(r#""resourceSubscriptions":{}"#, Raw::from_value(&uris))
 }
 
-/// What an acknowledgement grants.
-fn granted_of(granted: &Raw) -> BTreeSet<String> {
-    granted.member("resourceSubscriptions").and_then(|uris| uris.read().ok()).unwrap_or_default()
+/// What an acknowledgement grants of what was asked for.
+fn granted_of(granted: &Raw, wanted: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+    let granted = granted.member("resourceSubscriptions").and_then(|uris| uris.read::<BTreeSet<String>>().ok());
+    let granted = granted.unwrap_or_default();
+    wanted.iter().filter(|uri| granted.contains(&***uri)).cloned().collect()
 }
 
 fn updated(uri: &str) -> Relayed {

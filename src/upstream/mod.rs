@@ -234,7 +234,7 @@ pub(crate) struct Unavailable {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) level: Option<&'static str>,
-    pub(crate) uris: BTreeMap<String, watching::Watched>,
+    pub(crate) uris: BTreeMap<Arc<str>, watching::Watched>,
 }
 
 /// A handle of one lease.

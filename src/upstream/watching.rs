@@ -36,7 +36,7 @@ impl Upstream {
     ///
     /// # Errors
     /// When there is no answer. The server's own no is an answer.
-    pub(crate) async fn subscribe(&self, uri: &str) -> Result<Outcome, Unsubscribed> {
+    pub(crate) async fn subscribe(&self, uri: &Arc<str>) -> Result<Outcome, Unsubscribed> {
         let mut connection = self.ready().await.map_err(Unsubscribed::Unavailable)?;
         let generation = self.want_uri(uri);
         let wish = Wish { upstream: self, uri, granted: false };
@@ -106,9 +106,9 @@ impl Upstream {
     }
 
     /// Counts a subscriber in; tells the generation that it belongs to.
-    fn want_uri(&self, uri: &str) -> u64 {
+    fn want_uri(&self, uri: &Arc<str>) -> u64 {
         let mut wanted = self.wanted();
-        let watched = wanted.uris.entry(uri.to_owned()).or_default();
+        let watched = wanted.uris.entry(uri.clone()).or_default();
         watched.count += 1;
         if watched.count == 1 {
             self.watching.send_modify(|generation| *generation += 1);
@@ -119,7 +119,8 @@ impl Upstream {
     /// Counts a subscriber out; tells the server after the last one.
     pub(crate) fn unwant_uri(&self, uri: &str) {
         let mut wanted = self.wanted();
-        let Some(watched) = wanted.uris.get_mut(uri).filter(|watched| watched.count > 0) else { return };
+        let Some(uri) = wanted.uris.get_key_value(uri).map(|(uri, _)| uri.clone()) else { return };
+        let Some(watched) = wanted.uris.get_mut(&uri).filter(|watched| watched.count > 0) else { return };
         watched.count -= 1;
         if watched.count > 0 {
             return;
@@ -128,28 +129,28 @@ impl Upstream {
         self.watching.send_modify(|generation| *generation += 1);
         match self.connection().filter(|connection| !connection.is_modern()) {
             Some(connection) => {
-                let over = unwatch(connection.clone(), self.wanted.clone(), told, uri.to_owned());
+                let over = unwatch(connection.clone(), self.wanted.clone(), told, uri);
                 connection.tasks().spawn(over);
             }
-            None => drop(wanted.uris.remove(uri)),
+            None => drop(wanted.uris.remove(&uri)),
         }
     }
 
     /// What is watched now, and which generation of it.
-    pub(super) fn watched(&self) -> (u64, BTreeSet<String>) {
+    pub(super) fn watched(&self) -> (u64, BTreeSet<Arc<str>>) {
         let wanted = self.wanted();
         let generation = *self.watching.borrow();
         let uris = wanted.uris.iter().filter(|(_, watched)| watched.count > 0);
         (generation, uris.map(|(uri, _)| uri.clone()).collect())
     }
 
-    pub(super) fn honor(&self, generation: u64, uris: BTreeSet<String>, refused: Option<ErrorObject>) {
+    pub(super) fn honor(&self, generation: u64, uris: BTreeSet<Arc<str>>, refused: Option<ErrorObject>) {
         self.honored.send_replace(listen::Honored { generation, uris: Arc::new(uris), refused });
     }
 }
 
 /// Tells a server of the legacy era that a resource is watched no longer, if nobody wants it by then.
-async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Wanted>>, told: Told, uri: String) {
+async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Wanted>>, told: Told, uri: Arc<str>) {
     let is_over = |wanted: &Wanted| {
         wanted.uris.get(&uri).is_some_and(|watched| watched.count == 0 && Arc::ptr_eq(&watched.told, &told))
     };

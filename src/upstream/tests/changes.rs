@@ -54,7 +54,7 @@ async fn modern() -> (Server, mpsc::Receiver<(Value, Value, mpsc::Sender<String>
 }
 
 async fn subscribe(upstream: &Upstream, uri: &str) -> Result<Raw, String> {
-    match upstream.subscribe(uri).await {
+    match upstream.subscribe(&uri.into()).await {
         Ok(Ok(result)) => Ok(result),
         Ok(Err(error)) => Err(error.code.to_string()),
         Err(Unsubscribed::Unavailable(why)) => Err(format!("{why:?}")),
@@ -129,7 +129,7 @@ async fn h105_what_is_not_watched_is_named_in_few_characters() {
     lease.connected().await;
     let _lists = listens.recv().await.unwrap();
     let uri = format!("file:///secret\n\u{202e}{}", "x".repeat(1 << 20));
-    let Ok(Err(error)) = lease.upstream.subscribe(&uri).await else { panic!("it is watched") };
+    let Ok(Err(error)) = lease.upstream.subscribe(&uri.as_str().into()).await else { panic!("it is watched") };
     let why = error.message;
     assert!(why.len() < 1024 && !why.contains(['\n', '\u{202e}']), "{} bytes: {why:.300}", why.len());
     lease.end().await;

@@ -199,7 +199,7 @@ async fn telling(refuses: bool) -> (Server, mpsc::Receiver<(String, mpsc::Sender
 async fn what_was_told_while_there_was_no_stream_counts_as_changed() {
     let watching = async |server: &Server| {
         let lease = Lease::start(server.target(), Legacy);
-        assert!(lease.upstream.subscribe("file:///a").await.is_ok_and(|outcome| outcome.is_ok()));
+        assert!(lease.upstream.subscribe(&"file:///a".into()).await.is_ok_and(|outcome| outcome.is_ok()));
         lease
     };
     let anew = async |refuses: bool| {
