@@ -79,7 +79,7 @@ pub(super) fn questions(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// Tasks that nobody asks about.
+/// Starts tasks and never asks for their results.
 pub(super) fn tasks(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     target.many(2, AGAIN, move |_| {

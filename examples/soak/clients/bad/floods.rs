@@ -1,4 +1,4 @@
-//! Clients that ask for more than anybody can use, and for what is not there.
+//! Clients that send very many requests, very large ones, or ones that name nothing that exists.
 
 use std::io;
 use std::rc::Rc;
@@ -48,7 +48,7 @@ pub(super) fn unread(target: &Target) -> LocalBoxFuture<'static, ()> {
                 &number.to_string(),
             );
             let flood = async {
-                // What was written is as much as both systems take.
+                // It goes on until the buffers of both sockets are full.
                 while wire.send(&list).await.is_ok() && wire.send(&call).await.is_ok() {}
             };
             let _ = timeout(STAY, flood).await;
@@ -110,7 +110,7 @@ pub(super) fn notices(target: &Target) -> LocalBoxFuture<'static, ()> {
     })
 }
 
-/// What is no JSON, no message, too deep, or of a size that no name has.
+/// Bodies that are not JSON, JSON that is not a message, JSON that nests too deep, and names of a mebibyte.
 pub(super) fn malformed(target: &Target) -> LocalBoxFuture<'static, ()> {
     let of = target.clone();
     let mib = "x".repeat(1 << 20);
@@ -149,7 +149,7 @@ pub(super) fn malformed(target: &Target) -> LocalBoxFuture<'static, ()> {
                 if answer.status >= 500 && answer.status != 503 {
                     target.wrong(format!("what is malformed was answered {}", answer.status));
                 }
-                // Names of others are cut in what is said of them.
+                // An error repeats 256 characters of a name at most.
                 if answer.text.len() > 64 * 1024 {
                     target.wrong(format!("what is malformed was answered with {} bytes", answer.text.len()));
                 }
