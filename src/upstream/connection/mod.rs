@@ -5,6 +5,7 @@
 //! would cost each call two wake-ups.
 
 mod asks;
+mod callers;
 mod flood;
 mod lasting;
 mod receive;
@@ -29,6 +30,7 @@ use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, Req
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 use asks::Asks;
+use callers::Callers;
 use flood::Flood;
 use lasting::Lasting;
 use say::Speech;
@@ -92,6 +94,8 @@ struct Table {
     count: u64,
     /// Oldest first: in that order they are told that all is lost.
     waiting: BTreeMap<u64, Waiting>,
+    /// The clients that have called here.
+    callers: Callers,
     /// Requests that were answered with a task.
     lasting: BTreeMap<u64, Lasting>,
     /// Questions of the server that have no answer yet.
@@ -361,6 +365,7 @@ impl Connection {
                 return exchange;
             }
             let (owner, sessionless) = (terms.owner, terms.sessionless);
+            table.callers.note(owner);
             let may_ask = method.may_ask();
             let is_result = *method == Method::TasksResult;
             let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::super::exchange::{Ask, Inbox, Item, Owner};
 use super::super::{Relayed, renew};
 use super::asks::Turned;
+use super::callers::Callers;
 use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
@@ -317,7 +318,8 @@ impl Connection {
     }
 
     /// Which call a message belongs to (`bridging.md` 5.1): the stream it came on; else the only client with calls under
-    /// way, by its latest. Two clients with calls under way: unclear, and never guessed.
+    /// way, by its latest. Two clients with calls under way: unclear, and never guessed. Of a question (`sharing.md` 1.1): the
+    /// only client that has ever called here.
     fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
         // Then only log lines are looked for here.
         let modern = self.is_modern();
@@ -329,6 +331,10 @@ impl Connection {
                 // Its call is over: it is no other's.
                 None => return Whose::Unclear,
             }
+        }
+        // A question may come after its call has ended: that another client has one under way makes it no other's.
+        if asks && table.callers == Callers::Many {
+            return Whose::Unclear;
         }
         let mut found: Option<(u64, &Waiting)> = None;
         for (id, entry) in &table.waiting {

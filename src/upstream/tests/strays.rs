@@ -321,6 +321,25 @@ async fn h45_what_comes_on_the_stream_of_a_call_that_is_over_is_no_other_calls()
     lease.end().await;
 }
 
+/// Over a pipe a question names no call: that one client alone has a call under way does not make it that client's.
+#[tokio::test(start_paused = true)]
+async fn h45_a_question_after_its_call_is_not_put_to_another_client_whose_call_is_under_way() {
+    let (mut lease, mut peer) = shaken(&json!({})).await;
+    let over = call(&lease, 1).await;
+    let (first, _) = peer.hears("tools/call").await;
+    peer.result(&first, &json!({})).await;
+    over.outcome().await.unwrap().unwrap();
+    let mut running = call(&lease, 2).await;
+    peer.hears("tools/call").await;
+    peer.say(&question(&json!("late"))).await;
+    let relayed = tokio::time::timeout(Duration::from_secs(1), lease.news.recv()).await;
+    let (_, _, relayed) = relayed.expect("it went to the other call").unwrap();
+    assert!(matches!(relayed, Relayed::Ask { unclear: true, .. }), "{relayed:?}");
+    nothing(&mut running).await;
+    drop(relayed);
+    lease.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn h45_two_calls_of_a_client_without_a_session_are_not_taken_for_one() {
     let (mut lease, mut peer) = shaken(&json!({})).await;
