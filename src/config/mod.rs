@@ -312,6 +312,8 @@ pub enum Sharing {
     /// As far as it is safe for this server.
     #[default]
     Auto,
+    /// The same, but only among clients that can do the same: for servers that list by it.
+    Profile,
     /// One for each client.
     Session,
     /// One for all.

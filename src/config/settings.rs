@@ -99,7 +99,12 @@ const FOREIGN: [&str; 42] = [
 /// Takes the settings of a server over the defaults that it has.
 pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
-    let sharing = [("auto", Sharing::Auto), ("session", Sharing::Session), ("host", Sharing::Host)];
+    let sharing = [
+        ("auto", Sharing::Auto),
+        ("profile", Sharing::Profile),
+        ("session", Sharing::Session),
+        ("host", Sharing::Host),
+    ];
     let prefix = [("always", Prefix::Always), ("never", Prefix::Never), ("auto", Prefix::Auto)];
     let eras = [("auto", Era::Auto), ("modern", Era::Modern), ("legacy", Era::Legacy)];
     server.sharing = choice(fields, "sharing", &sharing, report);

@@ -449,7 +449,7 @@ fn shapes_by_the_table() {
 fn yaml_problems_have_lines() {
     let text = "mcpServers:\n  a:\n    command: c\n    sharing: all\n  b:\n    url: https://example.com\n    headers:\n      'X Y': z\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
-    mcp:4: server "a": sharing: "all" is not one of auto, session, host
+    mcp:4: server "a": sharing: "all" is not one of auto, profile, session, host
     mcp:8: server "b": headers.X Y: "X Y" is no name for a header
     "#);
     let text = "mcpServers:\n- name: a\n  command: c\n- name: b\n  command: d\n  required: 1\n-\n  command: e\n";

@@ -44,7 +44,7 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
     let Some(peer) = connection.as_ref().and_then(|connection| connection.peer()) else {
         // It is about to bring more, or lost and shown from memory; one that was given up brings nothing.
         let gone = matches!(state, StateName::Failed | StateName::Disabled | StateName::Idle | StateName::Unauthorized);
-        return (!gone).then(|| Cache { ttl: Duration::ZERO, public: is_public(server, upstream.profile()) });
+        return (!gone).then(|| Cache { ttl: Duration::ZERO, public: is_public(server, server.profile_of(upstream)) });
     };
     if list.is_some_and(|kind| !has(&peer.offers, kind)) {
         return None;
@@ -57,7 +57,7 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
     let tells = list.is_none_or(|kind| tells(&peer.offers, kind));
     let told = if tells { live } else { Duration::ZERO };
     if !peer.version.is_modern() {
-        return Some(Cache { ttl: told, public: is_public(server, upstream.profile()) });
+        return Some(Cache { ttl: told, public: is_public(server, server.profile_of(upstream)) });
     }
     // A server without sessions knows of its client what each request says, and says itself how long the answer is good,
     // and for whom.

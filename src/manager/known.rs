@@ -1,17 +1,19 @@
-//! What servers have shown of themselves, kept for the next start: those that ask their clients something are not shared
-//! from the start on (`bridging.md` 2), and who was found to be of which era is not asked again for a while
-//! (`protocol.md` b.7).
+//! What servers have shown of themselves, kept for the next start: what each asks its clients, which decides who shares a
+//! process (`sharing.md` 1.1), and who was found to be of which era, which is not asked again for a while (`protocol.md` b.7).
 //!
 //! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
+//! It is written beside the runtime: what is noted counts at once, and is on disk a moment later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio_util::task::TaskTracker;
 
+use super::asked::Asked;
 use crate::config::Transport;
 use crate::keep::Keep;
 use crate::protocol::Era;
@@ -19,17 +21,38 @@ use crate::protocol::Era;
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    keep: Option<Keep>,
     facts: Mutex<Facts>,
+    file: Option<Arc<Queue>>,
+    writing: TaskTracker,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Facts {
-    /// The servers that have asked a client something.
-    #[serde(default)]
+    /// Servers of which an older version kept only that they ask something.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     asking: BTreeSet<String>,
     #[serde(default)]
+    servers: BTreeMap<String, Shown>,
+    #[serde(default)]
     eras: BTreeMap<String, Seen>,
+}
+
+/// What one server has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Shown {
+    #[serde(default)]
+    asks: Asked,
+    /// It lists tools or resources for MCP Apps.
+    #[serde(default)]
+    ui: bool,
+    /// What it called its version when it asked last.
+    #[serde(default)]
+    version: Option<String>,
+    /// Connections of another version since that could have asked for roots, had a call, and did not ask.
+    #[serde(default)]
+    quiet: u32,
+    /// When it was noted last, in seconds since 1970.
+    at: u64,
 }
 
 /// Which era a server was found to be of, and when, in seconds since 1970.
@@ -39,11 +62,29 @@ struct Seen {
     at: u64,
 }
 
+type Change = Box<dyn FnOnce(&mut Facts) + Send>;
+
+/// Changes on their way to the file, in order.
+struct Queue {
+    keep: Keep,
+    changes: Mutex<VecDeque<Change>>,
+    /// Held by whoever writes.
+    pen: Mutex<()>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("keep", &self.keep).finish_non_exhaustive()
+    }
+}
+
 const VERSION: u32 = 1;
-/// Servers that are remembered; a config with throwaway arguments must not grow the file for ever.
+/// Servers that are remembered, the oldest go; a config with throwaway arguments must not grow the file for ever.
 const MOST: usize = 1000;
 /// A server that knew nothing of the modern era may have been brought up to date since. The other way round it says so.
 const LEGACY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// So many quiet connections of a new version, and it counts as one that asks for no roots.
+const QUIET: u32 = 20;
 
 impl Known {
     /// Reads what is known from the state directory; nothing without one.
@@ -53,19 +94,70 @@ impl Known {
             tracing::warn!("{error}");
             None
         });
-        Self { keep, facts: Mutex::new(facts.unwrap_or_default()) }
+        let file = keep.map(|keep| Arc::new(Queue { keep, changes: Mutex::default(), pen: Mutex::default() }));
+        Self { facts: Mutex::new(facts.unwrap_or_default()), file, writing: TaskTracker::new() }
     }
 
-    pub(super) fn asks(&self, key: &str) -> bool {
-        self.facts().asking.contains(key)
-    }
-
-    /// Remembers that this server asks.
-    pub(super) fn note(&self, key: &str) {
-        let mut facts = self.facts();
-        if facts.asking.len() < MOST && facts.asking.insert(key.to_owned()) {
-            self.keep(&mut facts);
+    /// What this server is known to ask.
+    pub(super) fn asks(&self, key: &str) -> Asked {
+        let facts = self.facts();
+        match facts.servers.get(key) {
+            Some(shown) => shown.asks,
+            // Nearly all that ask anything ask for roots. The next question of another kind teaches the rest.
+            None if facts.asking.contains(key) => Asked::ROOTS,
+            None => Asked::NOTHING,
         }
+    }
+
+    /// Whether it lists something for MCP Apps.
+    pub(super) fn shows_ui(&self, key: &str) -> bool {
+        self.facts().servers.get(key).is_some_and(|shown| shown.ui)
+    }
+
+    /// Remembers that this server asks that.
+    pub(super) fn note(&self, key: &str, asks: Asked, version: Option<String>, now: SystemTime) {
+        self.change(key, now, move |shown| {
+            shown.asks = shown.asks.with(asks);
+            if asks.has(Asked::ROOTS) {
+                (shown.version, shown.quiet) = (version.clone(), 0);
+            }
+        });
+    }
+
+    /// Remembers whether it lists something for MCP Apps.
+    pub(super) fn note_ui(&self, key: &str, ui: bool, now: SystemTime) {
+        if self.shows_ui(key) != ui {
+            self.change(key, now, move |shown| shown.ui = ui);
+        }
+    }
+
+    /// A connection on which roots were declared has had a call, and its server did not ask for them. Whether that was one too
+    /// many: it is taken for a server that asks for none.
+    pub(super) fn note_quiet(&self, key: &str, version: Option<&str>, now: SystemTime) -> bool {
+        let is_news = self.facts().servers.get(key).is_some_and(|shown| {
+            shown.asks.has(Asked::ROOTS) && version.is_some() && shown.version.as_deref() != version
+        });
+        if !is_news {
+            return false;
+        }
+        let version = version.map(str::to_owned);
+        self.change(key, now, move |shown| {
+            shown.quiet += 1;
+            if shown.quiet >= QUIET {
+                shown.asks = shown.asks.without(Asked::ROOTS);
+                (shown.version, shown.quiet) = (version.clone(), 0);
+            }
+        });
+        !self.asks(key).has(Asked::ROOTS)
+    }
+
+    /// Forgets what this server asks.
+    pub(super) fn forget(&self, key: &str) {
+        let key = key.to_owned();
+        self.keep(move |facts| {
+            facts.asking.remove(&key);
+            facts.servers.remove(&key);
+        });
     }
 
     /// The era of a server, if it was seen not too long ago.
@@ -81,38 +173,77 @@ impl Known {
 
     /// Remembers the era of a server.
     pub(super) fn note_era(&self, key: &str, era: Era, now: SystemTime) {
-        let mut facts = self.facts();
         let seen = Seen { modern: era == Era::Modern, at: seconds(now) };
-        let old = facts.eras.get(key).copied();
-        if old.is_some_and(|old| old.modern && seen.modern) || (old.is_none() && facts.eras.len() >= MOST) {
+        if self.facts().eras.get(key).is_some_and(|old| old.modern && seen.modern) {
             return;
         }
-        facts.eras.insert(key.to_owned(), seen);
-        self.keep(&mut facts);
+        let key = key.to_owned();
+        self.keep(move |facts| {
+            let known = facts.eras.entry(key.clone()).or_insert(seen);
+            if known.at <= seen.at {
+                *known = seen;
+            }
+            trim(&mut facts.eras, |seen| seen.at);
+        });
     }
 
-    /// Writes what is known, together with what another daemon may have written since.
-    fn keep(&self, facts: &mut Facts) {
-        let Some(keep) = &self.keep else { return };
-        let mine = facts.clone();
-        let kept = keep.update(|all: &mut Facts| {
-            all.asking.extend(mine.asking);
-            for (key, seen) in mine.eras {
-                let known = all.eras.entry(key).or_insert(seen);
-                if known.at <= seen.at {
-                    *known = seen;
-                }
-            }
+    /// Done when what was noted is on disk.
+    pub(super) async fn written(&self) {
+        self.writing.close();
+        self.writing.wait().await;
+    }
+
+    fn change(&self, key: &str, now: SystemTime, change: impl Fn(&mut Shown) + Send + Clone + 'static) {
+        let (key, at) = (key.to_owned(), seconds(now));
+        self.keep(move |facts| {
+            let was = if facts.asking.remove(&key) { Asked::ROOTS } else { Asked::NOTHING };
+            let shown = facts.servers.entry(key.clone()).or_insert_with(|| Shown { asks: was, ..Shown::default() });
+            shown.at = at;
+            change(shown);
+            trim(&mut facts.servers, |shown| shown.at);
         });
-        match kept {
-            Ok(all) => *facts = all,
-            Err(error) => tracing::warn!("{error}"),
+    }
+
+    /// Makes a change here at once, and in the file, where another daemon may have written meanwhile, as soon as can be.
+    fn keep(&self, change: impl FnOnce(&mut Facts) + Send + Clone + 'static) {
+        change.clone()(&mut self.facts());
+        let Some(file) = self.file.clone() else { return };
+        lock(&file.changes).push_back(Box::new(change));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(self.writing.spawn_blocking_on(move || file.write(), &runtime)),
+            Err(_) => file.write(),
         }
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.facts)
     }
+}
+
+impl Queue {
+    fn write(&self) {
+        let _pen = lock(&self.pen);
+        let changes = std::mem::take(&mut *lock(&self.changes));
+        if changes.is_empty() {
+            return;
+        }
+        let written = self.keep.update(|facts: &mut Facts| changes.into_iter().for_each(|change| change(facts)));
+        if let Err(error) = written {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// The oldest go.
+fn trim<T>(all: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
+    while all.len() > MOST {
+        let Some(oldest) = all.iter().min_by_key(|(_, one)| at(one)).map(|(key, _)| key.clone()) else { return };
+        all.remove(&oldest);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn seconds(time: SystemTime) -> u64 {
@@ -160,20 +291,52 @@ fn hex(hash: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    fn note(known: &Known, key: &str, asks: Asked, version: &str) {
+        known.note(key, asks, Some(version.to_owned()), SystemTime::now());
+    }
+
     #[test]
     fn what_was_noted_is_known_at_the_next_start() {
         let directory = tempfile::tempdir().unwrap();
         let known = Known::load(Some(directory.path()));
-        assert!(!known.asks("a"));
-        known.note("a");
+        assert!(known.asks("a").is_empty());
+        note(&known, "a", Asked::ROOTS, "1");
         let other = Known::load(Some(directory.path()));
-        assert!(other.asks("a"));
-        known.note("b");
-        other.note("c");
+        assert_eq!(other.asks("a"), Asked::ROOTS);
+        note(&known, "b", Asked::SAMPLING, "1");
+        note(&other, "a", Asked::ELICITATION, "1");
+        other.note_ui("c", true, SystemTime::now());
         let now = Known::load(Some(directory.path()));
-        assert!(["a", "b", "c"].iter().all(|key| now.asks(key)), "two daemons do not forget for each other");
+        assert_eq!([now.asks("a"), now.asks("b")], [Asked::ROOTS.with(Asked::ELICITATION), Asked::SAMPLING]);
+        assert!(now.shows_ui("c") && now.asks("c").is_empty(), "two daemons do not forget for each other");
+        now.forget("a");
+        assert!(Known::load(Some(directory.path())).asks("a").is_empty());
         std::fs::write(directory.path().join("servers.json"), "{").unwrap();
-        assert!(!Known::load(Some(directory.path())).asks("a"), "a broken file is no reason to stop");
+        assert!(Known::load(Some(directory.path())).asks("b").is_empty(), "a broken file is no reason to stop");
+    }
+
+    /// Another version that asked for no roots on twenty connections asks for none; the same version may ask rarely.
+    #[test]
+    fn a_new_version_may_stop_asking_for_roots() {
+        let known = Known::default();
+        note(&known, "a", Asked::ROOTS.with(Asked::SAMPLING), "1");
+        let quiet = |version| known.note_quiet("a", Some(version), SystemTime::now());
+        assert!((0..40).all(|_| !quiet("1")));
+        assert!((0..19).all(|_| !quiet("2")));
+        note(&known, "a", Asked::ROOTS, "2");
+        assert!((0..19).all(|_| !quiet("3")) && known.asks("a").has(Asked::ROOTS), "a question begins the count anew");
+        assert!(quiet("3"));
+        assert_eq!(known.asks("a"), Asked::SAMPLING, "what is asked rarely stays");
+    }
+
+    #[test]
+    fn of_a_thousand_servers_the_oldest_goes() {
+        let known = Known::default();
+        for number in 0..=MOST {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64);
+            known.note(&number.to_string(), Asked::ROOTS, None, at);
+        }
+        assert_eq!([known.asks("0"), known.asks("1")], [Asked::NOTHING, Asked::ROOTS]);
     }
 
     #[test]
@@ -200,6 +363,9 @@ mod tests {
     fn a_file_from_before_eras_is_read() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("servers.json"), r#"{"version":1,"asking":["a"]}"#).unwrap();
-        assert!(Known::load(Some(directory.path())).asks("a"));
+        let known = Known::load(Some(directory.path()));
+        assert_eq!(known.asks("a"), Asked::ROOTS, "which kind it did not keep");
+        note(&known, "a", Asked::SAMPLING, "1");
+        assert_eq!(Known::load(Some(directory.path())).asks("a"), Asked::ROOTS.with(Asked::SAMPLING));
     }
 }

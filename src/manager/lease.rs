@@ -1,7 +1,13 @@
-//! Who may share a lease with whom (`bridging.md` 2); pure.
+//! Who may share a lease with whom (`sharing.md` 1); pure.
+//!
+//! A lease of one's own is for clients that can answer what the server is known to ask. All others share the *rest* lease,
+//! to which everything is declared that its server does not ask: rather too much, since servers do without a confirmation
+//! where they cannot ask for one, and too much costs one refused question.
 
 use std::sync::Arc;
 
+use super::asked::Asked;
+use super::told::Told;
 use crate::config::{Roots, Sharing};
 use crate::protocol::Profile;
 use crate::upstream::Owner;
@@ -56,43 +62,150 @@ pub(crate) struct Who {
     pub(crate) owner: Owner,
     pub(crate) principal: Principal,
     pub(crate) profile: Profile,
+    /// The roots that it told, once it was asked for them.
+    pub(crate) roots: Option<Arc<Told>>,
+}
+
+/// What decides at one server who shares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules<'a> {
+    pub(super) sharing: Sharing,
+    pub(super) roots: &'a Roots,
+    /// What it is known to ask.
+    pub(super) asks: Asked,
+    /// It lists something for MCP Apps.
+    pub(super) shows_ui: bool,
+}
+
+/// Whom a lease is for, below its principal. Clients with equal keys share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// One client alone.
+    pub(super) own: bool,
+    /// Those who told these roots.
+    pub(super) roots: Option<Arc<Told>>,
+    /// What is declared, if that is exactly what its clients can do.
+    pub(super) exact: Option<Profile>,
+    /// Whether MCP Apps are declared, where nothing is exact.
+    pub(super) apps: bool,
 }
 
 /// A lease as the choice sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate<'a> {
-    pub(super) profile: Profile,
+    pub(super) key: &'a Key,
+    /// What its server was told.
+    pub(super) declared: Profile,
     pub(super) principal: &'a Principal,
     pub(super) bound_to: Option<Owner>,
+    /// The only client that has called on its connection.
+    pub(super) caller: Option<Owner>,
 }
 
-/// What is declared to a server on behalf of a client.
-pub(super) fn profile(client: Profile, sharing: Sharing, roots: &Roots) -> Profile {
-    if sharing == Sharing::Host {
-        return Profile::EMPTY;
+/// What is declared where nobody is there to be asked.
+const ALL: Profile = Profile::ROOTS
+    .with(Profile::ROOTS_CHANGED)
+    .with(Profile::SAMPLING)
+    .with(Profile::ELICITATION_FORM)
+    .with(Profile::ELICITATION_URL);
+
+impl Key {
+    /// Of the lease that the host opens for itself, and all share who can answer nothing of what is asked.
+    pub(super) const REST: Self = Self { own: false, roots: None, exact: None, apps: true };
+
+    /// Whether it is for clients that cannot be asked.
+    pub(super) fn is_rest(&self) -> bool {
+        *self == Self::REST || *self == Self { apps: false, ..Self::REST }
     }
-    match roots {
-        Roots::Client => client,
-        Roots::None => client.without(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
-        Roots::Fixed(_) => client.with(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
+
+    /// What is declared under it.
+    pub(super) fn declares(&self, rules: &Rules<'_>) -> Profile {
+        if let Some(exact) = self.exact {
+            return rules.declared(exact);
+        }
+        let roots = if self.roots.is_some() { Asked::ROOTS } else { Asked::NOTHING };
+        let all = ALL.without(rules.asks.without(roots).capabilities());
+        rules.declared(if self.apps { all.with(Profile::APPS) } else { all })
     }
 }
 
-/// How well a lease serves a client: not at all, or the better the higher.
-pub(super) fn fit(lease: Candidate<'_>, sharing: Sharing, profile: Profile, who: &Who) -> Option<u8> {
-    if lease.profile != profile {
-        return None;
+impl Rules<'_> {
+    /// What a client with that profile may be asked.
+    pub(super) fn declared(&self, client: Profile) -> Profile {
+        if self.sharing == Sharing::Host {
+            return Profile::EMPTY;
+        }
+        match self.roots {
+            Roots::Client => client,
+            Roots::None => client.without(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
+            Roots::Fixed(_) => client.with(Profile::ROOTS).without(Profile::ROOTS_CHANGED),
+        }
     }
-    if sharing == Sharing::Host {
-        return Some(0);
+
+    /// What of that the server is known to ask.
+    pub(super) fn answers(&self, client: Profile) -> Asked {
+        let asks = match self.roots {
+            Roots::Client => self.asks,
+            // The config answers.
+            Roots::None | Roots::Fixed(_) => self.asks.without(Asked::ROOTS),
+        };
+        asks.both(Asked::answerable(self.declared(client)))
     }
-    if *lease.principal != who.principal {
-        return None;
+
+    /// Whom the client shares a lease with.
+    pub(super) fn key(&self, who: &Who) -> Key {
+        let answers = self.answers(who.profile);
+        let exact = match self.sharing {
+            Sharing::Host => Some(Profile::EMPTY),
+            Sharing::Profile | Sharing::Session => Some(who.profile),
+            Sharing::Auto => None,
+        };
+        let apps = !self.shows_ui || who.profile.has(Profile::APPS);
+        let roots = answers.has(Asked::ROOTS).then(|| who.roots.clone().unwrap_or_else(Told::nothing));
+        if self.sharing == Sharing::Session || !answers.without(Asked::ROOTS).is_empty() {
+            return Key { own: true, roots: None, exact: Some(who.profile), apps };
+        }
+        Key { own: false, roots, exact, apps }
     }
-    match lease.bound_to {
-        Some(owner) if owner == who.owner => Some(1),
-        Some(_) => None,
-        None => Some(0),
+
+    /// Whether more is declared on a lease than this client can answer, of what the server asks.
+    fn exceeds(&self, declared: Profile, client: Profile) -> bool {
+        let asked = self.asks.both(Asked::answerable(declared));
+        let widgets = self.shows_ui && declared.has(Profile::APPS) && !client.has(Profile::APPS);
+        widgets || !asked.without(self.answers(client)).is_empty()
+    }
+
+    /// Whether clients that can answer less than is asked should be on another connection, where less is declared. A list of
+    /// no roots harms nobody.
+    pub(super) fn is_stale(&self, key: &Key, declared: Profile) -> bool {
+        let asked = self.asks.without(Asked::ROOTS).both(Asked::answerable(declared));
+        !key.own && key.exact.is_none() && !asked.is_empty()
+    }
+
+    /// How well a lease serves a client that has that key: not at all, or the better the higher.
+    pub(super) fn fit(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> Option<u8> {
+        if self.sharing == Sharing::Host {
+            return Some(0);
+        }
+        if *lease.principal != who.principal {
+            return None;
+        }
+        match lease.bound_to {
+            Some(owner) if owner != who.owner => None,
+            Some(_) if lease.key.own || !self.exceeds(lease.declared, who.profile) => Some(3),
+            Some(_) => None,
+            None if lease.key == key => (!self.is_stale(key, lease.declared)).then_some(1),
+            // Who alone ever called goes on with what is in its memory. Some keys are declared exactly: those are no others.
+            None => {
+                let stays = lease.caller == Some(who.owner)
+                    && (key.exact.is_none() || key.own)
+                    && lease.key.exact.is_none()
+                    && self.sharing == Sharing::Auto
+                    && !self.exceeds(lease.declared, who.profile)
+                    && Asked::answerable(lease.declared).has(self.answers(who.profile));
+                stays.then_some(2)
+            }
+        }
     }
 }
 
@@ -100,22 +213,74 @@ pub(super) fn fit(lease: Candidate<'_>, sharing: Sharing, profile: Profile, who:
 mod tests {
     use super::*;
 
+    fn rules(asks: Asked) -> Rules<'static> {
+        Rules { sharing: Sharing::Auto, roots: &Roots::Client, asks, shows_ui: false }
+    }
+
+    fn who(profile: Profile) -> Who {
+        Who { owner: Owner(1), principal: Principal::local(), profile, roots: None }
+    }
+
+    fn told(uri: &str) -> Option<Arc<Told>> {
+        Some(Told::of(&[uri.to_owned()]))
+    }
+
+    /// The table of `sharing.md` 1, row by row.
     #[test]
-    fn a_lease_that_asked_stays_with_its_client() {
-        let principal = Principal::local();
-        let who = Who { owner: Owner(1), principal: principal.clone(), profile: Profile::ROOTS };
-        let lease = |bound_to| Candidate { profile: Profile::ROOTS, principal: &principal, bound_to };
-        assert_eq!(fit(lease(None), Sharing::Auto, Profile::ROOTS, &who), Some(0));
-        assert_eq!(fit(lease(Some(Owner(1))), Sharing::Auto, Profile::ROOTS, &who), Some(1));
-        assert_eq!(fit(lease(Some(Owner(2))), Sharing::Auto, Profile::ROOTS, &who), None);
-        assert_eq!(fit(lease(None), Sharing::Auto, Profile::EMPTY, &who), None, "another profile, another lease");
+    fn who_shares_with_whom() {
+        let (roots, sampling) = (Profile::ROOTS, Profile::ROOTS.with(Profile::SAMPLING));
+        for profile in [Profile::EMPTY, roots, sampling] {
+            assert_eq!(rules(Asked::NOTHING).key(&who(profile)), Key::REST);
+        }
+        let asks_roots = rules(Asked::ROOTS);
+        assert_eq!(asks_roots.key(&who(Profile::SAMPLING)), Key::REST);
+        let by_roots = Key { roots: told("file:///a"), ..Key::REST };
+        let client = Who { roots: told("file:///a"), ..who(sampling) };
+        assert_eq!(asks_roots.key(&client), by_roots);
+        assert_ne!(asks_roots.key(&Who { roots: told("file:///b"), ..client.clone() }), by_roots);
+        let asks_more = rules(Asked::ROOTS.with(Asked::SAMPLING));
+        assert_eq!(asks_more.key(&who(Profile::ELICITATION_FORM)), Key::REST);
+        assert_eq!(asks_more.key(&Who { profile: roots, ..client.clone() }), by_roots);
+        assert_eq!(asks_more.key(&client), Key { own: true, exact: Some(sampling), ..Key::REST });
+        // What is declared: all but what is asked; and roots; exactly the client's.
+        let all = ALL.with(Profile::APPS);
+        assert_eq!(Key::REST.declares(&rules(Asked::NOTHING)), all);
+        assert_eq!(Key::REST.declares(&asks_more), all.without(Profile::SAMPLING).without(Asked::ROOTS.capabilities()));
+        assert_eq!(by_roots.declares(&asks_more), all.without(Profile::SAMPLING));
+        assert_eq!(asks_more.key(&client).declares(&asks_more), sampling);
     }
 
     #[test]
-    fn a_lease_shared_by_the_host_declares_nothing() {
-        let all = Profile::ROOTS.with(Profile::SAMPLING);
-        assert_eq!(profile(all, Sharing::Host, &Roots::Client), Profile::EMPTY);
-        assert_eq!(profile(all, Sharing::Auto, &Roots::None), Profile::SAMPLING);
-        assert_eq!(profile(Profile::EMPTY, Sharing::Auto, &Roots::Fixed(Vec::new())), Profile::ROOTS);
+    fn other_ways_to_share() {
+        let by = |sharing| Rules { sharing, ..rules(Asked::NOTHING) };
+        let client = who(Profile::SAMPLING);
+        let exact = |key: Key| (key.own, key.exact);
+        assert_eq!(exact(by(Sharing::Profile).key(&client)), (false, Some(Profile::SAMPLING)));
+        assert_eq!(exact(by(Sharing::Session).key(&client)), (true, Some(Profile::SAMPLING)));
+        assert_eq!(exact(by(Sharing::Host).key(&client)), (false, Some(Profile::EMPTY)));
+        assert_eq!(by(Sharing::Host).key(&client).declares(&by(Sharing::Host)), Profile::EMPTY);
+        let fixed = Rules { roots: &Roots::Fixed(Vec::new()), ..rules(Asked::ROOTS) };
+        assert_eq!(fixed.key(&who(Profile::ROOTS)), Key::REST, "the config answers for all");
+        assert!(Key::REST.declares(&fixed).has(Profile::ROOTS) || fixed.declared(Profile::EMPTY) == Profile::ROOTS);
+    }
+
+    #[test]
+    fn a_lease_goes_on_with_whom_it_can() {
+        let principal = Principal::local();
+        let declared = ALL.with(Profile::APPS);
+        let lease = |key, bound_to, caller| Candidate { key, declared, principal: &principal, bound_to, caller };
+        let asks = rules(Asked::SAMPLING);
+        let (able, unable) = (who(Profile::SAMPLING), who(Profile::ROOTS));
+        let fit = |rules: &Rules<'_>, candidate, who: &Who| rules.fit(candidate, &rules.key(who), who);
+        let rest = Key::REST;
+        assert_eq!(fit(&rules(Asked::NOTHING), lease(&rest, None, None), &able), Some(1));
+        assert_eq!(fit(&asks, lease(&rest, None, Some(Owner(1))), &able), Some(2), "it alone has called");
+        assert_eq!(fit(&asks, lease(&rest, None, None), &able), None);
+        assert_eq!(fit(&asks, lease(&rest, Some(Owner(1)), None), &able), Some(3));
+        assert_eq!(fit(&asks, lease(&rest, Some(Owner(2)), None), &able), None);
+        assert_eq!(fit(&asks, lease(&rest, None, Some(Owner(1))), &unable), None, "it would be asked in vain");
+        assert_eq!(fit(&rules(Asked::ROOTS), lease(&rest, None, None), &who(Profile::EMPTY)), Some(1));
+        let other = Who { principal: Principal::named("other"), ..able };
+        assert_eq!(fit(&rules(Asked::NOTHING), lease(&rest, None, None), &other), None);
     }
 }

@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::lease::{self, Candidate};
+use super::lease::{Candidate, Key, Rules};
 use super::room::{Counted, Held, Wanted};
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
-use crate::protocol::Profile;
 use crate::registry::{Annotations, Caps};
 use crate::upstream::{Owner, Settings, Upstream};
 
@@ -21,6 +20,8 @@ use crate::upstream::{Owner, Settings, Upstream};
 pub(super) struct Entry {
     pub(super) upstream: Arc<Upstream>,
     pub(super) principal: Principal,
+    /// Whom it is for.
+    pub(super) key: Key,
     users: BTreeSet<Owner>,
     pub(super) used: Instant,
     /// It serves single calls beside their client's lease: tells when one is over.
@@ -96,48 +97,91 @@ impl Manager {
         if server.is_this_host.load(Ordering::Relaxed) {
             return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
-        let sharing = server.config.sharing;
-        let profile = lease::profile(who.profile, sharing, &server.config.roots);
-        let alone = sharing == Sharing::Session || server.is_each_clients_own(profile);
+        let key = server.rules().key(who);
+        self.lease_by(server, who, &key)
+    }
+
+    /// The same for those with that key.
+    fn lease_by(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
-        for entry in entries.iter_mut().filter(|entry| !entry.suits(sharing, profile, who)) {
-            entry.leave(who.owner);
-        }
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
         if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
             entry.enter(who.owner);
             entry.beside = None;
             return Ok(entry.upstream.clone());
         }
-        let best = entries
-            .iter_mut()
-            .filter_map(|entry| {
-                let fit = lease::fit(entry.candidate(), sharing, profile, who)?;
-                (!alone || entry.is_free_for(who.owner)).then_some((fit, entry))
-            })
+        let rules = server.rules();
+        let fits = entries.iter().enumerate().filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
-            .max_by_key(|(fit, entry)| (*fit, entry.users.contains(&who.owner), entry.beside.is_none()))
-            .map(|(_, entry)| entry);
-        if let Some(entry) = best {
-            if alone {
-                entry.upstream.bind(who.owner);
-            }
-            // A question may have bound it to another client in this moment.
-            if !alone || entry.upstream.bound_to() == Some(who.owner) {
-                entry.enter(who.owner);
-                entry.beside = None;
-                return Ok(entry.upstream.clone());
-            }
+            let fit = rules.fit(entry.candidate(), key, who)?;
+            Some(((fit, entry.users.contains(&who.owner), entry.beside.is_none()), place))
+        });
+        let mut fits: Vec<_> = fits.collect();
+        fits.sort();
+        // A question may make it another client's in this moment.
+        let found = fits.into_iter().rev().map(|(_, place)| place).find(|place| entries[*place].take(key, &rules, who));
+        if let Some(place) = found {
+            let upstream = entries[place].upstream.clone();
+            entries[place].enter(who.owner);
+            entries[place].beside = None;
+            let left = leave_others(entries, &upstream, who.owner);
+            drop(table);
+            self.linger_all(server, left);
+            return Ok(upstream);
         }
-        let upstream = self.add(server, &mut table, profile, who)?;
-        if sharing == Sharing::Session {
-            upstream.bind(who.owner);
-        }
+        // What declares more than is asked there now, and nobody is on, makes room for one that does not.
+        entries.retain(|entry| {
+            let over = entry.is_over(&rules) && entry.principal == who.principal && entry.key == *key;
+            if over {
+                entry.upstream.stop();
+            }
+            !over
+        });
+        let upstream = self.add(server, &mut table, key.clone(), who)?;
+        let left = leave_others(&mut table.entries, &upstream, who.owner);
         drop(table);
+        self.linger_all(server, left);
         self.touch();
         Ok(upstream)
+    }
+
+    /// The lease that lists for this client: one that it is on already, else the rest lease. Lists open no other.
+    pub(super) fn listing(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
+        if let Some(upstream) = Self::lease_of(server, who) {
+            let mut table = lock(&server.leases);
+            let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
+            let may = |entry: &&mut Entry| entry.principal == who.principal || entry.upstream.is_modern();
+            if let Some(entry) = entry.filter(may) {
+                entry.enter(who.owner);
+            }
+            return Ok(upstream);
+        }
+        if let Some((_, why)) = &server.fixed {
+            return Err(NoLease::Fixed(why.clone()));
+        }
+        if server.is_this_host.load(Ordering::Relaxed) {
+            return Err(NoLease::Fixed(ITSELF.to_owned()));
+        }
+        self.lease_by(server, who, &Key::REST)
+    }
+
+    /// Whether what this client is to be shown depends on it, and no lease of its own lists yet.
+    pub(super) fn lists_apart(&self, server: &Server, who: &Who) -> bool {
+        let rules = server.rules();
+        let key = rules.key(who);
+        let apart = match rules.sharing {
+            Sharing::Auto => key.own,
+            Sharing::Profile => true,
+            Sharing::Session | Sharing::Host => false,
+        };
+        let table = lock(&server.leases);
+        let modern = table.entries.iter().any(|entry| entry.upstream.is_modern());
+        let listed = |entry: &Entry| {
+            entry.users.contains(&who.owner) && rules.fit(entry.candidate(), &key, who).is_some_and(|fit| fit != 2)
+        };
+        apart && !modern && !table.entries.iter().any(listed)
     }
 
     /// Whether a lease that this client has been on is still one for it.
@@ -145,17 +189,16 @@ impl Manager {
         if !upstream.was_modern() {
             return true;
         }
-        let sharing = server.config.sharing;
-        let profile = lease::profile(who.profile, sharing, &server.config.roots);
+        let rules = server.rules();
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
-        entry.is_some_and(|entry| entry.suits(sharing, profile, who))
+        entry.is_some_and(|entry| rules.fit(entry.candidate(), &rules.key(who), who).is_some())
     }
 
     /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
     /// whose lane is free, or a new one. The lane is taken with it, else a second call would wait behind the first.
     pub(crate) fn lease_beside(&self, server: &Arc<Server>, who: &Who) -> Result<Beside, NoLease> {
-        let profile = lease::profile(who.profile, server.config.sharing, &server.config.roots);
+        let key = Key { own: true, roots: None, exact: Some(who.profile), apps: true };
         let mut table = lock(&server.leases);
         table.entries.retain(|entry| !entry.upstream.is_stopped());
         let limit = self.limits().leases_per_server;
@@ -163,8 +206,7 @@ impl Manager {
             return Err(NoLease::Share(limit));
         }
         let entries = &mut table.entries;
-        let own =
-            |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner) && entry.upstream.profile() == profile;
+        let own = |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner);
         for entry in entries.iter_mut().filter(own) {
             if let Ok(lane) = entry.upstream.lane().clone().try_acquire_owned() {
                 entry.used = Instant::now();
@@ -172,8 +214,7 @@ impl Manager {
                 return Ok(Beside { upstream: entry.upstream.clone(), stay: Stay { lane: Some(lane), left } });
             }
         }
-        let upstream = self.add(server, &mut table, profile, who)?;
-        upstream.bind(who.owner);
+        let upstream = self.add(server, &mut table, key, who)?;
         let left = Arc::<Notify>::default();
         if let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
             entry.beside = Some(left.clone());
@@ -185,13 +226,7 @@ impl Manager {
     }
 
     /// Opens a lease for this client; where there is none left, another one may make room.
-    fn add(
-        &self,
-        server: &Arc<Server>,
-        table: &mut Table,
-        profile: Profile,
-        who: &Who,
-    ) -> Result<Arc<Upstream>, NoLease> {
+    fn add(&self, server: &Arc<Server>, table: &mut Table, key: Key, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         if self.is_stopping() {
             return Err(NoLease::Stopping);
         }
@@ -199,8 +234,14 @@ impl Manager {
             return Err(NoLease::Closed);
         }
         let counted = self.room(server, table, who)?;
-        let upstream = self.spawn(server, profile, who.owner, true);
-        let mut entry = Entry::new(upstream.clone(), who.principal.clone(), counted);
+        let upstream = self.spawn(server, &key, true);
+        if key.own {
+            upstream.bind(who.owner);
+        }
+        if let Some(told) = &who.roots {
+            upstream.keep_roots(told.result());
+        }
+        let mut entry = Entry::new(upstream.clone(), who.principal.clone(), key, counted);
         entry.enter(who.owner);
         table.entries.push(entry);
         Ok(upstream)
@@ -212,22 +253,36 @@ impl Manager {
         self.0.leases.all()
     }
 
-    /// The lease that this client has already, if any.
+    /// The lease that lists for this client, if there is one: its own, else the one that it is on, else the rest lease, its
+    /// principal's or the host's.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
-        let sharing = server.config.sharing;
-        let profile = lease::profile(who.profile, sharing, &server.config.roots);
+        let rules = server.rules();
+        let key = rules.key(who);
         let table = lock(&server.leases);
-        let of_client = table.entries.iter().filter(|entry| {
-            entry.users.contains(&who.owner)
-                && entry.suits(sharing, profile, who)
-                && entry
-                    .upstream
-                    .bound_to()
-                    .is_none_or(|owner| owner == who.owner || server.config.sharing == Sharing::Host)
-        });
-        // Its calls go to its own.
-        let entry = of_client.max_by_key(|entry| entry.upstream.bound_to() == Some(who.owner))?;
-        Some(entry.upstream.clone())
+        let rank = |entry: &Entry| {
+            if entry.upstream.is_stopped() {
+                return None;
+            }
+            if entry.upstream.is_modern() {
+                return Some(9);
+            }
+            let is_on = entry.users.contains(&who.owner);
+            match entry.upstream.bound_to() {
+                Some(owner) if owner != who.owner => return None,
+                Some(_) => return Some(8),
+                None => {}
+            }
+            let own = entry.principal == who.principal;
+            if is_on && (own || rules.sharing == Sharing::Host) && !entry.key.is_rest() {
+                return Some(7);
+            }
+            let fresh = u8::from(rules.fit(entry.candidate(), &key, who).is_some());
+            // The host's own list is for all.
+            let may = own || rules.sharing == Sharing::Host || (entry.eager && entry.principal.is_local());
+            (may && entry.key.is_rest()).then(|| 1 + fresh + 2 * u8::from(own) + 3 * u8::from(is_on && own))
+        };
+        let ranked = table.entries.iter().filter_map(|entry| Some((rank(entry)?, entry)));
+        Some(ranked.max_by_key(|(rank, _)| *rank)?.1.upstream.clone())
     }
 
     /// The client is gone: its own leases end, shared ones stay a while.
@@ -236,6 +291,7 @@ impl Manager {
         for server in self.servers().iter() {
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
+                entry.upstream.forget_caller(owner);
                 let left = entry.users.remove(&owner) && entry.users.is_empty();
                 entry.upstream.note_users(entry.users.len());
                 if own && !entry.upstream.serves_only(owner) {
@@ -273,6 +329,10 @@ impl Manager {
         });
     }
 
+    fn linger_all(&self, server: &Arc<Server>, left: Vec<Arc<Upstream>>) {
+        left.into_iter().for_each(|upstream| self.linger(server.clone(), upstream));
+    }
+
     /// Ends a lease that nobody uses for a while; an eager server that has none left then gets the one that lists.
     fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
         let (manager, stop) = (self.clone(), self.0.stop.clone());
@@ -281,18 +341,21 @@ impl Manager {
                 return;
             }
             let mut table = lock(&server.leases);
-            // One that declares nothing stays while it is the only one, so that its server is up for the next client.
-            let is_last = table.entries.len() == 1;
+            let rules = server.rules();
+            // The one that lists stays while it is the only one, so that its server is up for the next client.
+            let catalogs = table.entries.iter().filter(|entry| server.is_catalog(entry)).count();
             table.entries.retain(|entry| {
-                let is_kept = server.is_catalog(&entry.upstream) && (is_last || entry.is_of_host());
+                let is_kept =
+                    server.is_catalog(entry) && !entry.is_over(&rules) && (catalogs == 1 || entry.is_of_host());
                 let is_it = entry.upstream.id == upstream.id && !is_kept;
-                let over = is_it && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
+                let over = is_it && entry.is_idle() && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
                 if over {
                     entry.upstream.stop();
                 }
                 !over
             });
-            let none = table.entries.is_empty();
+            let has_room = table.entries.len() < manager.limits().leases_per_server;
+            let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest());
             drop(table);
             if none {
                 manager.start_eager(&server);
@@ -335,24 +398,22 @@ impl Manager {
             return;
         };
         let eager = server.config.start == Start::Eager;
-        let profile = lease::profile(Profile::EMPTY, server.config.sharing, &server.config.roots);
         let mut table = lock(&server.leases);
         if table.closed {
             return;
         }
-        let upstream = self.spawn(server, profile, Owner::HOST, eager);
-        table.entries.push(Entry { eager: true, ..Entry::new(upstream, Principal::local(), counted) });
+        let upstream = self.spawn(server, &Key::REST, eager);
+        table.entries.push(Entry { eager: true, ..Entry::new(upstream, Principal::local(), Key::REST, counted) });
     }
 
-    fn spawn(&self, server: &Arc<Server>, profile: Profile, opened_for: Owner, start: bool) -> Arc<Upstream> {
+    fn spawn(&self, server: &Arc<Server>, key: &Key, start: bool) -> Arc<Upstream> {
         let inner = &self.0;
         let config = &server.config;
         let settings = Settings {
             server: server.label.clone(),
             scrubber: server.scrubber.clone(),
             target: server.target.clone().unwrap_or_else(|| crate::upstream::Target::Memory(Arc::new(|_, _| {}))),
-            profile,
-            opened_for,
+            profile: key.declares(&server.rules()),
             client_info: inner.client_info.clone(),
             start_timeout: config.start_timeout,
             restart: config.restart,
@@ -367,9 +428,9 @@ impl Manager {
 }
 
 impl Entry {
-    fn new(upstream: Arc<Upstream>, principal: Principal, counted: Counted) -> Self {
+    fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, users, used, beside: None, eager: false, _counted: counted }
+        Self { upstream, principal, key, users, used, beside: None, eager: false, _counted: counted }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.
@@ -404,30 +465,59 @@ impl Entry {
 
     /// What this is as the choice of a lease sees it.
     fn candidate(&self) -> Candidate<'_> {
-        let (profile, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
-        Candidate { profile, principal: &self.principal, bound_to }
+        let (declared, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
+        let caller = self.upstream.only_caller();
+        Candidate { key: &self.key, declared, principal: &self.principal, bound_to, caller }
     }
 
-    /// Whether whoever has it may go on with it: everybody shared it as long as its server had no sessions, and it may have
-    /// come back as one that has.
-    fn suits(&self, sharing: Sharing, profile: Profile, who: &Who) -> bool {
-        let has_sessions = || self.upstream.connection().is_some_and(|connection| !connection.is_modern());
-        !self.upstream.was_modern() || !has_sessions() || lease::fit(self.candidate(), sharing, profile, who).is_some()
+    /// Makes it what that client needs, if it is not; whether it could.
+    fn take(&mut self, key: &Key, rules: &Rules<'_>, who: &Who) -> bool {
+        if rules.sharing == Sharing::Host || self.key == *key || self.key.own {
+            return match self.upstream.bound_to() {
+                Some(owner) => owner == who.owner || rules.sharing == Sharing::Host,
+                None => true,
+            };
+        }
+        // It alone has called, and goes on.
+        if !self.upstream.claim(who.owner) {
+            return false;
+        }
+        self.key = key.clone();
+        self.upstream.declare(key.declares(rules));
+        if let Some(told) = &who.roots {
+            self.upstream.keep_roots(told.result());
+        }
+        if !key.own {
+            self.upstream.unbind();
+        }
+        true
     }
 
-    /// Whether nobody else uses it, so that it can become this client's own.
-    fn is_free_for(&self, owner: Owner) -> bool {
-        self.upstream.bound_to() == Some(owner)
-            || (self.users.iter().all(|user| *user == owner) && self.upstream.serves_only(owner))
+    /// How many clients are on it.
+    pub(super) fn user_count(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Whether it declares more than its clients can answer, and none is on it.
+    fn is_over(&self, rules: &Rules<'_>) -> bool {
+        self.users.is_empty() && self.is_idle() && rules.is_stale(&self.key, self.upstream.profile())
     }
 }
 
-impl Server {
-    /// Whether clients with that profile get a lease each, since this server asks them something.
-    pub(crate) fn is_each_clients_own(&self, profile: Profile) -> bool {
-        self.asks.load(Ordering::Relaxed) && !profile.asks_nothing()
-    }
+/// That client goes on with this lease alone; what it leaves nobody uses now.
+fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> Vec<Arc<Upstream>> {
+    let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains(&owner));
+    // One beside its client's has an end of its own.
+    let left = others.filter(|entry| entry.beside.is_none() && entry.upstream.bound_to() != Some(owner));
+    left.filter_map(|entry| {
+        entry.leave(owner);
+        entry.used = Instant::now();
+        entry.users.is_empty().then(|| entry.upstream.clone())
+    })
+    .collect()
+}
 
+impl Server {
     /// The leases whose words a client of that principal may hear: those of the same principal, the host's own, and those
     /// that everybody shares.
     pub(crate) fn upstreams_for(&self, principal: &Principal) -> Vec<Arc<Upstream>> {
@@ -474,23 +564,10 @@ impl Server {
         })
     }
 
-    fn is_catalog(&self, upstream: &Upstream) -> bool {
-        self.config.start == Start::Eager && upstream.profile().is_empty() && upstream.bound_to().is_none()
-    }
-
-    /// Once a lease with a profile is up, the one that only listed is not needed.
-    pub(super) fn close_catalog_lease(&self, up: u64) {
-        let entries = &mut lock(&self.leases).entries;
-        let full = entries.iter().any(|entry| entry.upstream.id == up && !entry.users.is_empty());
-        if full {
-            entries.retain(|entry| {
-                let idle = entry.upstream.id != up && entry.users.is_empty() && self.is_catalog(&entry.upstream);
-                if idle {
-                    entry.upstream.stop();
-                }
-                !idle
-            });
-        }
+    /// Whether it is the lease that lists for the next client.
+    fn is_catalog(&self, entry: &Entry) -> bool {
+        let is_local = entry.principal.is_local();
+        self.config.start == Start::Eager && is_local && entry.key.is_rest() && entry.upstream.bound_to().is_none()
     }
 }
 

@@ -4,6 +4,7 @@
 //! fails or is slow changes nothing for another, and no list waits longer for it than `startupWait`. Start reading at
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
+mod asked;
 mod fresh;
 mod known;
 mod last;
@@ -11,9 +12,11 @@ mod lease;
 mod leases;
 mod reload;
 mod room;
+mod sharing;
 mod slots;
 mod status;
 mod supervisor;
+mod told;
 mod view;
 
 use std::collections::HashMap;
@@ -27,6 +30,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use asked::Asked;
 pub(crate) use lease::Principal;
 pub(crate) use lease::Who;
 pub(crate) use leases::{NoLease, Stay};
@@ -35,6 +39,7 @@ pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
 pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;
+pub(crate) use told::Told;
 
 use known::Known;
 use last::LastOffers;
@@ -87,8 +92,8 @@ pub(crate) struct Server {
     calling: AtomicUsize,
     /// What it listed last: a hint for clients that have no lease yet.
     last_offers: LastOffers,
-    /// It has asked a client something: its leases are not shared from the start.
-    asks: AtomicBool,
+    /// What it is known to ask, and who it is in what is known.
+    asked: sharing::Known,
     /// It has turned out to be this very host: nothing more is asked of it.
     is_this_host: AtomicBool,
     known: Arc<Known>,
@@ -114,6 +119,7 @@ impl Server {
             exclude: config.exclude_tools.clone(),
             rename: config.rename.clone().into_iter().collect(),
         });
+        let asked = sharing::Known::of(known, &config.transport, memory.is_some());
         let (target, fixed) = match (&config.disabled, &config.unusable, memory) {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
             (None, Some(reason), _) => (None, Some((StateName::Failed, reason.to_string()))),
@@ -121,7 +127,6 @@ impl Server {
             (None, None, None) => (Some(target(&config, keys)), None),
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
-        let asks = known.asks(&known::key(&config.transport));
         let slots = (config.max_concurrent > 0).then(|| Slots::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -135,7 +140,7 @@ impl Server {
             fixed,
             leases: Mutex::default(),
             last_offers: LastOffers::default(),
-            asks: asks.into(),
+            asked,
             is_this_host: AtomicBool::new(false),
             known: known.clone(),
             shown: Mutex::default(),
@@ -143,23 +148,6 @@ impl Server {
             calls: AtomicU64::new(0),
             calling: AtomicUsize::new(0),
         }
-    }
-
-    /// It has asked a client something: from now on its leases are each client's own.
-    pub(crate) fn note_ask(&self) {
-        if !self.asks.swap(true, Ordering::Relaxed) && !matches!(self.target, Some(Target::Memory(_))) {
-            self.known.note(&known::key(&self.config.transport));
-        }
-    }
-
-    /// Whether it has ever asked a client something.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.asks.load(Ordering::Relaxed)
-    }
-
-    /// What it is told that a client can do.
-    pub(crate) fn declared(&self, client: crate::protocol::Profile) -> crate::protocol::Profile {
-        lease::profile(client, self.config.sharing, &self.config.roots)
     }
 
     /// What is known of its era from before. A server in this process has none to be remembered.
@@ -369,6 +357,7 @@ impl Manager {
         self.0.keys.shutdown().await;
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        self.0.known.written().await;
     }
 
     /// Kills what is left of servers that are being stopped.

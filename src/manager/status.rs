@@ -36,6 +36,9 @@ pub struct ServerStatus {
     pub server_info: Option<Raw>,
     /// How many connections (processes, sessions) it has.
     pub leases: usize,
+    /// What it is known to ask clients, and why it has so many connections, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sharing: Vec<String>,
     /// Calls so far.
     pub calls: u64,
     /// Calls without an answer yet.
@@ -105,6 +108,14 @@ impl Manager {
         self.servers().iter().map(|server| self.status_of(server, &catalog)).collect()
     }
 
+    /// Forgets what the server of that name or alias asks clients; in words, what that was.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status socket asks"))]
+    pub(crate) fn forget_asks(&self, name: &str) -> Option<Vec<&'static str>> {
+        let servers = self.servers();
+        let is_it = |server: &&Arc<Server>| server.config.name == name || server.config.alias.as_str() == name;
+        Some(servers.iter().find(is_it)?.forget_asks().words())
+    }
+
     /// The state that people see.
     pub(super) fn shown(&self, server: &Server) -> StateName {
         if let Some((state, _)) = &server.fixed {
@@ -136,6 +147,7 @@ impl Manager {
             revision: peer.as_ref().map(|peer| peer.version.to_string()),
             server_info: peer.map(|peer| hidden(server, &peer.info)),
             leases: upstreams.iter().filter(|upstream| upstream.connection().is_some()).count(),
+            sharing: if server.fixed.is_none() { server.sharing_in_words() } else { Vec::new() },
             calls: server.calls.load(Ordering::Relaxed),
             calls_running: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.running())).sum(),
             restarts: upstreams.iter().map(|upstream| upstream.status().restarts).sum(),

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{Manager, Server, lock};
 use crate::config::Sharing;
+use crate::protocol::Profile;
 use crate::upstream::{Change, StateName};
 
 /// Runs until the manager stops.
@@ -54,18 +55,17 @@ impl Manager {
                 Some(offer) if upstream.is_modern() || server.config.sharing == Sharing::Host => {
                     server.last_offers.keep_for_all(offer);
                 }
-                Some(offer) => server.last_offers.keep(&principal, offer),
+                Some(offer) => {
+                    if upstream.profile().has(Profile::APPS) {
+                        server.note_ui(offer.shows_ui());
+                    }
+                    server.last_offers.keep(&principal, offer);
+                }
                 None => {}
-            }
-            if upstream.bound_to().is_some() {
-                server.asks.store(true, Ordering::Relaxed);
             }
         }
         if change.to == StateName::Disabled {
             server.is_this_host.store(true, Ordering::Relaxed);
-        }
-        if change.to == StateName::Connected {
-            server.close_catalog_lease(change.lease);
         }
         let now = self.shown(server);
         let before = {

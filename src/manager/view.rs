@@ -14,11 +14,12 @@ pub(super) type Key = Vec<(usize, u128)>;
 const CATALOGS: usize = 64;
 
 impl Manager {
-    /// Gives the client a lease of every server and waits until each has listed, failed, or had its `startupWait`.
+    /// Waits until the leases that list for the client have listed, failed, or had their `startupWait`. Where it can answer
+    /// what the server asks, its own opens behind them: it may list otherwise.
     pub(crate) async fn prepare(&self, who: &Who) {
         let mut waiting = Vec::new();
         for server in self.servers().iter() {
-            if let Ok(upstream) = self.lease(server, who) {
+            if let Ok(upstream) = self.listing(server, who) {
                 upstream.start();
                 if !has_listed(&upstream) {
                     waiting.push(upstream);
@@ -27,6 +28,11 @@ impl Manager {
         }
         let wait = self.startup_wait();
         futures_util::future::join_all(waiting.iter().map(|upstream| listed(upstream, wait))).await;
+        for server in self.servers().iter().filter(|server| self.lists_apart(server, who)) {
+            if let Ok(upstream) = self.lease(server, who) {
+                upstream.start();
+            }
+        }
     }
 
     /// What this client sees now.

@@ -74,6 +74,19 @@ impl Default for Offer {
 }
 
 impl Offer {
+    /// Whether there is anything in it for MCP Apps.
+    #[must_use]
+    pub fn shows_ui(&self) -> bool {
+        let [tools, _, resources, templates] = &self.lists;
+        let has_page = |tool: &Definition| {
+            let meta = tool.json.member("_meta");
+            meta.is_some_and(|meta| meta.members(["ui", "ui/resourceUri"]).iter().any(Option::is_some))
+        };
+        let is_page = |resource: &Definition| resource.name.starts_with("ui://");
+        tools.definitions.iter().any(has_page)
+            || [resources, templates].iter().any(|list| list.definitions.iter().any(is_page))
+    }
+
     fn new(lists: [Arc<List>; 4], failures: [Option<String>; 4]) -> Self {
         let mut hash = Sha256::new();
         for (list, failure) in lists.iter().zip(&failures) {

@@ -16,11 +16,11 @@ use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
 use crate::config;
-use crate::manager::{Calling, Server, Slot};
+use crate::manager::{Asked, Calling, Server, Slot, Told};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
 use crate::registry::{Target, expose_content};
 use crate::transport::{self, Fate};
-use crate::upstream::{Connection, Terms, Upstream};
+use crate::upstream::{Connection, Terms};
 
 /// A request as it goes to a server.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub(super) struct Forward {
     pub(super) digest: OnceLock<String>,
     /// Whether it runs as a task.
     pub(super) task: Plan,
+    /// The roots that its client told for it.
+    pub(super) roots: Option<Arc<Told>>,
 }
 
 impl Forward {
@@ -52,7 +54,7 @@ impl Forward {
         target: Arc<str>,
     ) -> Self {
         let task = Plan::default();
-        Self { server, method, params, named, target, meta, answers: false, digest: OnceLock::new(), task }
+        Self { server, method, params, named, target, meta, answers: false, digest: OnceLock::new(), task, roots: None }
     }
 
     /// The client's progress token, as JSON.
@@ -147,8 +149,17 @@ impl Router {
         mut course: Course,
     ) -> Outcome {
         loop {
+            let asked = forward.server.asks();
             let failure = match self.attempt(client, forward, toward, &mut course).await {
-                Ok(outcome) => return outcome,
+                Ok(outcome) => {
+                    // Asked in vain, it may have failed for that: once more, where it is asked what it can answer, or nothing.
+                    let more = forward.server.asks() != asked && has_failed(&outcome) && course.repeats.lost;
+                    if more && self.is_safe_twice(client, forward) {
+                        course.repeats.lost = false;
+                        continue;
+                    }
+                    return outcome;
+                }
                 Err(Stop::Refused(error)) => return Err(error),
                 Err(Stop::Park(over)) => return self.park(client, forward.clone(), course, over).await,
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
@@ -208,7 +219,7 @@ impl Router {
         client: &Client,
         forward: &Forward,
         toward: &mut Toward<'_>,
-        (upstream, connection): (&Upstream, &Connection),
+        connection: &Connection,
         course: &mut Course,
     ) -> Result<Plan, Stop> {
         if connection.is_modern() {
@@ -221,7 +232,7 @@ impl Router {
             return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
         } else if client.revision().is_modern()
             && forward.method.may_ask()
-            && !upstream.profile().asks_nothing()
+            && !forward.server.declared(client.profile()).asks_nothing()
             && let Toward::Leg(leg) = toward
         {
             // The server asks by requests of its own, and this client is asked by results: the call must wait without it.
@@ -238,9 +249,10 @@ impl Router {
         course: &mut Course,
     ) -> Result<Outcome, Stop> {
         let server = &forward.server;
-        let Reached { upstream, connection, lane: _lane, stay: _stay } = self.reach(client, server, toward).await?;
+        let Reached { upstream, connection, lane: _lane, stay: _stay } =
+            self.reach(client, server, toward, forward.roots.as_ref()).await?;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        let plan = self.judge(client, forward, toward, (&upstream, &connection), course)?;
+        let plan = self.judge(client, forward, toward, &connection, course)?;
         let terms = plan.dress(self.terms(client, server, toward));
         // A session has one level; where requests say theirs, the most verbose one under way counts.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
@@ -262,6 +274,7 @@ impl Router {
             course.end = running.end;
             let outcome = outcome?;
             if !version.is_modern() {
+                server.note_answer(upstream, connection);
                 if let (true, Ok(result)) = (plan != Plan::Theirs, &outcome)
                     && result.member("task").is_some()
                 {
@@ -334,6 +347,7 @@ impl Router {
     ) -> Outcome {
         match outcome {
             Err(error) if error.code == code::URL_ELICITATION_REQUIRED && version == ProtocolVersion::V2025_11_25 => {
+                forward.server.note_asked(Asked::ELICITATION, None);
                 self.visits_required(client, forward, error)
             }
             outcome => self.adapted(client, forward, version, outcome),
@@ -365,6 +379,11 @@ impl Router {
         terms.profile = server.declared(terms.profile);
         terms
     }
+}
+
+fn has_failed(outcome: &Outcome) -> bool {
+    let is_error = |result: &Raw| result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
+    outcome.as_ref().map_or(true, is_error)
 }
 
 /// What is read here must be what is read there (`hazards.md` H37).

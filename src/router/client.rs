@@ -12,7 +12,7 @@ use super::Mailbox;
 use super::gauges::Counts;
 use super::roster::Presence;
 use crate::exposed;
-use crate::manager::{Principal, Who};
+use crate::manager::{self, Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
 use crate::registry::{Catalog, Kind};
@@ -29,6 +29,8 @@ pub(crate) struct Client {
     state: Mutex<State>,
     named: Named,
     presence: Presence,
+    /// Held while it is being asked for its roots.
+    pub(super) asking: tokio::sync::Mutex<()>,
 }
 
 /// What a client calls itself; after a NUL, which version of itself it says it is.
@@ -36,7 +38,7 @@ pub(crate) struct Client {
 pub(crate) struct Named(Box<str>);
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     running: BTreeMap<RequestId, Running>,
     asked: BTreeMap<u64, Asked>,
     asked_so_far: u64,
@@ -46,13 +48,18 @@ struct State {
     /// Resources that its streams of changes watch.
     watched: u32,
     level: Option<Level>,
-    leases: Vec<(usize, Arc<Upstream>)>,
-    subscriptions: BTreeMap<Arc<str>, Subscription>,
+    /// Each with the stamp of its server at which it was given.
+    pub(super) leases: Vec<(usize, Arc<Upstream>, u64)>,
+    /// The roots that it told, once it was asked for them.
+    pub(super) roots: Option<Arc<manager::Told>>,
+    /// It is one conversation for sure, though it has no session: what it told once is good for all that it asks.
+    pub(super) is_apart: bool,
+    pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
     view: Option<View>,
     told: Option<Told>,
     /// Lists of several pages whose first one it was given, and when.
     begun: Box<[(Instant, Arc<Catalog>)]>,
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 #[derive(Debug)]
@@ -133,7 +140,16 @@ impl Client {
         mailbox: Mailbox,
         named: Named,
     ) -> Self {
-        Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
+        Self {
+            who,
+            revision,
+            extensions,
+            mailbox,
+            state: Mutex::default(),
+            named,
+            presence: Presence::default(),
+            asking: Default::default(),
+        }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.
@@ -302,7 +318,11 @@ impl Client {
     }
 
     /// Puts a question of a server to the client, on the stream of the call it belongs to or on the general one.
-    pub(super) fn ask(&self, mut ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
+    pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
+        self.put_question(ask, call.map(|(call, _)| call), call.map(|(_, leg)| leg.clone()), answered);
+    }
+
+    fn put_question(&self, mut ask: Ask, call: Option<u64>, leg: Option<Arc<Mailbox>>, answered: Option<Arc<Notify>>) {
         let mut state = self.state();
         if state.closed {
             return;
@@ -315,13 +335,17 @@ impl Client {
             // From here on the mailbox has them, and counts them; nobody needs them for the answer.
             params: ask.params.take(),
         });
-        let leg = call.map(|(_, leg)| leg.clone());
-        state.asked.insert(id, Asked { ask, call: call.map(|(call, _)| call), answered, leg: leg.clone() });
+        state.asked.insert(id, Asked { ask, call, answered, leg: leg.clone() });
         drop(state);
         match leg {
             Some(leg) => leg.put(request),
             None => self.mailbox.put(request),
         }
+    }
+
+    /// The same of a question of the host itself, under a number of its own.
+    pub(super) fn ask_beside(&self, ask: Ask, number: u64, leg: Option<Arc<Mailbox>>) {
+        self.put_question(ask, Some(number), leg, None);
     }
 
     /// The client answered a question.
@@ -392,31 +416,6 @@ impl Client {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
         let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         least.is_some_and(|least| level >= usize::from(least))
-    }
-
-    /// The lease it used last for that server, if it may go on with it.
-    pub(super) fn lease(&self, server: usize) -> Option<Arc<Upstream>> {
-        let state = self.state();
-        let (_, upstream) = state.leases.iter().find(|(id, _)| *id == server)?;
-        let mine = upstream.bound_to().is_none_or(|owner| owner == self.owner());
-        (mine && !upstream.is_stopped()).then(|| upstream.clone())
-    }
-
-    pub(super) fn keep_lease(&self, server: usize, upstream: Arc<Upstream>) {
-        let mut state = self.state();
-        if !state.closed {
-            state.leases.retain(|(id, _)| *id != server);
-            state.leases.push((server, upstream));
-        }
-    }
-
-    /// Goes on with that lease no longer.
-    pub(super) fn drop_lease(&self, server: usize) {
-        self.state().leases.retain(|(id, _)| *id != server);
-    }
-
-    pub(super) fn leases(&self) -> Vec<(usize, Arc<Upstream>)> {
-        self.state().leases.clone()
     }
 
     /// Whether it may watch that resource, if it may watch so many in all.
@@ -509,7 +508,7 @@ impl Client {
         state.begun.iter().rev().map(|(_, catalog)| catalog.clone()).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

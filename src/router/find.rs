@@ -87,12 +87,12 @@ impl Router {
             server.config.prefix != Prefix::Never && carries(&server.config.alias, name, &settings.naming)
         };
         if let Some(server) = silent.iter().find(is_its) {
-            let failure = self.reached(client, server).await.err()?;
+            let failure = self.reached(client, server, None).await.err()?;
             return Some((server.clone(), failure));
         }
         let bare = silent.iter().filter(|server| server.config.prefix != Prefix::Always);
         let wait = self.manager().startup_wait();
-        let all = join_all(bare.map(|server| self.reached(client, server)));
+        let all = join_all(bare.map(|server| self.reached(client, server, None)));
         // Whether they came is seen by what they list.
         let _ = tokio::time::timeout(wait, all).await;
         None

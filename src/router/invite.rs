@@ -183,7 +183,7 @@ impl Router {
 
     /// The lease of the call knows of the token that has come.
     async fn token_is_known(&self, client: &Arc<Client>, forward: &Forward) {
-        if let Ok(upstream) = self.lease(client, &forward.server) {
+        if let Ok(upstream) = self.lease(client, &forward.server, forward.roots.as_ref()) {
             upstream.knows_of_token().await;
         }
     }

@@ -26,8 +26,10 @@ mod question;
 mod reach;
 mod relay;
 mod resource;
+mod roots;
 mod roster;
 mod running;
+mod standing;
 mod state;
 mod subscribe;
 mod tasks;
@@ -189,7 +191,7 @@ impl Router {
         account: Account,
     ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
-        let who = Who { owner, principal, profile };
+        let who = Who { owner, principal, profile, roots: None };
         let mailbox = Mailbox::new(self.limits().client_queue, account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());
@@ -359,14 +361,7 @@ impl Router {
                     client.cancel(&id);
                 }
             }
-            Method::RootsListChanged => {
-                for (_, upstream) in client.leases() {
-                    let declared = upstream.profile().has(Profile::ROOTS_CHANGED);
-                    if let (true, Some(connection)) = (declared, upstream.connection()) {
-                        connection.notify(Method::RootsListChanged, None);
-                    }
-                }
-            }
+            Method::RootsListChanged => self.roots_changed(client),
             // The handshake of each lease is our own; servers' questions ask for no progress through us.
             _ => {}
         }

@@ -91,8 +91,11 @@ impl Router {
                 self.close(&pooled.client);
             }
         }
-        let Key { principal, profile, extensions, affinity: _ } = key.clone();
+        let Key { principal, profile, extensions, affinity } = key.clone();
         let client = self.admit(principal, ProtocolVersion::LATEST_MODERN, profile, extensions);
+        if affinity.is_some() {
+            client.set_apart();
+        }
         pool.insert(key, Pooled { client: client.clone(), used: Instant::now() });
         Ok(client)
     }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Router;
 use super::client::Client;
 use super::question::{self, log, refuse};
+use super::roots;
 use super::subscribe::changes;
 use crate::adapt;
 use crate::manager::{News, Server};
@@ -72,8 +73,8 @@ impl Router {
     fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {
         let clients = self.clients_of(server, upstream);
         let what = match what {
-            Relayed::Ask { ask, unclear } => match self.ask_for_task(server, upstream, connection, ask) {
-                Some(ask) => Relayed::Ask { ask, unclear },
+            Relayed::Ask { ask, unclear, of } => match self.ask_for_task(server, upstream, connection, ask) {
+                Some(ask) => Relayed::Ask { ask, unclear, of },
                 None => return,
             },
             other => other,
@@ -101,6 +102,10 @@ impl Router {
                     // It belongs to no request, and only requests want log lines there.
                     tracing::debug!(server = %server.config.alias, "a log line for nobody: {params}");
                 }
+                if clients.len() > 1 {
+                    // Of several that share, it may be any one's.
+                    return tracing::debug!(server = %server.config.alias, "a log line outside of calls: {params}");
+                }
                 for client in &clients {
                     log(client, client.mailbox(), server, &params);
                 }
@@ -125,13 +130,12 @@ impl Router {
                 }
                 self.withdraw_beside(connection, &id);
             }
-            Relayed::Ask { ask, unclear: false } if clients.len() == 1 => {
-                self.hold(clients[0].clone(), server.clone(), upstream.clone(), ask);
-            }
-            Relayed::Ask { ask, .. } => {
-                // Whoever comes next is asked on a lease of its own.
-                server.note_ask();
-                refuse(ask);
+            Relayed::Ask { ask, unclear, of } => {
+                let of = of.filter(|_| !unclear);
+                match of.and_then(|owner| self.clients().get(&owner).cloned()) {
+                    Some(client) => self.hold(client, server.clone(), upstream.clone(), ask),
+                    None => roots::for_nobody(server, upstream, ask, !unclear && of.is_none()),
+                }
             }
         }
     }
@@ -139,7 +143,7 @@ impl Router {
     /// Puts a question that belongs to no call to the only client of its lease, once there is a stream to it.
     fn hold(&self, client: Arc<Client>, server: Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         if client.revision().is_modern() {
-            return self.hold_modern(&server, upstream, ask);
+            return self.hold_modern(&client, &server, upstream, ask);
         }
         if client.mailbox().has_reader() {
             return question::put(&client, &server, &upstream, ask, None, None);
@@ -163,15 +167,14 @@ impl Router {
 
     /// A question outside of any call to a client without a session: only roots have an answer that does not depend on whom
     /// the server works for at the moment (`bridging.md` 5.5, 5.6).
-    fn hold_modern(&self, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
-        server.note_ask();
-        if ask.method != Method::RootsList || !upstream.profile().has(Profile::ROOTS) {
+    fn hold_modern(&self, client: &Client, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
+        server.note_ask(&ask);
+        let declared = server.declared(client.profile());
+        if ask.method != Method::RootsList || !declared.has(Profile::ROOTS) {
             return refuse(ask);
         }
-        let Some(ask) = question::judge(server, upstream.profile(), ask) else { return };
-        if let Some(roots) = upstream.roots() {
-            return ask.answer(Ok(roots));
-        }
+        let Some(ask) = question::judge(server, declared, ask) else { return };
+        let Some(ask) = roots::known(client, server, &upstream, ask) else { return };
         let router = self.clone();
         self.spawn(async move {
             let until = Instant::now() + HOLD;

@@ -24,8 +24,8 @@ use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay};
-use crate::manager::{Principal, Server};
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
+use crate::manager::{Principal, Server, Told};
+use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
 
@@ -45,6 +45,8 @@ pub(super) struct Parked {
     pub(super) principal: Principal,
     digest: String,
     pub(super) server: Arc<Server>,
+    /// What its client can be asked.
+    declared: Profile,
     inner: Mutex<Inner>,
     /// For whoever attends: questions, or the answer.
     news: Notify,
@@ -117,6 +119,7 @@ impl Router {
             principal: client.principal().clone(),
             digest: forward.digest().to_owned(),
             server: forward.server.clone(),
+            declared: forward.server.declared(client.profile()),
             inner: Mutex::new(Inner::of(&account)),
             news: Notify::new(),
             answered: Arc::default(),
@@ -356,11 +359,14 @@ impl Parked {
     /// The server asks something.
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
         let wish = question::wished_key(&mut ask);
-        let Some(ask) = question::judge(&self.server, upstream.profile(), ask) else { return };
+        let Some(ask) = question::judge(&self.server, self.declared, ask) else { return };
+        if let (Method::RootsList, Some(roots)) = (&ask.method, upstream.roots()) {
+            return ask.answer(Ok(roots));
+        }
         let Some(ask) = question::reword(&self.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
         let mut inner = self.lock();
         inner.upstream.get_or_insert_with(|| upstream.clone());
-        let profile = inner.audience.profile().unwrap_or_else(|| upstream.profile());
+        let profile = inner.audience.profile().unwrap_or(self.declared);
         if let Err(error) = question::permit(profile, &ask.method, ask.params.as_ref()) {
             drop(inner);
             return ask.answer(Err(error));
@@ -435,8 +441,9 @@ impl Parked {
     }
 
     fn keep_roots(&self, roots: &Raw) {
-        if let Some(upstream) = &self.lock().upstream {
-            upstream.keep_roots(roots);
+        let upstream = self.lock().upstream.clone();
+        if let Some(upstream) = &upstream {
+            self.server.told_roots(upstream, &Told::read(roots));
         }
     }
 

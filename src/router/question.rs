@@ -8,6 +8,7 @@ use url::Url;
 
 use super::Mailbox;
 use super::client::Client;
+use super::roots;
 use crate::adapt;
 use crate::config::Roots;
 use crate::dial::is_loopback;
@@ -21,20 +22,21 @@ pub(super) const NO_PAGE: &str = "a page to visit must be one of https, or of th
 
 /// Puts a server's question to a client with a session, or answers it.
 pub(super) fn put(
-    client: &Client,
-    server: &Server,
-    upstream: &Upstream,
+    client: &Arc<Client>,
+    server: &Arc<Server>,
+    upstream: &Arc<Upstream>,
     ask: Ask,
     call: Option<(u64, &Arc<Mailbox>)>,
     answered: Option<Arc<Notify>>,
 ) {
-    // A server without a session was told with its request what this client can do.
-    let declared = if ask.is_gathered() { server.declared(client.profile()) } else { upstream.profile() };
-    let Some(ask) = judge(server, declared, ask) else { return };
+    // Its lease may declare more than this client can.
+    let Some(ask) = judge(server, server.declared(client.profile()), ask) else { return };
     if client.revision().is_modern() {
         // It is asked by results alone, and this request has none that asks: a call that has is parked.
         return refuse(ask);
     }
+    let Some(ask) = roots::known(client, server, upstream, ask) else { return };
+    let ask = roots::learning(client, server, upstream, ask);
     if let Some(ask) = reword(server, ask, client.revision()) {
         client.ask(ask, call, answered);
     }
@@ -42,9 +44,7 @@ pub(super) fn put(
 
 /// Lets a question pass that may be asked. What was not declared is refused, configured roots are told.
 pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<Ask> {
-    if !ask.is_gathered() {
-        server.note_ask();
-    }
+    server.note_ask(&ask);
     if let (Method::RootsList, Roots::Fixed(uris)) = (&ask.method, &server.config.roots) {
         let roots: Vec<_> = uris.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
         ask.answer(Ok(Raw::from_value(&serde_json::json!({ "roots": roots }))));

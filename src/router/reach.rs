@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Router;
 use super::answer::Failure;
-use super::client::Client;
+use super::client::{Client, Subscription};
 use super::running::{Attempt, Toward};
-use crate::manager::{NoLease, Server, Stay};
+use crate::manager::{NoLease, Server, Stay, Told};
 use crate::upstream::{Connection, Upstream};
 
 /// A connection, and the right to use it alone where that is needed.
@@ -31,36 +31,69 @@ const AGAIN: Duration = Duration::from_millis(100);
 const LEASES: usize = 3;
 
 impl Router {
-    /// The lease of this server for this client.
-    pub(super) fn lease(&self, client: &Arc<Client>, server: &Arc<Server>) -> Result<Arc<Upstream>, NoLease> {
-        // One that others use, too, was given out before the server asked anybody anything.
-        let stays =
-            |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
-        if let Some(upstream) = client.lease(server.id).filter(stays) {
+    /// The lease of this server for this client, which told these roots.
+    pub(super) fn lease(
+        &self,
+        client: &Arc<Client>,
+        server: &Arc<Server>,
+        roots: Option<&Arc<Told>>,
+    ) -> Result<Arc<Upstream>, NoLease> {
+        // Read first: what becomes known meanwhile is looked at the next time.
+        let stamp = server.stamp();
+        let is_fixed = roots.is_none() || client.is_one_conversation();
+        if let Some(upstream) = client.lease(server.id, stamp).filter(|_| is_fixed) {
             return Ok(upstream);
         }
-        let upstream = self.manager().lease(server, &client.who)?;
-        client.keep_lease(server.id, upstream.clone());
+        let upstream = self.manager().lease(server, &client.who_with(roots.cloned()))?;
+        client.keep_lease(server.id, &upstream, stamp);
         self.apply_level(server, &upstream);
         Ok(upstream)
     }
 
     /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
-    /// it has some.
+    /// it has some. What the client watches on another lease is watched on this one first.
     pub(super) async fn reached(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
+        roots: Option<&Arc<Told>>,
     ) -> Result<(Arc<Upstream>, Arc<Connection>), Failure> {
         for _ in 0..LEASES {
-            let upstream = in_time(|| self.lease(client, server)).await?;
+            let told = match roots {
+                Some(roots) => Some(roots.clone()),
+                None => self.roots_for(client, server).await,
+            };
+            let upstream = in_time(|| self.lease(client, server, told.as_ref())).await?;
             let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
-            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
+            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
+                self.watch_there(client, server, &upstream).await;
                 return Ok((upstream, connection));
             }
             client.drop_lease(server.id);
         }
         Err(Failure::lost(&crate::transport::Error::Unwritten))
+    }
+
+    /// Watches on this lease what the client watches on another one of the server.
+    async fn watch_there(&self, client: &Arc<Client>, server: &Arc<Server>, upstream: &Arc<Upstream>) {
+        for (uri, subscription) in client.watched_beside(server.id, upstream) {
+            if upstream.id < subscription.upstream.id && !subscription.upstream.is_stopped() {
+                // It was watched on a lease that is newer than this one: a call of before is on its way.
+                continue;
+            }
+            let raw = subscription.raw.clone();
+            if super::resource::watch(server, upstream, &raw).await.is_err() {
+                continue;
+            }
+            let there = Subscription { upstream: upstream.clone(), ..subscription };
+            match client.subscribe(&uri, there, usize::MAX) {
+                Ok(Some(before)) => before.upstream.unwant_uri(&before.raw),
+                Ok(None) | Err(_) => {
+                    client.unsubscribe(&uri);
+                    upstream.unwant_uri(&raw);
+                }
+            }
+        }
     }
 
     /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
@@ -70,13 +103,16 @@ impl Router {
         client: &Arc<Client>,
         server: &Arc<Server>,
         toward: &Toward<'_>,
+        roots: Option<&Arc<Told>>,
     ) -> Result<Reached, Attempt> {
-        let (mut upstream, mut connection) = self.reached(client, server).await.map_err(Attempt::Failed)?;
+        let (mut upstream, mut connection) = self.reached(client, server, roots).await.map_err(Attempt::Failed)?;
         let Toward::Parked(parked) = toward else {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         };
         self.runs_on(parked, &upstream);
-        if connection.tells_whose() || !server.has_asked() {
+        // One that several share has none: what is asked there without a name is refused.
+        let is_own = upstream.bound_to() == Some(client.owner());
+        if connection.tells_whose() || !is_own || server.asks().is_empty() {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         }
         let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };

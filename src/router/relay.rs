@@ -8,6 +8,7 @@ use super::answer::Failure;
 use super::call::Forward;
 use super::client::Client;
 use super::question::{NO_PAGE, may_visit, permit};
+use super::roots;
 use super::running::Toward;
 use super::state::{State, expired};
 use crate::adapt;
@@ -125,9 +126,28 @@ impl Router {
                 forward.params = forward.params.without_member("requestState").without_member("inputResponses");
                 forward.reopen();
             }
+            Some(State::Roots) => {
+                let told = roots::brought(forward.params.member("inputResponses"));
+                if client.is_one_conversation() {
+                    client.keep_roots(Some(told.clone()));
+                }
+                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
+                forward.reopen();
+                forward.roots = Some(told);
+            }
             None => {}
         }
+        if forward.roots.is_none() && !forward.answers && self.wants_roots_first(client, &forward) {
+            let sealed = self.seal_state(client.principal(), State::Roots, forward.digest(), self.limits().answer)?;
+            return Ok(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed));
+        }
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+    }
+
+    /// Whether the client is asked for its roots before anything is sent: once, if it is one conversation for sure.
+    fn wants_roots_first(&self, client: &Client, forward: &Forward) -> bool {
+        let server = &forward.server;
+        server.wants_roots(client.profile()) && !server.is_sessionless() && client.roots().is_none()
     }
 }
 

@@ -55,7 +55,7 @@ impl Router {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
             return Err(ErrorObject::invalid_params(text));
         }
-        let upstream = match self.reached(client, &server).await {
+        let upstream = match self.reached(client, &server, None).await {
             Ok((upstream, _)) => upstream,
             Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
         };
@@ -116,7 +116,7 @@ impl Router {
         server: &Arc<Server>,
         family: impl Fn(&crate::upstream::Offers) -> bool,
     ) -> bool {
-        match self.reached(client, server).await {
+        match self.reached(client, server, None).await {
             Ok((_, connection)) => connection.peer().is_none_or(|peer| family(&peer.offers)),
             // The request itself tells why.
             Err(_) => true,

@@ -30,6 +30,8 @@ pub(super) enum State {
     Relay { server: String, state: Option<String> },
     /// A server wanted URLs visited before it did anything: the call is sent afresh.
     Afresh { keys: Vec<String> },
+    /// The client was asked for its roots before anything was sent.
+    Roots,
     /// Somebody is to sign in to the server: the invitation, and what the answer is if nobody does.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },

@@ -168,7 +168,7 @@ impl Router {
     async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
         let target = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await.ok()?;
         let server = self.server(&target).ok()?;
-        let (upstream, connection) = self.reached(client, &server).await.ok()?;
+        let (upstream, connection) = self.reached(client, &server, None).await.ok()?;
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
             return None;
         }

@@ -119,7 +119,11 @@ impl Ask {
     /// The question put in other words; `fold` turns the answer to them back.
     pub(crate) fn put(mut self, params: Option<Raw>, fold: Fold) -> Self {
         self.params = params;
-        self.fold = Some(fold);
+        self.fold = match self.fold.take() {
+            // What was put in other words before is turned back last.
+            Some(first) => Some(Box::new(move |outcome| first(fold(outcome)))),
+            None => Some(fold),
+        };
         self
     }
 
@@ -131,6 +135,24 @@ impl Ask {
     /// Whether somebody here gathers the answers, rather than a server that waits for its response.
     pub(crate) fn is_gathered(&self) -> bool {
         matches!(self.back, Some(Back::Gatherer(_)))
+    }
+
+    /// Whether a client with that profile can answer any such question.
+    pub(super) fn is_for(&self, profile: Profile) -> bool {
+        match self.method {
+            Method::RootsList => profile.has(Profile::ROOTS),
+            Method::CreateMessage => profile.has(Profile::SAMPLING),
+            Method::Elicit => profile.has(Profile::ELICITATION_FORM) || profile.has(Profile::ELICITATION_URL),
+            _ => false,
+        }
+    }
+
+    /// What the server that asks calls its version.
+    pub(crate) fn server_version(&self) -> Option<String> {
+        match &self.back {
+            Some(Back::Server(connection)) => connection.server_version(),
+            Some(Back::Gatherer(_)) | None => None,
+        }
     }
 
     /// Hands the client's answer to whoever asked.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{Connection, Wire};
-use super::{Settings, Target, drive, listing};
+use super::{Target, Upstream, drive, listing};
 use crate::dial::Dialer;
 use crate::transport::{Error, Sse};
 
@@ -32,8 +32,9 @@ impl Inferred {
 ///
 /// # Errors
 /// Where neither transport worked, with what came of both.
-pub(super) async fn shake(connection: &Arc<Connection>, settings: &Settings, dialer: &Dialer) -> Result<(), Error> {
-    let hello = || listing::shake(connection, settings.profile, &settings.client_info);
+pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dialer: &Dialer) -> Result<(), Error> {
+    let settings = &upstream.settings;
+    let hello = || listing::shake(connection, upstream.profile(), &settings.client_info);
     if let Wire::Sse(sse) = connection.wire() {
         let attached = drive::attach(connection, sse).await;
         if let (Target::Auto(_, inferred), Err(Error::Status { .. } | Error::Malformed(_))) =

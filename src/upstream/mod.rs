@@ -28,7 +28,7 @@ mod watching;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -37,6 +37,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use connection::Binding;
 pub(crate) use connection::Connection;
 pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
@@ -120,7 +121,6 @@ pub(crate) struct Settings {
     pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) target: Target,
     pub(crate) profile: Profile,
-    pub(crate) opened_for: Owner,
     pub(crate) client_info: Raw,
     pub(crate) start_timeout: Duration,
     pub(crate) restart: config::Restart,
@@ -182,10 +182,12 @@ pub(crate) enum Relayed {
         task: String,
         params: Raw,
     },
-    /// A question; `unclear` when calls of several clients are under way.
+    /// A question that belongs to no request under way. `of`: the only client that has ever called; without one nobody has.
+    /// `unclear`: several have.
     Ask {
         ask: Ask,
         unclear: bool,
+        of: Option<Owner>,
     },
     Withdrawn(crate::protocol::RequestId),
 }
@@ -245,7 +247,9 @@ pub(crate) struct Upstream {
     status: watch::Sender<Status>,
     connection: ArcSwapOption<Connection>,
     offer: ArcSwapOption<Offer>,
-    binding: Arc<OnceLock<Owner>>,
+    binding: Arc<Binding>,
+    /// What the server was told at the last start that its clients can do, and what it is told at the next.
+    declared: Mutex<(Profile, Profile)>,
     users: Arc<AtomicUsize>,
     wanted: Arc<Mutex<Wanted>>,
     /// How many times the server is being told its level just now.
@@ -294,6 +298,7 @@ impl Upstream {
             gone: None,
         };
         let tail = ArcSwap::from_pointee(StderrTail::of(settings.scrubber.clone()));
+        let declared = Mutex::new((settings.profile, settings.profile));
         let upstream = Arc::new(Self {
             id,
             settings,
@@ -301,6 +306,7 @@ impl Upstream {
             connection: ArcSwapOption::empty(),
             offer: ArcSwapOption::empty(),
             binding: Arc::default(),
+            declared,
             users: Arc::default(),
             wanted: Arc::default(),
             telling: Arc::default(),
@@ -372,8 +378,26 @@ impl Upstream {
         self.status.subscribe()
     }
 
+    /// What the server was told that its clients can do.
     pub(crate) fn profile(&self) -> Profile {
-        self.settings.profile
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Declares that from the next connection on.
+    pub(crate) fn declare(&self, profile: Profile) {
+        let running = self.status.borrow().first_start.is_some();
+        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        declared.1 = profile;
+        if !running {
+            declared.0 = profile;
+        }
+    }
+
+    /// A connection is being opened: what is declared on it.
+    fn declares(&self) -> Profile {
+        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        declared.0 = declared.1;
+        declared.0
     }
 
     /// The last line that the server wrote to standard error.
@@ -406,12 +430,44 @@ impl Upstream {
 
     /// The client that the server's questions go to, once it has asked one.
     pub(crate) fn bound_to(&self) -> Option<Owner> {
-        self.binding.get().copied()
+        self.binding.get()
     }
 
-    /// Binds it to a client before the first question (`sharing: "session"`).
+    /// Binds it to a client before the first question.
     pub(crate) fn bind(&self, owner: Owner) {
-        let _ = self.binding.set(owner);
+        self.binding.set(owner);
+    }
+
+    /// Binds it to a client if no other has ever called on it.
+    pub(crate) fn claim(&self, owner: Owner) -> bool {
+        match self.connection() {
+            Some(connection) => connection.claim(owner),
+            None => self.binding.set(owner),
+        }
+    }
+
+    /// It may be shared again.
+    pub(crate) fn unbind(&self) {
+        self.binding.clear();
+    }
+
+    /// The only client that has called on it as it runs now.
+    pub(crate) fn only_caller(&self) -> Option<Owner> {
+        self.connection.load().as_ref()?.only_caller()
+    }
+
+    /// That client has gone.
+    pub(crate) fn forget_caller(&self, owner: Owner) {
+        if let Some(connection) = &*self.connection.load() {
+            connection.forget_caller(owner);
+        }
+    }
+
+    /// Nobody is asked for roots by its server any more: these are the answer.
+    pub(crate) fn tell_roots_changed(&self) {
+        if let (true, Some(connection)) = (self.profile().has(Profile::ROOTS_CHANGED), self.connection()) {
+            connection.notify(crate::protocol::Method::RootsListChanged, None);
+        }
     }
 
     /// So many clients use it now.

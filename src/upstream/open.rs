@@ -15,13 +15,13 @@ use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 /// Opens the transport and starts its reader.
 pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -> Result<Arc<Connection>, Error> {
     let settings = &upstream.settings;
+    upstream.declares();
     let limits = &settings.limits;
     let parts = |wire| Parts {
         server: settings.server.clone(),
         wire,
         relay: Relay { lease: upstream.id, sender: world.relay.clone() },
         binding: upstream.binding.clone(),
-        opened_for: settings.opened_for,
         client_info: settings.client_info.clone(),
         caps: settings.caps,
         pending_cap: limits.pending_per_server,

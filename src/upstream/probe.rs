@@ -37,7 +37,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
     let over_http = matches!(connection.wire(), Wire::Http(_));
     match era::first(settings.era, over_http, (settings.memory.recall)(), skip) {
         First::Initialize => {
-            let refused = match infer::shake(connection, settings, dialer).await {
+            let refused = match infer::shake(connection, upstream, dialer).await {
                 Ok(()) => {
                     if ended {
                         (settings.memory.note)(Era::Legacy);
@@ -87,7 +87,7 @@ async fn discover_over_http(connection: &Arc<Connection>, upstream: &Upstream, d
             Verdict::Again if again => again = false,
             Verdict::Again => return Err(contradicts_itself()),
             Verdict::Legacy => {
-                infer::shake(connection, &upstream.settings, dialer).await?;
+                infer::shake(connection, upstream, dialer).await?;
                 (upstream.settings.memory.note)(Era::Legacy);
                 return Ok(());
             }
@@ -109,7 +109,7 @@ async fn discover_over_a_pipe(connection: &Arc<Connection>, upstream: &Upstream,
             Ok(Verdict::Again) => return Err(contradicts_itself()),
             Ok(Verdict::Refused(error) | Verdict::Unclear(error) | Verdict::Ended(error)) => return Err(error),
             Ok(Verdict::Legacy) => {
-                infer::shake(connection, settings, dialer).await?;
+                infer::shake(connection, upstream, dialer).await?;
                 (settings.memory.note)(Era::Legacy);
                 return Ok(());
             }
@@ -127,7 +127,7 @@ async fn initialize_meanwhile(
     mut asked: Exchange,
 ) -> Result<(), Error> {
     let note = upstream.settings.memory.note.clone();
-    let refused = match infer::shake(connection, &upstream.settings, dialer).await {
+    let refused = match infer::shake(connection, upstream, dialer).await {
         Ok(()) => {
             let stop = connection.stop_token().clone();
             connection.tasks().spawn(async move {

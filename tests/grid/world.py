@@ -158,12 +158,13 @@ async def open_client(client: Client) -> None:
     await client.list("tools/list", "tools", 90)
 
 
-async def warm_up(world: World, aliases: list[str], tool: str) -> None:
-    """Lets every server ask once, so that the host knows which of them must not be shared."""
+async def warm_up(world: World, aliases: list[str], *tools: str) -> None:
+    """Lets every server ask once with each of these tools, so that the host knows what it asks, and who may share it."""
     client = world.client("warm", Peer(R25C, "http"))
     client.foreign = True
     await open_client(client)
-    calls = [client.tool(f"{alias}__{tool}", client.mark()) for alias in aliases]
-    # What fails here fails in the cells, and is told there.
-    await asyncio.gather(*(call.done() for call in calls), return_exceptions=True)
+    for tool in tools:
+        calls = [client.tool(f"{alias}__{tool}", client.mark()) for alias in aliases]
+        # What fails here fails in the cells, and is told there.
+        await asyncio.gather(*(call.done() for call in calls), return_exceptions=True)
     await client.close()

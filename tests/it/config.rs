@@ -613,7 +613,7 @@ fn refused() {
     wrong-types.json:7: server "files": required: expected true or false, found a string
       write it without quotes
     wrong-types.json:8: server "files": maxConcurrent: -1 is not a whole number
-    wrong-types.json:9: server "files": sharing: "everyone" is not one of auto, session, host
+    wrong-types.json:9: server "files": sharing: "everyone" is not one of auto, profile, session, host
     wrong-types.json:10: server "files": roots[0]: a root is a file:// URI
     wrong-types.json:12: server "nothing": neither `command` nor `url` is given
       give `command`, a program to start, or `url`, an endpoint to connect to

@@ -207,6 +207,9 @@ pub(crate) struct Status {
     /// All about this server: its name in the config, or its alias
     #[arg(value_name = "SERVER")]
     pub(crate) server: Option<String>,
+    /// Forget what SERVER asks its clients, which decides who shares a process; the next question teaches it anew
+    #[arg(long, requires = "server")]
+    pub(crate) forget: bool,
     /// Which daemon to ask, if several run
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
     pub(crate) listen: Option<SocketAddr>,

@@ -1,7 +1,7 @@
 //! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
 //! two daemons from one address (`hazards.md` H83, H94).
 //!
-//! A word comes in, `status` or `reload`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
+//! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
 //! an answer, and nothing can be changed here but by files that are this user's.
 
 #[cfg(not(unix))]
@@ -115,10 +115,12 @@ impl StatusSocket {
             match request.trim_ascii() {
                 b"status" => self.line(router),
                 b"reload" => reloaded(&reload().await),
+                request if request.starts_with(FORGET) => forgotten(router, &request[FORGET.len()..]),
                 request => match serde_json::from_slice(request) {
                     Ok(request) => sign_in(request).await,
                     Err(_) => {
-                        r#"{"error":"unknown request; there are: status, reload, and those of logins"}"#.to_owned()
+                        r#"{"error":"unknown request; there are: status, reload, forget SERVER, and those of logins"}"#
+                            .to_owned()
                     }
                 },
             }
@@ -229,6 +231,25 @@ impl std::fmt::Debug for SignIn {
 pub async fn sign_in(port: Option<u16>, request: &SignIn) -> Result<String, AskError> {
     let line = serde_json::to_string(request).unwrap_or_default();
     platform::ask(&platform::directories(), port, &line).await
+}
+
+const FORGET: &[u8] = b"forget ";
+
+/// Has the daemon on that port, or the only one there is, forget what a server asks its clients; its answer is a line of JSON.
+///
+/// # Errors
+/// When there is none, more than one, or it does not answer.
+pub async fn forget(port: Option<u16>, server: &str) -> Result<String, AskError> {
+    platform::ask(&platform::directories(), port, &format!("forget {server}")).await
+}
+
+fn forgotten(router: &Router, name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    let answer = match router.manager().forget_asks(name.trim()) {
+        Some(asked) => serde_json::json!({ "forgotten": asked }),
+        None => serde_json::json!({ "error": format!("no server {:?}", name.trim()) }),
+    };
+    answer.to_string()
 }
 
 fn reloaded(done: &Result<Reload, String>) -> String {

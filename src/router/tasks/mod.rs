@@ -202,7 +202,7 @@ impl Router {
             }
             Place::Open { .. } => {
                 let internal = |failure: Failure| failure.error(&server);
-                let (upstream, connection) = self.reached(client, &server).await.map_err(internal)?;
+                let (upstream, connection) = self.reached(client, &server, None).await.map_err(internal)?;
                 if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
                     return Err(unknown());
                 }

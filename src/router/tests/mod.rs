@@ -25,6 +25,8 @@ mod parked;
 mod races;
 #[cfg(feature = "server")]
 mod roster;
+#[cfg(feature = "server")]
+mod sharing;
 mod simulation;
 mod support;
 #[cfg(feature = "server")]

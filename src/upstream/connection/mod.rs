@@ -30,6 +30,7 @@ use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, Req
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 use asks::Asks;
+pub(super) use callers::Binding;
 use callers::Callers;
 use flood::Flood;
 use lasting::Lasting;
@@ -50,8 +51,7 @@ pub(super) struct Parts {
     pub(super) server: Arc<str>,
     pub(super) wire: Wire,
     pub(super) relay: Relay,
-    pub(super) binding: Arc<OnceLock<Owner>>,
-    pub(super) opened_for: Owner,
+    pub(super) binding: Arc<Binding>,
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,
@@ -80,6 +80,7 @@ pub(crate) struct Connection {
     dirtied: Notify,
     answered: AtomicBool,
     served: AtomicBool,
+    told_served: AtomicBool,
     gone: AtomicBool,
     /// What is said beside requests.
     speech: Speech,
@@ -142,6 +143,7 @@ impl Connection {
             dirtied: Notify::new(),
             answered: AtomicBool::new(false),
             served: AtomicBool::new(false),
+            told_served: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             speech: Speech::default(),
             offer: ArcSwapOption::empty(),
@@ -268,6 +270,16 @@ impl Connection {
         self.served.load(Ordering::Relaxed)
     }
 
+    /// Whether a request of a client is the first one here that was answered; asked once.
+    pub(crate) fn is_first_answer(&self) -> bool {
+        !self.told_served.swap(true, Ordering::Relaxed)
+    }
+
+    /// What its server calls its version.
+    pub(crate) fn server_version(&self) -> Option<String> {
+        self.peer.get()?.info.text("version")
+    }
+
     /// The process behind it, where there is one.
     pub(crate) fn pid(&self) -> Option<u32> {
         match self.wire() {
@@ -316,6 +328,28 @@ impl Connection {
         self.lock().asks.len()
     }
 
+    /// Whether the lease is another client's.
+    fn is_taken_from(&self, owner: Owner) -> bool {
+        owner != Owner::HOST && !self.is_modern() && self.parts.binding.get().is_some_and(|bound| bound != owner)
+    }
+
+    /// Makes the lease that client's, if no other has ever called here.
+    pub(super) fn claim(&self, owner: Owner) -> bool {
+        let table = self.lock();
+        let alone = table.callers == Callers::None || table.callers.only() == Some(owner);
+        alone && self.parts.binding.set(owner)
+    }
+
+    /// The only client that has called here.
+    pub(super) fn only_caller(&self) -> Option<Owner> {
+        self.lock().callers.only()
+    }
+
+    /// That client has gone.
+    pub(super) fn forget_caller(&self, owner: Owner) {
+        self.lock().callers.forget(owner);
+    }
+
     /// Whether all requests without an answer are this client's, those of the host itself aside.
     pub(super) fn serves_only(&self, owner: Owner) -> bool {
         self.lock().waiting.values().all(|waiting| waiting.owner == owner || waiting.owner == Owner::HOST)
@@ -356,6 +390,8 @@ impl Connection {
                 // What the host itself asks is to be told why; for all others it is enough that nothing has left.
                 Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
                 Some(_) => Some(transport::Error::Unwritten),
+                // It has become another client's in this moment: nothing leaves, and the call goes elsewhere.
+                None if self.is_taken_from(terms.owner) => Some(transport::Error::Unwritten),
                 None => self.overload(&table, terms.owner),
             };
             if let Some(error) = refused {
@@ -365,7 +401,7 @@ impl Connection {
                 return exchange;
             }
             let (owner, sessionless) = (terms.owner, terms.sessionless);
-            table.callers.note(owner);
+            table.callers.note(owner, terms.profile);
             let may_ask = method.may_ask();
             let is_result = *method == Method::TasksResult;
             let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));

@@ -149,11 +149,11 @@ impl Connection {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
                 self.receive_progress(token.as_ref().and_then(number_of), params);
             }
-            Method::LogMessage => match self.correlate(origin, false) {
-                Whose::Exchange(_, _, inbox) => inbox.put(Item::Log(params)),
+            Method::LogMessage => match self.correlate(origin) {
+                Whose::Exchange(_, inbox) => inbox.put(Item::Log(params)),
                 // A modern server has nothing to say outside of requests, and its lease may be several people's.
-                Whose::Nobody if !self.is_modern() => self.relay(Relayed::Log(params)),
-                Whose::Nobody | Whose::Unclear => {
+                Whose::Nobody(_) if !self.is_modern() => self.relay(Relayed::Log(params)),
+                Whose::Nobody(_) | Whose::Unclear => {
                     tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
                 }
             },
@@ -245,20 +245,17 @@ impl Connection {
             Method::RootsList | Method::CreateMessage | Method::Elicit => {
                 let task = params.as_ref().and_then(related_task);
                 let ask = Ask::new(id.clone(), method, params, self.clone());
-                match task.map_or_else(|| self.correlate(origin, true), |task| self.waiting_for(&task)) {
-                    Whose::Exchange(exchange, owner, inbox) => {
-                        self.bind(owner);
+                let whose = match &task {
+                    Some(task) => self.waiting_for(task),
+                    None => self.asker(origin, &ask),
+                };
+                match whose {
+                    Whose::Exchange(exchange, inbox) => {
                         self.lock().asks.went_to(&id, exchange);
                         inbox.put(Item::Ask(ask));
                     }
-                    Whose::Nobody => {
-                        self.bind(self.parts.opened_for);
-                        self.relay(Relayed::Ask { ask, unclear: false });
-                    }
-                    Whose::Unclear => {
-                        self.bind(self.parts.opened_for);
-                        self.relay(Relayed::Ask { ask, unclear: true });
-                    }
+                    Whose::Nobody(of) => self.relay(Relayed::Ask { ask, unclear: false, of }),
+                    Whose::Unclear => self.relay(Relayed::Ask { ask, unclear: true, of: None }),
                 }
             }
             other => self.echo(&id, Err(ErrorObject::method_not_found(other.as_str()))),
@@ -279,14 +276,7 @@ impl Connection {
     fn waiting_for(&self, task: &str) -> Whose {
         let table = self.lock();
         let found = table.waiting.iter().find(|(_, entry)| entry.task.as_deref() == Some(task));
-        found.map_or(Whose::Nobody, |(id, entry)| Whose::Exchange(*id, entry.owner, entry.inbox.clone()))
-    }
-
-    /// From the first question on the lease belongs to one client.
-    fn bind(&self, owner: Owner) {
-        if owner != Owner::HOST {
-            let _ = self.parts.binding.set(owner);
-        }
+        found.map_or(Whose::Nobody(None), |(id, entry)| Whose::Exchange(*id, entry.inbox.clone()))
     }
 
     fn withdraw(self: &Arc<Self>, params: &Raw) {
@@ -317,28 +307,55 @@ impl Connection {
         }
     }
 
-    /// Which call a message belongs to (`bridging.md` 5.1): the stream it came on; else the only client with calls under
-    /// way, by its latest. Two clients with calls under way: unclear, and never guessed. Of a question (`sharing.md` 1.1): the
-    /// only client that has ever called here.
-    fn correlate(&self, origin: Option<u64>, asks: bool) -> Whose {
-        // Then only log lines are looked for here.
+    /// Whose a question is (`sharing.md` 1.1): that of the call on whose stream it came; else of the only client that has
+    /// ever called here, whose lease this becomes if that client can be asked; else nobody's. Another client's call that
+    /// comes in this moment finds it so, and goes elsewhere.
+    fn asker(&self, origin: Option<u64>, ask: &Ask) -> Whose {
+        let table = self.lock();
+        let named = origin.map(|id| table.waiting.get(&id).map(|entry| (id, entry)));
+        let named = match named {
+            // Its call is over: it is no other's.
+            Some(None) => return Whose::Unclear,
+            Some(Some((_, entry))) if entry.owner == Owner::HOST => None,
+            named => named.flatten(),
+        };
+        let (owner, profile) = match table.callers {
+            Callers::One(owner, profile) => (owner, profile),
+            Callers::None => return Whose::Nobody(self.parts.binding.get()),
+            Callers::Many => {
+                return named.map_or(Whose::Unclear, |(id, entry)| Whose::Exchange(id, entry.inbox.clone()));
+            }
+        };
+        if ask.is_for(profile) {
+            self.parts.binding.set(owner);
+        }
+        let mut calls = table.waiting.iter().filter(|(_, entry)| entry.owner == owner && entry.may_ask);
+        let latest = calls.clone().max_by_key(|(id, _)| **id);
+        let is_one = calls.next().is_some_and(|(_, entry)| !entry.sessionless || calls.next().is_none());
+        match named.or(latest.map(|(id, entry)| (*id, entry))) {
+            Some((id, entry)) if named.is_some() || is_one => Whose::Exchange(id, entry.inbox.clone()),
+            // A client without a session, that may be two conversations.
+            Some(_) => Whose::Unclear,
+            None => Whose::Nobody(Some(owner)),
+        }
+    }
+
+    /// Which call a log line belongs to: the stream it came on; else the only client with calls under way, by its latest.
+    /// Two clients with calls under way: unclear, and never guessed.
+    fn correlate(&self, origin: Option<u64>) -> Whose {
         let modern = self.is_modern();
         let table = self.lock();
         if let Some(id) = origin {
             match table.waiting.get(&id) {
                 Some(entry) if entry.owner == Owner::HOST => {}
-                Some(entry) => return Whose::Exchange(id, entry.owner, entry.inbox.clone()),
+                Some(entry) => return Whose::Exchange(id, entry.inbox.clone()),
                 // Its call is over: it is no other's.
                 None => return Whose::Unclear,
             }
         }
-        // A question may come after its call has ended: that another client has one under way makes it no other's.
-        if asks && table.callers == Callers::Many {
-            return Whose::Unclear;
-        }
         let mut found: Option<(u64, &Waiting)> = None;
         for (id, entry) in &table.waiting {
-            if entry.owner == Owner::HOST || (asks && !entry.may_ask) || (modern && !entry.wants_logs) {
+            if entry.owner == Owner::HOST || (modern && !entry.wants_logs) {
                 continue;
             }
             match found {
@@ -347,10 +364,7 @@ impl Connection {
                 _ => found = Some((*id, entry)),
             }
         }
-        match found {
-            Some((id, entry)) => Whose::Exchange(id, entry.owner, entry.inbox.clone()),
-            None => Whose::Nobody,
-        }
+        found.map_or(Whose::Nobody(None), |(id, entry)| Whose::Exchange(id, entry.inbox.clone()))
     }
 
     fn inbox_of(&self, token: &ProgressToken) -> Option<Arc<Inbox>> {
@@ -378,8 +392,9 @@ fn subscription(params: &Raw) -> Option<u64> {
 }
 
 enum Whose {
-    Exchange(u64, Owner, Arc<Inbox>),
-    Nobody,
+    Exchange(u64, Arc<Inbox>),
+    /// No request under way; of that client, if one alone has ever called.
+    Nobody(Option<Owner>),
     Unclear,
 }
 

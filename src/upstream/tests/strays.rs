@@ -59,7 +59,7 @@ async fn h45_whose_question_it_is_is_never_guessed() {
     peer.say(&question(&json!("q"))).await;
     let relayed = tokio::time::timeout(Duration::from_secs(1), lease.news.recv()).await;
     let (_, _, relayed) = relayed.expect("it went to one of them").unwrap();
-    let Relayed::Ask { ask, unclear: true } = relayed else { panic!("{relayed:?}") };
+    let Relayed::Ask { ask, unclear: true, .. } = relayed else { panic!("{relayed:?}") };
     nothing(&mut mine).await;
     nothing(&mut other).await;
     drop(ask);
@@ -397,11 +397,19 @@ async fn h6_what_a_call_has_said_and_nobody_hears_has_a_cap() {
 #[tokio::test(start_paused = true)]
 async fn h64_from_its_first_question_on_a_lease_is_one_clients() {
     let (lease, mut peer) = shaken(&json!({})).await;
-    let mut mine = call(&lease, 1).await;
+    let connection = lease.connected().await;
+    let open = |owner, profile: crate::protocol::Profile| {
+        let terms = Terms { owner, profile, ..Terms::host() };
+        connection.open(connection.next_id(), &Method::ToolsCall, Some(&Raw::empty_object()), &terms)
+    };
+    let mut mine = open(Owner(1), crate::protocol::Profile::ELICITATION_FORM);
     peer.hears("tools/call").await;
     assert_eq!(lease.upstream.bound_to(), None);
     peer.say(&question(&json!("q"))).await;
     assert!(matches!(mine.next().await, Item::Ask(_)));
+    // Another client's call that comes in this moment goes elsewhere: nothing of it leaves.
+    let mut other = open(Owner(2), crate::protocol::Profile::ELICITATION_FORM);
+    assert!(matches!(other.next().await, Item::Lost(crate::transport::Error::Unwritten)));
     assert_eq!(lease.upstream.bound_to(), Some(Owner(1)));
     lease.end().await;
 }

@@ -146,7 +146,6 @@ pub(super) fn settings(target: Target, era: config::Era) -> Settings {
         scrubber: Arc::default(),
         target,
         profile: Profile::EMPTY,
-        opened_for: Owner::HOST,
         client_info: Raw::from_value(&json!({"name": "host", "version": "0"})),
         start_timeout: Duration::from_secs(20),
         restart: config::Restart { max_retries: 3, min_delay: delay, max_delay: delay },

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::chance::Chance;
+use super::server::LATE;
 use super::tale::End;
 use super::world::World;
 use crate::manager::Principal;
@@ -303,7 +304,11 @@ impl Person {
     fn check_question(&self, call: Option<&str>, params: &Value) -> String {
         let of = params["message"].as_str().unwrap_or_default().to_owned();
         let mine = of.split('.').next() == Some(&self.number.to_string());
-        if !mine || call.is_some_and(|call| call != of) {
+        // Requests of clients without a session that can do the same are one client's.
+        let is_late = of.ends_with(LATE);
+        let wrong =
+            if is_late { !mine && self.session.is_some() } else { !mine || call.is_some_and(|call| call != of) };
+        if wrong {
             self.world.tale.fault(format!("client {} is asked in {call:?} about {of}", self.number));
         }
         if !self.asks {
@@ -320,7 +325,7 @@ impl Person {
                 let params: Value = request.params.map_or_else(|| json!({}), |params| params.read().unwrap());
                 let of = self.check_question(call, &params);
                 let chance = self.world.chance_of(&of, 1003);
-                if chance.one_in(10) || self.kind == Kind::Greedy {
+                if (chance.one_in(10) && !of.ends_with(LATE)) || self.kind == Kind::Greedy {
                     return;
                 }
                 let (Some(session), router) = (self.session.clone(), self.router.clone()) else {

@@ -261,6 +261,12 @@ impl Life {
         if chance.one_in(8) {
             self.change().await;
         }
+        if chance.one_in(8) && !self.shape.revision.is_modern() {
+            // It asks yet, when its call is over.
+            self.world.wait(chance).await;
+            let late = question(&format!("{mark}{LATE}"));
+            drop(self.ask(None, &late).await);
+        }
     }
 
     fn prompt(&self, params: &Value) -> Outcome {
@@ -392,6 +398,9 @@ impl Life {
         let _ = self.out.send((during, message)).await;
     }
 }
+
+/// Ends what a server asks after its call.
+pub(super) const LATE: &str = ".late";
 
 fn question(mark: &str) -> Value {
     let schema = json!({ "type": "object", "properties": { "word": { "type": "string" } } });

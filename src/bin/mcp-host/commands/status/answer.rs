@@ -44,6 +44,8 @@ pub(super) struct Row {
     pub(super) transport: String,
     pub(super) server_info: Option<ServerInfo>,
     pub(super) leases: u64,
+    /// What it asks clients, and why it has so many connections.
+    pub(super) sharing: Vec<String>,
     pub(super) calls: u64,
     pub(super) calls_running: u64,
     pub(super) restarts: u64,

@@ -21,6 +21,10 @@ use crate::text;
 pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let (listen, again) = (args.listen, common.again(false));
     let asked = Asked { command: "mcp-host status", listen, again: &again };
+    if let Some(name) = args.server.as_ref().filter(|_| args.forget) {
+        let said = admin::forget(listen.map(|listen| listen.port()), name).await;
+        return one::forgot(name, &said.map_err(|error| failed(&asked, &error))?, output);
+    }
     let line = admin::ask(listen.map(|listen| listen.port())).await.map_err(|error| failed(&asked, &error))?;
     if let Some(name) = &args.server {
         return one::show(name, &line, output);

@@ -26,6 +26,23 @@ pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
+/// Tells what was forgotten of the server of that name.
+pub(super) fn forgot(name: &str, line: &str, output: &Output) -> Result<Exit, Failure> {
+    let answer: Value = serde_json::from_str(line).unwrap_or_default();
+    let Some(asked) = answer["forgotten"].as_array() else {
+        let why = answer["error"].as_str().unwrap_or("the mcp-host that runs is older and cannot forget");
+        return Err(Failure::new(Exit::Usage, text::line(why)));
+    };
+    if output.json {
+        output.value(&answer)?;
+        return Ok(Exit::Ok);
+    }
+    let asked: Vec<&str> = asked.iter().filter_map(Value::as_str).collect();
+    let what = if asked.is_empty() { "nothing was known".to_owned() } else { asked.join(", ") };
+    output.lines(vec![format!("forgotten what {} asks its clients: {what}", quoted(name))])?;
+    Ok(Exit::Ok)
+}
+
 fn lines(row: &Row, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say = |name: &str, values: Vec<String>, tone: Tone| {
@@ -44,6 +61,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("offers", vec![offers(row)], Tone::Plain);
     say("calls", vec![format!("{}, {} running", row.calls, row.calls_running)], Tone::Plain);
     say("leases", vec![leases(row)], Tone::Plain);
+    say("sharing", row.sharing.clone(), Tone::Plain);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
         let dropped = format!("{} (answers nobody waits for, notifications over the rate)", row.dropped);

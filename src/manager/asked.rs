@@ -1,0 +1,115 @@
+//! What a server is known to ask its clients; pure.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::protocol::{Method, Profile};
+
+/// A set of kinds of questions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked(u8);
+
+/// Each kind, its word, and what a client declares that can answer some of it.
+const KINDS: [(Asked, &str, Profile); 3] = [
+    (Asked::ROOTS, "roots", Profile::ROOTS.with(Profile::ROOTS_CHANGED)),
+    (Asked::SAMPLING, "sampling", Profile::SAMPLING.with(Profile::SAMPLING_TOOLS).with(Profile::SAMPLING_CONTEXT)),
+    (Asked::ELICITATION, "elicitation", Profile::ELICITATION_FORM.with(Profile::ELICITATION_URL)),
+];
+
+impl Asked {
+    /// It asks nothing.
+    pub(crate) const NOTHING: Self = Self(0);
+    /// `roots/list`
+    pub(crate) const ROOTS: Self = Self(1);
+    /// `sampling/createMessage`
+    pub(crate) const SAMPLING: Self = Self(1 << 1);
+    /// `elicitation/create`, or the error that wants a page visited
+    pub(crate) const ELICITATION: Self = Self(1 << 2);
+
+    /// The kind of that question.
+    pub(crate) fn of(method: &Method) -> Self {
+        match method {
+            Method::RootsList => Self::ROOTS,
+            Method::CreateMessage => Self::SAMPLING,
+            Method::Elicit => Self::ELICITATION,
+            _ => Self::NOTHING,
+        }
+    }
+
+    /// The kinds of which a client with this profile can answer anything.
+    pub(crate) fn answerable(profile: Profile) -> Self {
+        let can = |(_, _, all): &&(Self, &str, Profile)| profile.without(*all) != profile;
+        KINDS.iter().filter(can).fold(Self::NOTHING, |set, (kind, ..)| set.with(*kind))
+    }
+
+    /// All that is declared by whoever can answer these.
+    pub(crate) fn capabilities(self) -> Profile {
+        let in_it = KINDS.iter().filter(|(kind, ..)| self.has(*kind));
+        in_it.fold(Profile::EMPTY, |profile, (_, _, all)| profile.with(*all))
+    }
+
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// What is in both.
+    pub(crate) const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & 7)
+    }
+
+    /// In words.
+    pub(crate) fn words(self) -> Vec<&'static str> {
+        KINDS.iter().filter(|(kind, ..)| self.has(*kind)).map(|(_, word, _)| *word).collect()
+    }
+}
+
+impl Serialize for Asked {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.words().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Asked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = Vec::<String>::deserialize(deserializer)?;
+        let of = |word: &String| KINDS.iter().find(|(_, known, _)| known == word).map(|(kind, ..)| *kind);
+        // A kind that this version does not know changes nothing here.
+        Ok(words.iter().filter_map(of).fold(Self::NOTHING, Self::with))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_can_answer_is_told_by_kind() {
+        let all = Asked::ROOTS.with(Asked::SAMPLING).with(Asked::ELICITATION);
+        assert_eq!(Asked::answerable(Profile::EMPTY.with(Profile::APPS)), Asked::NOTHING);
+        assert_eq!(Asked::answerable(Profile::ELICITATION_URL), Asked::ELICITATION);
+        assert_eq!(Asked::answerable(Profile::ROOTS.with(Profile::SAMPLING_TOOLS)), Asked::ROOTS.with(Asked::SAMPLING));
+        assert_eq!(Asked::answerable(all.capabilities()), all);
+        let text = serde_json::to_string(&all.without(Asked::SAMPLING)).unwrap();
+        assert_eq!(text, r#"["roots","elicitation"]"#);
+        assert_eq!(serde_json::from_str::<Asked>(r#"["roots","a new one"]"#).unwrap(), Asked::ROOTS);
+    }
+}

@@ -1,0 +1,217 @@
+//! What is known of a server that decides who shares its leases, and what follows when more becomes known.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use super::lease::{Key, Rules};
+use super::{Asked, Server, Told, known, lock};
+use crate::config::{Roots, Sharing, Transport};
+use crate::protocol::{Method, Profile};
+use crate::upstream::{Ask, Connection, Upstream};
+
+/// What one server is known to ask and to show.
+#[derive(Debug)]
+pub(super) struct Known {
+    asks: AtomicU8,
+    shows_ui: AtomicBool,
+    /// Counts up with all that may have clients move.
+    stamp: AtomicU64,
+    /// Under which it is remembered; a server in this process is not.
+    key: Option<String>,
+}
+
+impl Known {
+    pub(super) fn of(known: &known::Known, transport: &Transport, in_process: bool) -> Self {
+        let key = (!in_process).then(|| known::key(transport));
+        let (asks, shows_ui) = match &key {
+            Some(key) => (known.asks(key), known.shows_ui(key)),
+            None => (Asked::NOTHING, false),
+        };
+        Self { asks: asks.bits().into(), shows_ui: shows_ui.into(), stamp: AtomicU64::new(1), key }
+    }
+}
+
+impl Server {
+    /// What it is known to ask its clients.
+    pub(crate) fn asks(&self) -> Asked {
+        Asked::from_bits(self.asked.asks.load(Ordering::Relaxed))
+    }
+
+    /// Whether it lists something for MCP Apps.
+    pub(super) fn shows_ui(&self) -> bool {
+        self.asked.shows_ui.load(Ordering::Relaxed)
+    }
+
+    /// What decides who shares its leases.
+    pub(super) fn rules(&self) -> Rules<'_> {
+        let (sharing, roots) = (self.config.sharing, &self.config.roots);
+        Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui() }
+    }
+
+    /// Changes whenever clients may have to move to another lease.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.asked.stamp.load(Ordering::Acquire)
+    }
+
+    pub(super) fn touch(&self) {
+        self.asked.stamp.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It asks a client something: from now on those who can answer share with others less. What the config answers is
+    /// nobody's question.
+    pub(crate) fn note_ask(&self, ask: &Ask) {
+        let is_answered = ask.method == Method::RootsList && !matches!(self.config.roots, Roots::Client);
+        if !ask.is_gathered() && !is_answered {
+            self.note_asked(Asked::of(&ask.method), ask.server_version());
+        }
+    }
+
+    /// The same of whatever shows that it asks.
+    pub(crate) fn note_asked(&self, asks: Asked, version: Option<String>) {
+        if asks.is_empty() || self.config.sharing == Sharing::Host {
+            return;
+        }
+        let before = Asked::from_bits(self.asked.asks.fetch_or(asks.bits(), Ordering::AcqRel));
+        if before.has(asks) && !asks.has(Asked::ROOTS) {
+            return;
+        }
+        if let Some(key) = &self.asked.key {
+            self.known.note(key, asks, version, SystemTime::now());
+        }
+        if !before.has(asks) {
+            self.redeclare();
+        }
+    }
+
+    /// A client was answered for the first time on this connection. Where roots were declared, its server has not asked.
+    pub(crate) fn note_answer(&self, upstream: &Upstream, connection: &Connection) {
+        let Some(key) = &self.asked.key else { return };
+        if !self.asks().has(Asked::ROOTS) || !upstream.profile().has(Profile::ROOTS) || !connection.is_first_answer() {
+            return;
+        }
+        if self.known.note_quiet(key, connection.server_version().as_deref(), SystemTime::now()) {
+            self.asked.asks.fetch_and(!Asked::ROOTS.bits(), Ordering::AcqRel);
+            self.redeclare();
+        }
+    }
+
+    /// A lease that lists all there is has listed.
+    pub(super) fn note_ui(&self, shows: bool) {
+        if self.asked.shows_ui.swap(shows, Ordering::AcqRel) != shows {
+            if let Some(key) = &self.asked.key {
+                self.known.note_ui(key, shows, SystemTime::now());
+            }
+            self.redeclare();
+        }
+    }
+
+    /// Forgets what it asks and shows; the next question teaches it anew.
+    pub(crate) fn forget_asks(&self) -> Asked {
+        let before = Asked::from_bits(self.asked.asks.swap(0, Ordering::AcqRel));
+        self.asked.shows_ui.store(false, Ordering::Release);
+        if let Some(key) = &self.asked.key {
+            self.known.forget(key);
+        }
+        self.redeclare();
+        before
+    }
+
+    /// What its leases declare from their next start on.
+    fn redeclare(&self) {
+        let rules = self.rules();
+        for entry in &lock(&self.leases).entries {
+            entry.upstream.declare(entry.key.declares(&rules));
+        }
+        self.touch();
+    }
+
+    /// What it is told that a client can do.
+    pub(crate) fn declared(&self, client: Profile) -> Profile {
+        self.rules().declared(client)
+    }
+
+    /// Whether the roots of a client with that profile decide which lease serves it.
+    pub(crate) fn wants_roots(&self, client: Profile) -> bool {
+        let answers = self.rules().answers(client);
+        self.config.sharing != Sharing::Host && answers.has(Asked::ROOTS)
+    }
+
+    /// Whether it is known to need no sessions: it asks by its results.
+    pub(crate) fn is_sessionless(&self) -> bool {
+        lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern())
+    }
+
+    /// The client of that lease has told its roots: clients that told the same may share it.
+    pub(crate) fn told_roots(&self, upstream: &Upstream, told: &Arc<Told>) {
+        upstream.keep_roots(told.result());
+        let rules = self.rules();
+        let mut table = lock(&self.leases);
+        let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
+        if entry.key.own {
+            return;
+        }
+        entry.key.roots = Some(told.clone());
+        upstream.declare(entry.key.declares(&rules));
+        if rules.sharing != Sharing::Session && self.asks().without(Asked::ROOTS).is_empty() {
+            upstream.unbind();
+        }
+        drop(table);
+        self.touch();
+    }
+
+    /// What a lease declares, as far as it depends on a client: the rest lease counts as one for clients that can nothing.
+    pub(super) fn profile_of(&self, upstream: &Upstream) -> Profile {
+        let table = lock(&self.leases);
+        let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
+        match entry {
+            Some(entry) if entry.key.is_rest() && upstream.bound_to().is_none() => Profile::EMPTY,
+            _ => upstream.profile(),
+        }
+    }
+
+    /// In words, why it has how many connections.
+    pub(super) fn sharing_in_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let asks = self.asks();
+        match self.config.sharing {
+            Sharing::Host => words.push("one for everybody (sharing: host), nothing is declared".to_owned()),
+            Sharing::Session => words.push("one for each client from its first call on (sharing: session)".to_owned()),
+            Sharing::Profile => words.push("one for each set of capabilities (sharing: profile)".to_owned()),
+            Sharing::Auto if asks.is_empty() => {
+                words.push("has asked clients nothing so far: they share one connection".to_owned());
+            }
+            Sharing::Auto => {}
+        }
+        if !asks.is_empty() && self.config.sharing != Sharing::Host {
+            let kinds = asks.words().join(", ");
+            let own = match asks.without(Asked::ROOTS).is_empty() {
+                true => "clients with roots share by their lists of roots",
+                false => "clients that can answer have one of their own, or one a list of roots",
+            };
+            words.push(format!("asks clients for {kinds}: {own}, all others share one (--forget)"));
+        }
+        if self.shows_ui() {
+            words.push("lists tools for MCP Apps: clients without these share another connection".to_owned());
+        }
+        let table = lock(&self.leases);
+        for entry in &table.entries {
+            let whom = match (entry.upstream.bound_to(), &entry.key) {
+                _ if entry.upstream.is_modern() => "everybody, since it needs no session".to_owned(),
+                (Some(_), _) => "one client".to_owned(),
+                (None, Key { roots: Some(told), .. }) => format!("clients that told the same {} roots", told.count()),
+                (None, Key { exact: Some(_), .. }) => "clients with the same capabilities".to_owned(),
+                (None, key) if key.is_rest() => "lists, and clients that answer none of what it asks".to_owned(),
+                (None, _) => "clients without MCP Apps".to_owned(),
+            };
+            let principal = match &entry.principal {
+                principal if principal.is_local() => String::new(),
+                principal => format!(" of {:?}", principal.as_str()),
+            };
+            let process = entry.upstream.connection().and_then(|connection| connection.pid());
+            let process = process.map(|pid| format!("process {pid}: ")).unwrap_or_else(|| "a connection: ".to_owned());
+            words.push(format!("{process}for {whom}{principal}, {} on it now", entry.user_count()));
+        }
+        words
+    }
+}

@@ -1,0 +1,72 @@
+//! The roots that a client told: a key by which leases are shared (`sharing.md` 1.2).
+
+use std::sync::{Arc, OnceLock};
+
+use crate::protocol::Raw;
+
+/// Roots in the order told: servers take the first one for their folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    uris: Vec<String>,
+    /// The answer to `roots/list`, as the client gave it.
+    result: Raw,
+}
+
+impl PartialEq for Told {
+    /// By URIs alone: names are for people.
+    fn eq(&self, other: &Self) -> bool {
+        self.uris == other.uris
+    }
+}
+
+impl Eq for Told {}
+
+impl Told {
+    /// No roots: also of a client that gave no answer.
+    pub(crate) fn nothing() -> Arc<Self> {
+        static NOTHING: OnceLock<Arc<Told>> = OnceLock::new();
+        let make = || Arc::new(Self { uris: Vec::new(), result: Raw::from_value(&serde_json::json!({ "roots": [] })) });
+        NOTHING.get_or_init(make).clone()
+    }
+
+    /// What a client answered to `roots/list`; nothing if that is no list of roots.
+    pub(crate) fn read(result: &Raw) -> Arc<Self> {
+        let roots = result.member("roots").and_then(|roots| roots.read::<Vec<serde_json::Value>>().ok());
+        let uris = roots.and_then(|roots| roots.iter().map(|root| Some(root["uri"].as_str()?.to_owned())).collect());
+        match uris {
+            Some(uris) => Arc::new(Self { uris, result: result.detached() }),
+            None => Self::nothing(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(uris: &[String]) -> Arc<Self> {
+        let roots: Vec<_> = uris.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
+        Self::read(&Raw::from_value(&serde_json::json!({ "roots": roots })))
+    }
+
+    /// The answer to `roots/list`.
+    pub(crate) fn result(&self) -> &Raw {
+        &self.result
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> usize {
+        self.uris.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_one_by_their_uris_in_order() {
+        let read = |value: serde_json::Value| Told::read(&Raw::from_value(&value));
+        let ab = read(serde_json::json!({ "roots": [{ "uri": "a", "name": "x" }, { "uri": "b" }] }));
+        assert_eq!(ab, Told::of(&["a".into(), "b".into()]));
+        assert_ne!(ab, Told::of(&["b".into(), "a".into()]));
+        assert_eq!(read(serde_json::json!({ "roots": [{ "name": "x" }] })), Told::nothing());
+        assert_eq!(read(serde_json::json!([])), Told::nothing());
+    }
+}

@@ -1,0 +1,74 @@
+//! What a client has at servers: the leases that it goes on with, and the roots that it told.
+
+use std::sync::Arc;
+
+use super::client::{Client, Subscription};
+use crate::manager::{Told, Who};
+use crate::upstream::Upstream;
+
+impl Client {
+    /// The lease it used last for that server, if nothing has changed since that might have it move.
+    pub(super) fn lease(&self, server: usize, stamp: u64) -> Option<Arc<Upstream>> {
+        let state = self.state();
+        let (_, upstream, _) = state.leases.iter().find(|(id, _, at)| *id == server && *at == stamp)?;
+        let mine = upstream.bound_to().is_none_or(|owner| owner == self.owner());
+        (mine && !upstream.is_stopped()).then(|| upstream.clone())
+    }
+
+    /// Goes on with that lease; what it had before, if that is another one.
+    pub(super) fn keep_lease(&self, server: usize, upstream: &Arc<Upstream>, stamp: u64) -> Option<Arc<Upstream>> {
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        let place = state.leases.iter().position(|(id, ..)| *id == server);
+        let before = place.map(|place| state.leases.swap_remove(place).1);
+        state.leases.push((server, upstream.clone(), stamp));
+        before.filter(|before| !Arc::ptr_eq(before, upstream))
+    }
+
+    /// Looks for another lease at its next request, if that one is none for it any more.
+    pub(super) fn drop_lease(&self, server: usize) {
+        for (id, _, stamp) in &mut self.state().leases {
+            if *id == server {
+                *stamp = 0;
+            }
+        }
+    }
+
+    pub(super) fn leases(&self) -> Vec<(usize, Arc<Upstream>)> {
+        self.state().leases.iter().map(|(id, upstream, _)| (*id, upstream.clone())).collect()
+    }
+
+    /// What it watches at that server over another lease.
+    pub(super) fn watched_beside(&self, server: usize, upstream: &Arc<Upstream>) -> Vec<(Arc<str>, Subscription)> {
+        let state = self.state();
+        let beside =
+            |(_, one): &(&Arc<str>, &Subscription)| one.server == server && !Arc::ptr_eq(&one.upstream, upstream);
+        state.subscriptions.iter().filter(beside).map(|(uri, one)| (uri.clone(), one.clone())).collect()
+    }
+
+    /// The roots that it told, if it was asked for them.
+    pub(super) fn roots(&self) -> Option<Arc<Told>> {
+        self.state().roots.clone()
+    }
+
+    /// Keeps what it told of its roots; `None`: it is to be asked anew.
+    pub(super) fn keep_roots(&self, told: Option<Arc<Told>>) {
+        self.state().roots = told;
+    }
+
+    /// It is one conversation, though it has no session.
+    pub(super) fn is_one_conversation(&self) -> bool {
+        !self.revision().is_modern() || self.state().is_apart
+    }
+
+    pub(super) fn set_apart(&self) {
+        self.state().is_apart = true;
+    }
+
+    /// The client as leases see it: with the roots that it told, or those of this request.
+    pub(super) fn who_with(&self, roots: Option<Arc<Told>>) -> Who {
+        Who { roots, ..self.who.clone() }
+    }
+}
