@@ -164,7 +164,9 @@ impl Manager {
         if server.is_this_host.load(Ordering::Relaxed) {
             return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
-        self.lease_by(server, who, &Key::REST)
+        // Where leases are short, the one that it will need anyway.
+        let key = server.rules().key(who);
+        self.lease_by(server, who, if key.own { &key } else { &Key::REST })
     }
 
     /// Whether what this client is to be shown depends on it, and no lease of its own lists yet.

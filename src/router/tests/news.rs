@@ -115,11 +115,9 @@ async fn h50_a_client_hears_of_no_change_that_left_its_lists_as_they_were() {
     // Gone and back before anybody has looked.
     act(&router, &client, "withdraw", "one").await;
     act(&router, &client, "offer", "one").await;
-    // And a server that starts once more, for somebody who can do other things, is a change of no list.
-    let generation = *router.manager().generation().borrow();
+    // And somebody comes who can do other things.
     let other = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::ROOTS, None);
     request(&router, &other, Method::ToolsList, &json!({})).answer().await;
-    assert!(*router.manager().generation().borrow() > generation);
     assert_eq!(told(&client, Instant::now() + Duration::from_secs(10)).await, []);
 }
 
