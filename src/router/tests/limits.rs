@@ -159,6 +159,10 @@ async fn limit_leases_in_all_and_per_server() {
         })
         .await;
         let clients = [legacy(&stage), legacy(&stage), legacy(&stage)];
+        // The second one takes the place of the lease that listed, once that is a second old.
+        for client in &clients[..2] {
+            assert_eq!(stage.answer(client, &call("echo")).await["isError"], Value::Null);
+        }
         let (running, refused) = held(&stage, &[&clients[0], &clients[1]]).await;
         assert_eq!((running.len(), refused.len()), (2, 0), "two may be");
         assert_eq!(stage.router.gauges().leases, 2);
