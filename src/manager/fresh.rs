@@ -1,11 +1,13 @@
 //! How long clients may keep what they were shown, and whether others may be shown it (2026-07-28, caching).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::view::known;
 use super::{Manager, Server, Who};
 use crate::config::{Sharing, Transport};
 use crate::protocol::Profile;
-use crate::registry::Kind;
+use crate::registry::{Kind, Offer};
 use crate::upstream::{Cache, Offers, StateName, Upstream};
 
 impl Manager {
@@ -17,7 +19,7 @@ impl Manager {
         for server in self.servers().iter().filter(|server| server.fixed.is_none()) {
             // What is said of all servers is gathered from whichever lease of theirs.
             let leases = match list {
-                Some(_) => Self::lease_of(server, who).into_iter().collect(),
+                Some(_) => shown_by(server, who).into_iter().collect(),
                 None => server.upstreams(),
             };
             for part in leases.iter().filter_map(|upstream| part(server, upstream, list, live)) {
@@ -28,13 +30,20 @@ impl Manager {
             if told_apart && leases.iter().any(|upstream| !upstream.is_modern()) {
                 all.public = false;
             }
-            let seen = server.last_offers.of(&who.principal);
-            if leases.is_empty() && seen.as_ref().is_some_and(|offer| list.is_some_and(|kind| offer.count(kind) > 0)) {
+            let shows = |offer: &Offer| list.is_some_and(|kind| offer.count(kind) > 0);
+            if leases.iter().all(|upstream| upstream.connection().is_none()) && known(server, who).is_some_and(|offer| shows(&offer)) {
+                // It is shown as it was, or as another lease lists it: nobody tells when it changes.
                 all = Cache { ttl: Duration::ZERO, public: all.public && is_public(server, Profile::EMPTY) };
             }
         }
         all
     }
+}
+
+/// The lease whose list this client is shown, if it is there.
+fn shown_by(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
+    let rest = || server.rest().filter(|_| server.last_offers.of(&server.key_of(who)).is_none());
+    Manager::lease_of(server, who).or_else(rest)
 }
 
 /// What one lease allows; `None` where it brings nothing.

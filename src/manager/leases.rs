@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
+use super::kept::ListKey;
 use super::lease::{self, Candidate};
 use super::room::{Counted, Held, Wanted};
 use super::{Manager, Principal, Server, Who, lock};
@@ -23,6 +24,8 @@ pub(super) struct Entry {
     pub(super) principal: Principal,
     users: BTreeSet<Owner>,
     pub(super) used: Instant,
+    /// Requests of clients that were answered when it was looked last.
+    pub(super) served: u64,
     /// It serves single calls beside their client's lease: tells when one is over.
     beside: Option<Arc<Notify>>,
     /// The host opened it, for itself.
@@ -199,7 +202,8 @@ impl Manager {
             return Err(NoLease::Closed);
         }
         let counted = self.room(server, table, who)?;
-        let upstream = self.spawn(server, profile, who.owner, true);
+        let (id, settings) = self.settings_of(server, profile, who.owner);
+        let upstream = Upstream::spawn(id, settings, self.0.world.clone(), true, &self.0.tasks);
         let mut entry = Entry::new(upstream.clone(), who.principal.clone(), counted);
         entry.enter(who.owner);
         table.entries.push(entry);
@@ -295,7 +299,8 @@ impl Manager {
             let none = table.entries.is_empty();
             drop(table);
             if none {
-                manager.start_eager(&server);
+                let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
+                manager.open_rest(&server, start);
             }
         });
     }
@@ -323,6 +328,11 @@ impl Manager {
 
     /// Opens the lease that lists before any client is there, unless the server is to start lazily.
     pub(super) fn start_eager(&self, server: &Arc<Server>) {
+        self.open_rest(server, server.config.start);
+    }
+
+    /// Opens the host's own lease.
+    pub(super) fn open_rest(&self, server: &Arc<Server>, start: Start) {
         if server.target.is_none() || self.is_stopping() {
             return;
         }
@@ -334,17 +344,21 @@ impl Manager {
             );
             return;
         };
-        let eager = server.config.start == Start::Eager;
+        let eager = start == Start::Eager;
         let profile = lease::profile(Profile::EMPTY, server.config.sharing, &server.config.roots);
         let mut table = lock(&server.leases);
         if table.closed {
             return;
         }
-        let upstream = self.spawn(server, profile, Owner::HOST, eager);
-        table.entries.push(Entry { eager: true, ..Entry::new(upstream, Principal::local(), counted) });
+        let (id, settings) = self.settings_of(server, profile, Owner::HOST);
+        let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), eager, &self.0.tasks);
+        table.entries.push(Entry { eager: true, ..Entry::new(upstream.clone(), Principal::local(), counted) });
+        if eager {
+            self.0.starts.put(upstream);
+        }
     }
 
-    fn spawn(&self, server: &Arc<Server>, profile: Profile, opened_for: Owner, start: bool) -> Arc<Upstream> {
+    fn settings_of(&self, server: &Arc<Server>, profile: Profile, opened_for: Owner) -> (u64, Settings) {
         let inner = &self.0;
         let config = &server.config;
         let settings = Settings {
@@ -361,15 +375,14 @@ impl Manager {
             era: config.era,
             memory: server.era_memory(),
         };
-        let id = inner.next_lease.fetch_add(1, Ordering::Relaxed);
-        Upstream::spawn(id, settings, inner.world.clone(), start, &inner.tasks)
+        (inner.next_lease.fetch_add(1, Ordering::Relaxed), settings)
     }
 }
 
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, users, used, beside: None, eager: false, _counted: counted }
+        Self { upstream, principal, users, used, served: 0, beside: None, eager: false, _counted: counted }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.
@@ -388,6 +401,11 @@ impl Entry {
     /// Whether it is there for nobody but the host.
     pub(super) fn is_of_host(&self) -> bool {
         self.eager && self.users.is_empty()
+    }
+
+    /// Whether it is the host's own, and no client's by a question or by what the config says.
+    fn is_rest(&self) -> bool {
+        self.eager && self.upstream.bound_to().is_none()
     }
 
     fn enter(&mut self, owner: Owner) {
@@ -439,11 +457,37 @@ impl Server {
         table.entries.iter().filter(may).map(|entry| entry.upstream.clone()).collect()
     }
 
-    /// A lease, and whose it is.
-    pub(super) fn lease_and_principal(&self, lease: u64) -> Option<(Arc<Upstream>, Principal)> {
+    /// A lease, and under which key it lists.
+    pub(super) fn lease_and_key(&self, lease: u64) -> Option<(Arc<Upstream>, ListKey)> {
         let table = lock(&self.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
-        Some((entry.upstream.clone(), entry.principal.clone()))
+        let upstream = &entry.upstream;
+        // A server without sessions, or one session for all: it lists the same to everybody.
+        let is_for_all = upstream.is_modern() || self.config.sharing == Sharing::Host || entry.is_rest();
+        let key = if is_for_all { ListKey::Rest } else { ListKey::own(&entry.principal, upstream.profile()) };
+        Some((upstream.clone(), key))
+    }
+
+    /// The key under which the leases of this client list.
+    pub(super) fn key_of(&self, who: &Who) -> ListKey {
+        if self.config.sharing == Sharing::Host {
+            return ListKey::Rest;
+        }
+        ListKey::own(&who.principal, lease::profile(who.profile, self.config.sharing, &self.config.roots))
+    }
+
+    /// The lease that the host itself has, to list; or one that lists the same to everybody.
+    pub(super) fn rest(&self) -> Option<Arc<Upstream>> {
+        let table = lock(&self.leases);
+        let is_rest = |entry: &&Entry| {
+            entry.is_rest() || self.config.sharing == Sharing::Host || entry.upstream.is_modern()
+        };
+        table.entries.iter().find(is_rest).map(|entry| entry.upstream.clone())
+    }
+
+    /// Whether it is in the config no more, and has no lease.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.leases).closed
     }
 
     /// All leases.
@@ -494,7 +538,7 @@ impl Server {
     }
 }
 
-fn caps(settings: &HostSettings, prefix: Prefix) -> Caps {
+pub(super) fn caps(settings: &HostSettings, prefix: Prefix) -> Caps {
     let limits = &settings.limits;
     // A server that is shown under its own names is shown as it is.
     let keep = settings.param_headers || prefix == Prefix::Never;

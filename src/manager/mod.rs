@@ -5,6 +5,7 @@
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod fresh;
+mod kept;
 mod known;
 mod last;
 mod lease;
@@ -12,8 +13,10 @@ mod leases;
 mod reload;
 mod room;
 mod slots;
+mod starts;
 mod status;
 mod supervisor;
+mod unused;
 mod view;
 
 use std::collections::HashMap;
@@ -87,6 +90,8 @@ pub(crate) struct Server {
     calling: AtomicUsize,
     /// What it listed last: a hint for clients that have no lease yet.
     last_offers: LastOffers,
+    /// What it listed in earlier lives, until that is read.
+    kept: kept::Place,
     /// It has asked a client something: its leases are not shared from the start.
     asks: AtomicBool,
     /// It has turned out to be this very host: nothing more is asked of it.
@@ -135,6 +140,7 @@ impl Server {
             fixed,
             leases: Mutex::default(),
             last_offers: LastOffers::default(),
+            kept: kept::Place::default(),
             asks: asks.into(),
             is_this_host: AtomicBool::new(false),
             known: known.clone(),
@@ -236,6 +242,10 @@ struct Inner {
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
     known: Arc<Known>,
+    /// What servers list, for the next start, where that is kept.
+    kept: OnceLock<Arc<kept::Kept>>,
+    /// The leases that are started once the doors have had their turn.
+    starts: Arc<starts::Starts>,
     /// What servers that want tokens share.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
@@ -294,14 +304,18 @@ impl Manager {
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,
+            kept: OnceLock::new(),
+            starts: Arc::default(),
             keys,
             catalogs: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
+        manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
         for server in manager.servers().iter() {
             manager.start_eager(server);
+            manager.close_unused(server);
         }
         (manager, news)
     }

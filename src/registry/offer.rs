@@ -129,6 +129,11 @@ impl Offer {
         tools.filter(|tool| !schema::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
     }
 
+    /// The definitions of a list, as they are shown but for their names.
+    pub(crate) fn definitions(&self, kind: Kind) -> impl Iterator<Item = &Raw> {
+        self.list(kind).definitions.iter().map(|definition| &definition.json)
+    }
+
     pub(super) fn list(&self, kind: Kind) -> &Arc<List> {
         &self.lists[kind as usize]
     }

@@ -11,6 +11,12 @@ use crate::upstream::{Owner, Upstream};
 
 impl Router {
     pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
+        let outcome = self.listed(client, method, params).await;
+        self.manager().listed();
+        outcome
+    }
+
+    async fn listed(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
         let kind = match method {
             Method::ToolsList => Kind::Tools,
             Method::PromptsList => Kind::Prompts,
@@ -60,7 +66,32 @@ impl Router {
             return view.catalog;
         }
         self.manager().prepare(&client.who).await;
+        self.open_behind(client);
         self.look(client, true)
+    }
+
+    /// Gives the client the leases that its list did not wait for, once that list is written.
+    fn open_behind(&self, client: &Arc<Client>) {
+        let servers = self.manager().to_open(&client.who);
+        if servers.is_empty() {
+            return;
+        }
+        let (router, client) = (self.clone(), client.clone());
+        self.spawn(async move {
+            router.manager().door().await;
+            for server in servers {
+                if client.is_closed() {
+                    return;
+                }
+                router.manager().open(&server, &client.who);
+                if client.is_closed() {
+                    // It has gone in this moment, and nobody else gives the lease back.
+                    return router.manager().release(client.owner());
+                }
+                // The doors have their turn.
+                tokio::task::yield_now().await;
+            }
+        });
     }
 
     /// The catalog as it is.

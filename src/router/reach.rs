@@ -54,7 +54,12 @@ impl Router {
     ) -> Result<(Arc<Upstream>, Arc<Connection>), Failure> {
         for _ in 0..LEASES {
             let upstream = in_time(|| self.lease(client, server)).await?;
-            let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
+            let connection = match upstream.ready().await {
+                Ok(connection) => connection,
+                // It was closed in this moment, since nobody had used it for long.
+                Err(_) if upstream.is_stopped() => continue,
+                Err(why) => return Err(Failure::unavailable(&why)),
+            };
             if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
                 return Ok((upstream, connection));
             }
