@@ -15,7 +15,7 @@ use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::protocol::Profile;
 use crate::registry::{Annotations, Caps};
-use crate::upstream::{Owner, Settings, Upstream};
+use crate::upstream::{Owner, Settings, Target, Upstream};
 
 /// A lease and who uses it.
 #[derive(Debug)]
@@ -353,8 +353,11 @@ impl Manager {
         let (id, settings) = self.settings_of(server, profile, Owner::HOST);
         let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), eager, &self.0.tasks);
         table.entries.push(Entry { eager: true, ..Entry::new(upstream.clone(), Principal::local(), counted) });
-        if eager {
-            self.0.starts.put(upstream);
+        match server.target {
+            // Nothing is started that could keep anybody waiting.
+            Some(Target::Memory(_)) => upstream.begin(),
+            _ if eager => self.0.starts.put(upstream),
+            _ => {}
         }
     }
 
@@ -364,7 +367,7 @@ impl Manager {
         let settings = Settings {
             server: server.label.clone(),
             scrubber: server.scrubber.clone(),
-            target: server.target.clone().unwrap_or_else(|| crate::upstream::Target::Memory(Arc::new(|_, _| {}))),
+            target: server.target.clone().unwrap_or_else(|| Target::Memory(Arc::new(|_, _| {}))),
             profile,
             opened_for,
             client_info: inner.client_info.clone(),

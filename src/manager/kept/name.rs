@@ -240,7 +240,7 @@ mod tests {
         let name = |folder: &Path| Names::of(folder).unwrap().listing(&[7; 32], &ListKey::Rest);
         assert_eq!(name(one.path()), name(one.path()), "the key is kept");
         assert_ne!(name(one.path()), name(other.path()));
-        std::fs::write(one.path().join(KEY), "cut").unwrap();
+        fs::write(one.path().join(KEY), "cut").unwrap();
         assert!(Names::read(one.path()).is_none());
         assert_eq!(name(one.path()).len(), 32 + 1 + 32 + 5, "a new key is made");
     }

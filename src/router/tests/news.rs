@@ -119,6 +119,8 @@ async fn h50_a_client_hears_of_no_change_that_left_its_lists_as_they_were() {
     let generation = *router.manager().generation().borrow();
     let other = router.admit(Principal::local(), ProtocolVersion::V2025_11_25, Profile::ROOTS, None);
     request(&router, &other, Method::ToolsList, &json!({})).answer().await;
+    // Its lease is opened behind the answer.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(*router.manager().generation().borrow() > generation);
     assert_eq!(told(&client, Instant::now() + Duration::from_secs(10)).await, []);
 }
