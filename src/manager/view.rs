@@ -59,6 +59,12 @@ impl Manager {
         }
     }
 
+    /// What this client was shown of the server, if its own lease of it is not up.
+    pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
+        let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
+        if is_live { None } else { known(server, who) }
+    }
+
     /// Waits until the next list is answered and written, or a moment.
     pub(crate) async fn door(&self) {
         self.0.starts.door().await;

@@ -7,6 +7,7 @@
 mod answer;
 mod audited;
 mod call;
+mod changed;
 mod client;
 mod driver;
 mod extensions;
