@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::kept::ListKey;
 use super::{Manager, Server, Who, lock};
 use crate::config::Start;
+use crate::protocol::Profile;
 use crate::registry::{Catalog, Contribution, Offer};
 use crate::upstream::{StateName, Upstream};
 
@@ -39,11 +40,16 @@ impl Manager {
     pub(crate) fn to_open(&self, who: &Who) -> Vec<Arc<Server>> {
         let is_to_open = |server: &&Arc<Server>| {
             let config = &server.config;
-            let has_own = || server.last_offers.of(&server.key_of(who)).is_some();
+            // Servers that list by capability look at these.
+            let asked = [Profile::SAMPLING, Profile::ELICITATION_FORM, Profile::ELICITATION_URL];
+            let is_known = || {
+                let can_be_asked = asked.into_iter().any(|what| who.profile.has(what));
+                !can_be_asked || server.last_offers.of(&server.key_of(who)).is_some()
+            };
             server.target.is_some()
                 && !server.is_this_host.load(std::sync::atomic::Ordering::Relaxed)
                 && config.start == Start::Eager
-                && (config.idle_stop.is_zero() || !has_own())
+                && (config.idle_stop.is_zero() || !is_known())
                 && Self::lease_of(server, who).is_none()
         };
         self.servers().iter().filter(is_to_open).cloned().collect()
