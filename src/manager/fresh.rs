@@ -31,7 +31,9 @@ impl Manager {
                 all.public = false;
             }
             let shows = |offer: &Offer| list.is_some_and(|kind| offer.count(kind) > 0);
-            if leases.iter().all(|upstream| upstream.connection().is_none()) && known(server, who).is_some_and(|offer| shows(&offer)) {
+            if leases.iter().all(|upstream| upstream.connection().is_none())
+                && known(server, who).is_some_and(|offer| shows(&offer))
+            {
                 // It is shown as it was, or as another lease lists it: nobody tells when it changes.
                 all = Cache { ttl: Duration::ZERO, public: all.public && is_public(server, Profile::EMPTY) };
             }

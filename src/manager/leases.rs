@@ -482,9 +482,8 @@ impl Server {
     /// The lease that the host itself has, to list; or one that lists the same to everybody.
     pub(super) fn rest(&self) -> Option<Arc<Upstream>> {
         let table = lock(&self.leases);
-        let is_rest = |entry: &&Entry| {
-            entry.is_rest() || self.config.sharing == Sharing::Host || entry.upstream.is_modern()
-        };
+        let is_rest =
+            |entry: &&Entry| entry.is_rest() || self.config.sharing == Sharing::Host || entry.upstream.is_modern();
         table.entries.iter().find(is_rest).map(|entry| entry.upstream.clone())
     }
 

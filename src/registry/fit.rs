@@ -19,8 +19,8 @@ pub(crate) fn misfit(definition: &Raw, arguments: Option<&Raw>) -> Option<String
         return Some(format!("it needs {}", super::quoted(missing)));
     }
     let named = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false))
-        && schema.get("patternProperties").is_none();
+    let is_closed =
+        schema.get("additionalProperties") == Some(&Value::Bool(false)) && schema.get("patternProperties").is_none();
     for (name, value) in given {
         match named.get(name) {
             None if is_closed => return Some(format!("it has no {}", super::quoted(name))),
@@ -91,7 +91,9 @@ mod tests {
             assert_eq!(misfit(&tool, Some(&raw(arguments))).as_deref(), want, "{arguments}");
         }
         assert!(misfit(&tool, None).is_some());
-        for open in [r#"{"name":"t"}"#, r#"{"name":"t","inputSchema":{}}"#, r#"{"name":"t","inputSchema":{"required":7}}"#] {
+        for open in
+            [r#"{"name":"t"}"#, r#"{"name":"t","inputSchema":{}}"#, r#"{"name":"t","inputSchema":{"required":7}}"#]
+        {
             assert_eq!(misfit(&raw(open), Some(&raw(r#"{"z":1}"#))), None);
         }
     }

@@ -48,7 +48,8 @@ impl Home {
 
     /// Starts a host over that server, with more members of its entry.
     async fn host(&self, more: &Value) -> Host {
-        let mut entry = json!({ "command": "sh", "args": ["-c", SERVER, self.0.path()], "restart": { "maxRetries": 0 } });
+        let mut entry =
+            json!({ "command": "sh", "args": ["-c", SERVER, self.0.path()], "restart": { "maxRetries": 0 } });
         entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let text = json!({ "host": { "startupWait": "300ms" }, "mcpServers": { "it": entry } }).to_string();
         let config = config::parse_str(&text, Syntax::Json, "mcp.json", &Vars::from_process()).unwrap();
@@ -58,7 +59,10 @@ impl Home {
     /// The files of listings.
     fn kept(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.path("state/offers")).into_iter().flatten();
-        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "json")).collect()
+        files
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "json"))
+            .collect()
     }
 
     /// Runs a host until what its server lists is kept.
@@ -122,7 +126,8 @@ async fn a_listing_is_that_of_one_account() {
     }
     // Under the name of another account it is worth nothing.
     let own = home.kept()[0].clone();
-    fs::rename(&own, own.with_file_name(own.file_name().unwrap().to_str().unwrap().replacen(|c| c != 'a', "a", 1))).unwrap();
+    fs::rename(&own, own.with_file_name(own.file_name().unwrap().to_str().unwrap().replacen(|c| c != 'a', "a", 1)))
+        .unwrap();
     let host = home.host(&json!({ "env": { "TOKEN": "one" } })).await;
     assert_eq!(tools(&host).await.len(), 0);
     host.kill();
@@ -137,7 +142,7 @@ async fn nothing_is_kept_where_the_config_says_so() {
     assert_eq!(tools(&host).await, ["it__act"]);
     // At the latest then it would be written.
     host.shutdown().await;
-    assert_eq!(home.kept(), [PathBuf::new(); 0]);
+    assert!(home.kept().is_empty());
 }
 
 #[tokio::test]

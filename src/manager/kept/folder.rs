@@ -113,7 +113,8 @@ impl Folder {
 /// Reads a small file. A pipe, a device, a link or a file of more than `cap` bytes is none.
 pub(super) fn read(path: &Path, cap: usize) -> io::Result<Vec<u8>> {
     let strange = || io::Error::new(io::ErrorKind::InvalidData, "no file of ours");
-    let length = fs::symlink_metadata(path).and_then(|file| if file.is_file() { Ok(file.len()) } else { Err(strange()) })?;
+    let length =
+        fs::symlink_metadata(path).and_then(|file| if file.is_file() { Ok(file.len()) } else { Err(strange()) })?;
     if length > cap as u64 {
         return Err(strange());
     }

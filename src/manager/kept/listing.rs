@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::{Listing, ListKey};
+use super::{ListKey, Listing};
 use crate::protocol::{ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
 use crate::upstream::instructions;
@@ -102,8 +102,7 @@ mod tests {
 
     use super::*;
 
-    const READER: Reader =
-        Reader { caps: Caps { tools: 3, definitions: 4096, ..DEFAULT }, is_remote: false };
+    const READER: Reader = Reader { caps: Caps { tools: 3, definitions: 4096, ..DEFAULT }, is_remote: false };
     const DEFAULT: Caps = Caps {
         tools: 1000,
         definitions: 8 << 20,
@@ -127,7 +126,8 @@ mod tests {
     }
 
     fn text() -> String {
-        String::from_utf8(write(&page(r#"{"tools":[{"name":"a","inputSchema":{"type":"object","n":1e400}}]}"#))).unwrap()
+        String::from_utf8(write(&page(r#"{"tools":[{"name":"a","inputSchema":{"type":"object","n":1e400}}]}"#)))
+            .unwrap()
     }
 
     fn names(listing: &Listing) -> Vec<&str> {

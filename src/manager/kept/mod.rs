@@ -23,8 +23,8 @@ use super::last::Listing;
 use super::{Manager, Server, leases};
 use crate::config::{Manifest, Transport};
 use crate::upstream::{Target, Upstream};
-pub(super) use key::ListKey;
 use folder::Folder;
+pub(super) use key::ListKey;
 use listing::{Page, Reader};
 use name::Identity;
 
@@ -211,8 +211,7 @@ impl Manager {
         let (Some(kept), Some(own)) = (self.0.kept.get().cloned(), server.own_identity()) else { return };
         let identity = name::signed_in(&own, login);
         kept.due().retain(|(of, _), _| *of != identity);
-        let forgotten =
-            tokio::task::spawn_blocking(move || kept.folder.forget(|names| names.server(&identity))).await;
+        let forgotten = tokio::task::spawn_blocking(move || kept.folder.forget(|names| names.server(&identity))).await;
         if let Ok(Err(error)) = forgotten {
             tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
         }
