@@ -23,6 +23,21 @@ impl Authorizer {
         }
     }
 
+    /// Stands for the login that requests carry: another one after each login, the same when its token is renewed. `None`
+    /// without a login, and where no user signs in.
+    pub(crate) async fn login_id(self: &Arc<Self>) -> Option<String> {
+        if !self.loaded.initialized() {
+            self.read_kept().await;
+        }
+        self.login_id_now()
+    }
+
+    /// The same, as far as it is known.
+    pub(crate) fn login_id_now(&self) -> Option<String> {
+        let held = self.current.load_full().filter(|_| self.wants_user())?;
+        Some(held.entry.login.clone())
+    }
+
     /// Why what is kept cannot be read, if it cannot.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)

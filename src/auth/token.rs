@@ -140,6 +140,9 @@ pub(super) struct Entry {
     life: u64,
     /// The key that it is bound to.
     key: Option<String>,
+    /// Another one for each login; it stays when the token is renewed.
+    #[serde(default)]
+    pub(super) login: String,
 }
 
 impl fmt::Debug for Entry {
@@ -176,6 +179,7 @@ impl Entry {
             received: jwt::now(),
             life: reply.life(),
             key: origin.proof.filter(|_| scheme == Scheme::DPoP).map(Proof::keep),
+            login: new_login(),
         })
     }
 
@@ -212,6 +216,13 @@ impl Entry {
     pub(super) fn left(&self, now: u64) -> Duration {
         Duration::from_secs(self.life.saturating_sub(now.saturating_sub(self.received)))
     }
+}
+
+/// Without randomness all logins are one: whatever hangs on it is forgotten at the end of each.
+fn new_login() -> String {
+    let mut bytes = [0; 16];
+    let _ = getrandom::fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A token in use.
@@ -349,6 +360,7 @@ mod tests {
             received,
             life,
             key: None,
+            login: "login".into(),
         }
     }
 

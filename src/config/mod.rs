@@ -113,6 +113,10 @@ pub struct Server {
     pub sharing: Sharing,
     /// When it is started.
     pub start: Start,
+    /// How long a connection to it may be unused before it is closed; the next call opens another. 0: for ever.
+    pub idle_stop: Duration,
+    /// Whether what it lists is kept for the next start.
+    pub manifest: Manifest,
     /// Whether the host is not ready without it.
     pub required: bool,
     /// Which era of the protocol is spoken with it.
@@ -170,6 +174,8 @@ impl Server {
             transport,
             sharing: Sharing::default(),
             start: Start::default(),
+            idle_stop: Duration::ZERO,
+            manifest: Manifest::default(),
             required: false,
             era: Era::default(),
             start_timeout: Duration::from_secs(30),
@@ -328,6 +334,16 @@ pub enum Start {
     Eager,
     /// When somebody needs it.
     Lazy,
+}
+
+/// Whether what a server lists is kept for the next start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Manifest {
+    /// In the state directory: a first list need not wait for the server.
+    #[default]
+    On,
+    /// Nowhere.
+    Off,
 }
 
 /// Which era of the protocol is spoken with a server.

@@ -8,10 +8,10 @@ use super::habits;
 use super::report::Report;
 use super::shape::Flavor;
 use super::syntax::Value;
-use super::{Era, Prefix, Restart, Roots, Server, Sharing, Start};
+use super::{Era, Manifest, Prefix, Restart, Roots, Server, Sharing, Start};
 
 /// Every key of ours in an entry, for finding what a misspelt one was meant to be.
-const KEYS: [&str; 36] = [
+const KEYS: [&str; 38] = [
     "args",
     "auth",
     "autoReconnect",
@@ -26,9 +26,11 @@ const KEYS: [&str; 36] = [
     "era",
     "excludeTools",
     "headers",
+    "idleStop",
     "includeTools",
     "inheritEnv",
     "insecureHttp",
+    "manifest",
     "maxCallTime",
     "maxConcurrent",
     "prefix",
@@ -111,6 +113,10 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     server.prefix = choice(fields, "prefix", &prefix, report);
     server.start = start(fields, report);
     server.era = choice(fields, "era", &eras, report);
+    server.manifest = choice(fields, "manifest", &[("on", Manifest::On), ("off", Manifest::Off)], report);
+    if let Some(field) = fields.take(&["idleStop"], report) {
+        server.idle_stop = field.time(report).unwrap_or_default();
+    }
     server.required = flag(fields, "required", report).unwrap_or(false);
     server.trust_annotations = flag(fields, "trustAnnotations", report).unwrap_or(false);
     server.max_concurrent = count(fields, "maxConcurrent", report).unwrap_or(0);

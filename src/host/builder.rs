@@ -37,6 +37,7 @@ pub struct HostBuilder {
     store: Option<Arc<dyn SecretStore>>,
     interaction: Option<Arc<dyn Interaction>>,
     lineage: Option<Lineage>,
+    waits: bool,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -89,6 +90,13 @@ impl HostBuilder {
     /// is kept.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
+        self
+    }
+
+    /// Shows nothing of what servers listed in earlier starts: lists wait for the servers themselves. For a program that looks
+    /// once and ends.
+    pub fn live_lists(mut self) -> Self {
+        self.waits = true;
         self
     }
 
@@ -173,6 +181,9 @@ impl HostBuilder {
         let nature = Nature::of(lineage);
         let (manager, news) =
             Manager::start_in(nature, config.clone(), &memory, info.clone(), self.state.as_deref(), keys);
+        if let Some(state) = &self.state {
+            manager.keep_listings(state, !self.waits);
+        }
         let router = Router::start(manager.clone(), news, info);
         let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         // What this program does not take of its own calls is its own business.

@@ -40,7 +40,14 @@ impl Host {
     /// # Errors
     /// When there is no such server, or the token may still be kept.
     pub async fn logout(&self, server: &str) -> Result<bool, Error> {
-        self.tokens(server)?.sign_out().await.map_err(|error| no_token(server, &error))
+        let tokens = self.tokens(server)?;
+        let login = tokens.login_id().await;
+        let signed_out = tokens.sign_out().await.map_err(|error| no_token(server, &error));
+        // What was listed to that login is nobody's any more, whether its token could be taken back or not.
+        if login.is_some() {
+            self.0.manager.forget_listings(tokens.server(), login.as_deref()).await;
+        }
+        signed_out
     }
 
     /// What is held of a login with a server, if there is one.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::view::known;
 use super::{Manager, Server, Who};
 use crate::config::{Sharing, Transport};
 use crate::protocol::Profile;
-use crate::registry::Kind;
+use crate::registry::{Kind, Offer};
 use crate::upstream::{Cache, Offers, StateName, Upstream};
 
 impl Manager {
@@ -17,7 +18,7 @@ impl Manager {
         for server in self.servers().iter().filter(|server| server.fixed.is_none()) {
             // What is said of all servers is gathered from whichever lease of theirs.
             let leases = match list {
-                Some(_) => Self::lease_of(server, who).into_iter().collect(),
+                Some(_) => Self::shown_by(server, who).into_iter().collect(),
                 None => server.upstreams(),
             };
             for part in leases.iter().filter_map(|upstream| part(server, upstream, list, live)) {
@@ -28,8 +29,11 @@ impl Manager {
             if told_apart && leases.iter().any(|upstream| !upstream.is_modern()) {
                 all.public = false;
             }
-            let seen = server.last_offers.of(&who.principal);
-            if leases.is_empty() && seen.as_ref().is_some_and(|offer| list.is_some_and(|kind| offer.count(kind) > 0)) {
+            let shows = |offer: &Offer| list.is_some_and(|kind| offer.count(kind) > 0);
+            if leases.iter().all(|upstream| upstream.connection().is_none())
+                && known(server, who).is_some_and(|offer| shows(&offer))
+            {
+                // It is shown as it was, or as another lease lists it: nobody tells when it changes.
                 all = Cache { ttl: Duration::ZERO, public: all.public && is_public(server, Profile::EMPTY) };
             }
         }

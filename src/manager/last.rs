@@ -1,54 +1,73 @@
-//! What a server listed last, for clients that have no lease of it yet, or one that is not up: to each what was listed to
-//! the same principal, else what was listed to the host itself (`hazards.md` H63).
+//! What a server listed last, by key: in this life, or in an earlier one (`kept`). It is shown to clients that have no lease
+//! of it yet, or one that is not up (`hazards.md` H63).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Principal;
+use super::kept::ListKey;
 use crate::registry::Offer;
 
-/// The last offers, the newest at the end.
-#[derive(Debug, Default)]
-pub(super) struct LastOffers(Mutex<Vec<(Principal, Arc<Offer>)>>);
+/// What a server listed, and what it said of itself.
+#[derive(Clone, Debug)]
+pub(super) struct Listing {
+    pub(super) offer: Arc<Offer>,
+    pub(super) instructions: Option<Arc<str>>,
+}
 
-/// Of so many principals they are kept.
+/// The last listings, the newest at the end.
+#[derive(Debug, Default)]
+pub(super) struct LastOffers(Mutex<Vec<(ListKey, Listing)>>);
+
+/// How many keys of one server are remembered.
 const KEPT: usize = 256;
 
 impl LastOffers {
-    /// Keeps an offer that everybody may see.
-    pub(super) fn keep_for_all(&self, offer: Arc<Offer>) {
-        self.keep(&Principal::local(), offer);
+    /// Remembers what was listed under that key.
+    pub(super) fn keep(&self, key: &ListKey, listing: Listing) {
+        let mut listings = self.lock();
+        listings.retain(|(of, _)| of != key);
+        if listings.len() >= KEPT {
+            // What everybody may be shown goes last.
+            let oldest = listings.iter().position(|(of, _)| *of != ListKey::Rest).unwrap_or_default();
+            listings.remove(oldest);
+        }
+        listings.push((key.clone(), listing));
     }
 
-    /// Keeps an offer that was made to that principal.
-    pub(super) fn keep(&self, principal: &Principal, offer: Arc<Offer>) {
-        let mut offers = self.lock();
-        offers.retain(|(of, _)| of != principal);
-        if offers.len() >= KEPT {
-            offers.remove(0);
+    /// Remembers what is listed to everybody, whatever was listed to whom before.
+    pub(super) fn keep_for_all(&self, listing: Listing) {
+        *self.lock() = vec![(ListKey::Rest, listing)];
+    }
+
+    /// Remembers what was listed in an earlier life, unless there is something newer.
+    pub(super) fn recall(&self, key: &ListKey, listing: Listing) {
+        let mut listings = self.lock();
+        if listings.len() < KEPT && !listings.iter().any(|(of, _)| of == key) {
+            listings.insert(0, (key.clone(), listing));
         }
-        offers.push((principal.clone(), offer));
     }
 
     /// Takes over what the server that stood here before had listed.
     pub(super) fn inherit(&self, before: &Self) {
-        let offers = before.lock().clone();
-        *self.lock() = offers;
+        let listings = before.lock().clone();
+        *self.lock() = listings;
     }
 
-    /// What that principal may see.
-    pub(super) fn of(&self, principal: &Principal) -> Option<Arc<Offer>> {
-        let offers = self.lock();
-        let find =
-            |is: &dyn Fn(&Principal) -> bool| offers.iter().find(|(of, _)| is(of)).map(|(_, offer)| offer.clone());
-        find(&|of| of == principal).or_else(|| find(&Principal::is_local))
+    /// Forgets all of it.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// What was listed last under that key, and under no other.
+    pub(super) fn of(&self, key: &ListKey) -> Option<Listing> {
+        self.lock().iter().find(|(of, _)| of == key).map(|(_, listing)| listing.clone())
     }
 
     /// The newest, whoever it was made to.
     pub(super) fn newest(&self) -> Option<Arc<Offer>> {
-        self.lock().last().map(|(_, offer)| offer.clone())
+        self.lock().last().map(|(_, listing)| listing.offer.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Principal, Arc<Offer>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(ListKey, Listing)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

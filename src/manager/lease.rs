@@ -43,6 +43,11 @@ impl Principal {
         &*self.0 == "local"
     }
 
+    /// The client that was of that name at an earlier start.
+    pub(super) fn recalled(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// Somebody else.
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {

@@ -13,7 +13,7 @@ use super::room::{Counted, Held, Wanted};
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::registry::{Annotations, Caps};
-use crate::upstream::{Owner, Settings, Upstream};
+use crate::upstream::{Owner, Settings, Target, Upstream};
 
 /// A lease and who uses it.
 #[derive(Debug)]
@@ -22,12 +22,14 @@ pub(super) struct Entry {
     pub(super) principal: Principal,
     /// Whom it is for.
     pub(super) key: Key,
-    users: BTreeSet<Owner>,
+    pub(super) users: BTreeSet<Owner>,
     pub(super) used: Instant,
+    /// Requests of clients that were answered when it was looked last.
+    pub(super) served: u64,
     /// It serves single calls beside their client's lease: tells when one is over.
     beside: Option<Arc<Notify>>,
     /// The host opened it, for itself.
-    eager: bool,
+    pub(super) eager: bool,
     _counted: Counted,
 }
 
@@ -102,7 +104,7 @@ impl Manager {
     }
 
     /// The same for those with that key.
-    fn lease_by(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
+    pub(super) fn lease_by(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
@@ -145,45 +147,6 @@ impl Manager {
         self.linger_all(server, left);
         self.touch();
         Ok(upstream)
-    }
-
-    /// The lease that lists for this client: one that it is on already, else the rest lease. Lists open no other.
-    pub(super) fn listing(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
-        if let Some(upstream) = Self::lease_of(server, who) {
-            let mut table = lock(&server.leases);
-            let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
-            let may = |entry: &&mut Entry| entry.principal == who.principal || entry.upstream.is_modern();
-            if let Some(entry) = entry.filter(may) {
-                entry.enter(who.owner);
-            }
-            return Ok(upstream);
-        }
-        if let Some((_, why)) = &server.fixed {
-            return Err(NoLease::Fixed(why.clone()));
-        }
-        if server.is_this_host.load(Ordering::Relaxed) {
-            return Err(NoLease::Fixed(ITSELF.to_owned()));
-        }
-        // Where leases are short, the one that it will need anyway.
-        let key = server.rules().key(who);
-        self.lease_by(server, who, if key.own { &key } else { &Key::REST })
-    }
-
-    /// Whether what this client is to be shown depends on it, and no lease of its own lists yet.
-    pub(super) fn lists_apart(&self, server: &Server, who: &Who) -> bool {
-        let rules = server.rules();
-        let key = rules.key(who);
-        let apart = match rules.sharing {
-            Sharing::Auto => key.own,
-            Sharing::Profile => true,
-            Sharing::Session | Sharing::Host => false,
-        };
-        let table = lock(&server.leases);
-        let modern = table.entries.iter().any(|entry| entry.upstream.is_modern());
-        let listed = |entry: &Entry| {
-            entry.users.contains(&who.owner) && rules.fit(entry.candidate(), &key, who).is_some_and(|fit| fit != 2)
-        };
-        apart && !modern && !table.entries.iter().any(listed)
     }
 
     /// Whether a lease that this client has been on is still one for it.
@@ -236,7 +199,9 @@ impl Manager {
             return Err(NoLease::Closed);
         }
         let counted = self.room(server, table, who)?;
-        let upstream = self.spawn(server, &key, true);
+        let (id, settings) = self.settings_of(server, &key);
+        let upstream = Upstream::spawn(id, settings, self.0.world.clone(), true, &self.0.tasks);
+        // Before its server can ask: what it asks at once is its client's.
         if key.own {
             upstream.bind(who.owner);
         }
@@ -253,38 +218,6 @@ impl Manager {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn lease_count(&self) -> usize {
         self.0.leases.all()
-    }
-
-    /// The lease that lists for this client, if there is one: its own, else the one that it is on, else the rest lease, its
-    /// principal's or the host's.
-    pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
-        let rules = server.rules();
-        let key = rules.key(who);
-        let table = lock(&server.leases);
-        let rank = |entry: &Entry| {
-            if entry.upstream.is_stopped() {
-                return None;
-            }
-            if entry.upstream.is_modern() {
-                return Some(9);
-            }
-            let is_on = entry.users.contains(&who.owner);
-            match entry.upstream.bound_to() {
-                Some(owner) if owner != who.owner => return None,
-                Some(_) => return Some(8),
-                None => {}
-            }
-            let own = entry.principal == who.principal;
-            if is_on && (own || rules.sharing == Sharing::Host) && !entry.key.is_rest() {
-                return Some(7);
-            }
-            let fresh = u8::from(rules.fit(entry.candidate(), &key, who).is_some());
-            // The host's own list is for all.
-            let may = own || rules.sharing == Sharing::Host || (entry.eager && entry.principal.is_local());
-            (may && entry.key.is_rest()).then(|| 1 + fresh + 2 * u8::from(own) + 3 * u8::from(is_on && own))
-        };
-        let ranked = table.entries.iter().filter_map(|entry| Some((rank(entry)?, entry)));
-        Some(ranked.max_by_key(|(rank, _)| *rank)?.1.upstream.clone())
     }
 
     /// The client is gone: its own leases end, shared ones stay a while.
@@ -360,7 +293,8 @@ impl Manager {
             let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest());
             drop(table);
             if none {
-                manager.start_eager(&server);
+                let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
+                manager.open_rest(&server, start);
             }
         });
     }
@@ -388,6 +322,11 @@ impl Manager {
 
     /// Opens the lease that lists before any client is there, unless the server is to start lazily.
     pub(super) fn start_eager(&self, server: &Arc<Server>) {
+        self.open_rest(server, server.config.start);
+    }
+
+    /// Opens the host's own lease.
+    pub(super) fn open_rest(&self, server: &Arc<Server>, start: Start) {
         if server.target.is_none() || self.is_stopping() {
             return;
         }
@@ -399,22 +338,30 @@ impl Manager {
             );
             return;
         };
-        let eager = server.config.start == Start::Eager;
+        let eager = start == Start::Eager;
         let mut table = lock(&server.leases);
         if table.closed {
             return;
         }
-        let upstream = self.spawn(server, &Key::REST, eager);
-        table.entries.push(Entry { eager: true, ..Entry::new(upstream, Principal::local(), Key::REST, counted) });
+        let (id, settings) = self.settings_of(server, &Key::REST);
+        let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), eager, &self.0.tasks);
+        let entry = Entry::new(upstream.clone(), Principal::local(), Key::REST, counted);
+        table.entries.push(Entry { eager: true, ..entry });
+        match server.target {
+            // Nothing is started that could keep anybody waiting.
+            Some(Target::Memory(_)) => upstream.begin(),
+            _ if eager => self.0.starts.put(upstream),
+            _ => {}
+        }
     }
 
-    fn spawn(&self, server: &Arc<Server>, key: &Key, start: bool) -> Arc<Upstream> {
+    fn settings_of(&self, server: &Arc<Server>, key: &Key) -> (u64, Settings) {
         let inner = &self.0;
         let config = &server.config;
         let settings = Settings {
             server: server.label.clone(),
             scrubber: server.scrubber.clone(),
-            target: server.target.clone().unwrap_or_else(|| crate::upstream::Target::Memory(Arc::new(|_, _| {}))),
+            target: server.target.clone().unwrap_or_else(|| Target::Memory(Arc::new(|_, _| {}))),
             profile: key.declares(&server.rules()),
             client_info: inner.client_info.clone(),
             start_timeout: config.start_timeout,
@@ -424,15 +371,14 @@ impl Manager {
             era: config.era,
             memory: server.era_memory(),
         };
-        let id = inner.next_lease.fetch_add(1, Ordering::Relaxed);
-        Upstream::spawn(id, settings, inner.world.clone(), start, &inner.tasks)
+        (inner.next_lease.fetch_add(1, Ordering::Relaxed), settings)
     }
 }
 
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, key, users, used, beside: None, eager: false, _counted: counted }
+        Self { upstream, principal, key, users, used, served: 0, beside: None, eager: false, _counted: counted }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.
@@ -453,7 +399,7 @@ impl Entry {
         self.eager && self.users.is_empty()
     }
 
-    fn enter(&mut self, owner: Owner) {
+    pub(super) fn enter(&mut self, owner: Owner) {
         self.users.insert(owner);
         self.used = Instant::now();
         self.upstream.note_users(self.users.len());
@@ -466,7 +412,7 @@ impl Entry {
     }
 
     /// What this is as the choice of a lease sees it.
-    fn candidate(&self) -> Candidate<'_> {
+    pub(super) fn candidate(&self) -> Candidate<'_> {
         let (declared, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
         let caller = self.upstream.only_caller();
         Candidate { key: &self.key, declared, principal: &self.principal, bound_to, caller }
@@ -531,11 +477,9 @@ impl Server {
         table.entries.iter().filter(may).map(|entry| entry.upstream.clone()).collect()
     }
 
-    /// A lease, and whose it is.
-    pub(super) fn lease_and_principal(&self, lease: u64) -> Option<(Arc<Upstream>, Principal)> {
-        let table = lock(&self.leases);
-        let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
-        Some((entry.upstream.clone(), entry.principal.clone()))
+    /// Whether it is in the config no more, and has no lease.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.leases).closed
     }
 
     /// All leases.
@@ -573,7 +517,7 @@ impl Server {
     }
 }
 
-fn caps(settings: &HostSettings, prefix: Prefix) -> Caps {
+pub(super) fn caps(settings: &HostSettings, prefix: Prefix) -> Caps {
     let limits = &settings.limits;
     // A server that is shown under its own names is shown as it is.
     let keep = settings.param_headers || prefix == Prefix::Never;

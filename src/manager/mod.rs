@@ -6,17 +6,21 @@
 
 mod asked;
 mod fresh;
+mod kept;
 mod known;
 mod last;
 mod lease;
 mod leases;
+mod lists;
 mod reload;
 mod room;
 mod sharing;
 mod slots;
+mod starts;
 mod status;
 mod supervisor;
 mod told;
+mod unused;
 mod view;
 
 use std::collections::HashMap;
@@ -94,6 +98,8 @@ pub(crate) struct Server {
     last_offers: LastOffers,
     /// What it is known to ask, and who it is in what is known.
     asked: sharing::Known,
+    /// What it listed in earlier lives, until that is read.
+    kept: kept::Place,
     /// It has turned out to be this very host: nothing more is asked of it.
     is_this_host: AtomicBool,
     known: Arc<Known>,
@@ -141,6 +147,7 @@ impl Server {
             leases: Mutex::default(),
             last_offers: LastOffers::default(),
             asked,
+            kept: kept::Place::default(),
             is_this_host: AtomicBool::new(false),
             known: known.clone(),
             shown: Mutex::default(),
@@ -224,6 +231,10 @@ struct Inner {
     /// The offer of a server that has not listed anything.
     nothing: Arc<Offer>,
     known: Arc<Known>,
+    /// What servers list, for the next start, where that is kept.
+    kept: OnceLock<Arc<kept::Kept>>,
+    /// The leases that are started once the doors have had their turn.
+    starts: Arc<starts::Starts>,
     /// What servers that want tokens share.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
@@ -282,14 +293,18 @@ impl Manager {
             owners: Mutex::default(),
             nothing: Arc::default(),
             known,
+            kept: OnceLock::new(),
+            starts: Arc::default(),
             keys,
             catalogs: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));
         manager.0.tasks.spawn(manager.0.world.vigil.clone().keep(manager.0.stop.clone()));
+        manager.0.tasks.spawn(manager.0.starts.clone().run(manager.0.stop.clone()));
         for server in manager.servers().iter() {
             manager.start_eager(server);
+            manager.close_unused(server);
         }
         (manager, news)
     }

@@ -101,8 +101,10 @@ impl Manager {
         let fresh: Vec<Arc<Server>> =
             new.iter().filter(|new| !old.iter().any(|old| Arc::ptr_eq(old, new))).cloned().collect();
         self.0.servers.store(Arc::new(new));
+        self.recall(&fresh);
         for server in fresh {
             self.tell_fixed(&server, &old);
+            self.close_unused(&server);
         }
         for server in gone {
             self.retire(server);

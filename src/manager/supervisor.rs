@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::kept::ListKey;
+use super::last::Listing;
 use super::{Manager, Server, lock};
-use crate::config::Sharing;
 use crate::protocol::Profile;
-use crate::upstream::{Change, StateName};
+use crate::upstream::{Change, StateName, Upstream};
 
 /// Runs until the manager stops.
 pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
@@ -47,26 +49,44 @@ impl Manager {
         bad.find_map(|status| status.cause)
     }
 
+    /// What a lease lists is shown to those who have none yet, and kept for the next start.
+    fn note_listing(&self, server: &Server, upstream: &Upstream, key: &ListKey, state: StateName) {
+        let Some(offer) = upstream.offer() else { return };
+        let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
+        let connection = upstream.connection();
+        if connection.is_none() && upstream.was_modern() {
+            // It was noted while it was known of which era it is.
+            return;
+        }
+        let peer = connection.as_ref().and_then(|connection| connection.peer());
+        let instructions = peer.map_or(before, |peer| peer.instructions.as_deref().map(Into::into));
+        let listing = Listing { offer, instructions };
+        if state == StateName::Connected {
+            self.keep_listing(server, upstream, key, &listing);
+        }
+        if upstream.is_modern() {
+            server.last_offers.keep_for_all(listing);
+        } else {
+            if upstream.profile().has(Profile::APPS) {
+                server.note_ui(listing.offer.shows_ui());
+            }
+            server.last_offers.keep(key, listing);
+        }
+    }
+
     fn follow(&self, server: &Arc<Server>, change: &Change) {
         tracing::debug!(server = &*server.label, lease = change.lease, "{} -> {}", change.from, change.to);
-        if let Some((upstream, principal)) = server.lease_and_principal(change.lease) {
-            match upstream.offer() {
-                // A server without sessions, or one session for all: it lists the same to everybody.
-                Some(offer) if upstream.is_modern() || server.config.sharing == Sharing::Host => {
-                    server.last_offers.keep_for_all(offer);
-                }
-                Some(offer) => {
-                    if upstream.profile().has(Profile::APPS) {
-                        server.note_ui(offer.shows_ui());
-                    }
-                    server.last_offers.keep(&principal, offer);
-                }
-                None => {}
-            }
+        if let Some((upstream, key)) = server.lease_and_key(change.lease) {
+            self.note_listing(server, &upstream, &key, change.to);
         }
         if change.to == StateName::Disabled {
             server.is_this_host.store(true, Ordering::Relaxed);
         }
+        self.show(server, change.from, change.cause.clone(), change.at);
+    }
+
+    /// Tells in which state the server is now, if people have seen it in another one.
+    pub(super) fn show(&self, server: &Arc<Server>, from: StateName, cause: Option<String>, at: SystemTime) {
         let now = self.shown(server);
         let before = {
             let mut shown = lock(&server.shown);
@@ -78,12 +98,12 @@ impl Manager {
             before
         };
         // A server has several leases and shows the best of them: not each change of a lease is one of the server.
-        let from = before.unwrap_or(change.from);
+        let from = before.unwrap_or(from);
         // One that another of its name has followed is seen no more.
         let followed = |other: &Arc<Server>| other.config.name == server.config.name && other.id != server.id;
         if from != now && !self.servers().iter().any(followed) {
-            let cause = change.cause.clone().or_else(|| self.cause_of(server, now));
-            self.emit(server, from, now, cause, change.at);
+            let cause = cause.or_else(|| self.cause_of(server, now));
+            self.emit(server, from, now, cause, at);
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kept::ListKey;
 use super::{Manager, Server, Who, lock};
+use crate::config::Start;
 use crate::registry::{Catalog, Contribution, Offer};
 use crate::upstream::{StateName, Upstream};
 
@@ -14,11 +16,14 @@ pub(super) type Key = Vec<(usize, u128)>;
 const CATALOGS: usize = 64;
 
 impl Manager {
-    /// Waits until the leases that list for the client have listed, failed, or had their `startupWait`. Where it can answer
-    /// what the server asks, its own opens behind them: it may list otherwise.
+    /// Waits until something is known of every server, or it has failed, or had its `startupWait`. Where nothing is known, the
+    /// lease that lists is started; no list waits for a client's own ([`Self::to_open`]).
     pub(crate) async fn prepare(&self, who: &Who) {
+        let (servers, wait) = (self.servers(), self.startup_wait());
+        let recalled = servers.iter().map(|server| server.kept.wait());
+        let _ = tokio::time::timeout(wait, futures_util::future::join_all(recalled)).await;
         let mut waiting = Vec::new();
-        for server in self.servers().iter() {
+        for server in servers.iter().filter(|server| known(server, who).is_none()) {
             if let Ok(upstream) = self.listing(server, who) {
                 upstream.start();
                 if !has_listed(&upstream) {
@@ -26,21 +31,58 @@ impl Manager {
                 }
             }
         }
-        let wait = self.startup_wait();
         futures_util::future::join_all(waiting.iter().map(|upstream| listed(upstream, wait))).await;
-        for server in self.servers().iter().filter(|server| self.lists_apart(server, who)) {
-            if let Ok(upstream) = self.lease(server, who) {
-                upstream.start();
-            }
+    }
+
+    /// The servers that this client was shown without being on a lease of theirs. A server that starts when it is needed, or
+    /// ends when it is not, is not started to be listed once more.
+    pub(crate) fn to_open(&self, who: &Who) -> Vec<Arc<Server>> {
+        let is_to_open = |server: &&Arc<Server>| {
+            let config = &server.config;
+            let is_up = || server.rest(who).is_some_and(|upstream| upstream.connection().is_some());
+            server.target.is_some()
+                && !server.is_this_host.load(std::sync::atomic::Ordering::Relaxed)
+                && (config.start == Start::Eager || is_up())
+                && (config.idle_stop.is_zero() || Self::lists_apart(server, who))
+                && Self::lease_of(server, who).is_none()
+        };
+        self.servers().iter().filter(is_to_open).cloned().collect()
+    }
+
+    /// Has this client on the rest lease of that server; where its own may list otherwise and never did, opens that one.
+    pub(crate) fn open(&self, server: &Arc<Server>, who: &Who) {
+        if Self::lists_apart(server, who)
+            && let Ok(upstream) = self.lease(server, who)
+        {
+            upstream.start();
+        } else if let Some(upstream) = server.rest(who).filter(|_| Self::lease_of(server, who).is_none()) {
+            server.enter(&upstream, who);
         }
+    }
+
+    /// What this client was shown of the server, if its own lease of it is not up.
+    pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
+        let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
+        if is_live { None } else { known(server, who) }
+    }
+
+    /// Waits until the next list is answered and written, or a moment.
+    pub(crate) async fn door(&self) {
+        self.0.starts.door().await;
+    }
+
+    /// A list was answered.
+    pub(crate) fn listed(&self) {
+        self.0.starts.listed();
     }
 
     /// What this client sees now.
     pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
         let stale = self.limits().stale_max;
-        let contributions = self.contributions(|server| match Self::lease_of(server, who) {
-            Some(upstream) => offered(&upstream, server, who, stale),
-            None => remembered(server, who, stale),
+        let contributions = self.contributions(|server| match Self::shown_by(server, who) {
+            Some(upstream) if is_over(&upstream, stale) => None,
+            None if is_given_up(server, stale) => None,
+            _ => known(server, who),
         });
         let key: Key =
             contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
@@ -66,16 +108,18 @@ impl Manager {
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
     }
 
-    /// The servers that have never shown this client anything.
+    /// The servers that have never shown this client anything, or only what the rest lease lists, where its own may list
+    /// otherwise.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.servers();
-        servers.iter().filter(|server| last_seen(server, who).is_none()).cloned().collect()
+        let never = |server: &&Arc<Server>| known(server, who).is_none() || Self::may_list_more(server, who);
+        servers.iter().filter(never).cloned().collect()
     }
 
     /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
     /// cannot be served, and may have it tried once more. A look that gives no name to anybody.
     pub(crate) fn once_shown(&self, who: &Who) -> Catalog {
-        let contributions = self.contributions(|server| last_seen(server, who));
+        let contributions = self.contributions(|server| known(server, who));
         let mut owners = lock(&self.0.owners).clone();
         Catalog::build(&contributions, &self.0.naming, &mut owners)
     }
@@ -90,26 +134,28 @@ impl Manager {
     }
 }
 
-/// What a lease lists, or what the server listed to the same principal before while this one is not up yet. A server that
-/// was given up offers nothing, and neither does one that is lost for too long (`host.limits.staleMax`).
-fn offered(upstream: &Upstream, server: &Server, who: &Who, stale: Duration) -> Option<Arc<Offer>> {
-    if is_over(upstream, stale) {
-        return None;
-    }
-    upstream.offer().or_else(|| server.last_offers.of(&who.principal))
-}
-
-/// What the client was shown of it last, whatever became of it.
-fn last_seen(server: &Server, who: &Who) -> Option<Arc<Offer>> {
+/// What is known of a server for this client: what its own lease lists, what was listed last under its key, what the rest lease
+/// lists, and what that listed last, in an earlier life perhaps. Never what was listed under another key: resources name files.
+pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
-    own.or_else(|| server.last_offers.of(&who.principal))
+    let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
+    let own_key = || Some(server.key_of(who)).filter(|key| *key != ListKey::Rest);
+    let rest = || server.rest(who).and_then(|upstream| upstream.offer());
+    own.or_else(|| under(&own_key()?)).or_else(rest).or_else(|| under(&ListKey::Rest))
 }
 
-/// What is known of a server that the client has no lease of.
-fn remembered(server: &Server, who: &Who, stale: Duration) -> Option<Arc<Offer>> {
+impl Server {
+    /// What it said of its use in an earlier life or to the host itself; nothing once it is given up.
+    pub(crate) fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
+        self.last_offers.of(&ListKey::Rest)?.instructions.filter(|_| !is_given_up(self, stale))
+    }
+}
+
+/// Whether no lease of the server offers anything any more: it was given up, or is lost for too long
+/// (`host.limits.staleMax`).
+fn is_given_up(server: &Server, stale: Duration) -> bool {
     let upstreams = server.upstreams();
-    let over = !upstreams.is_empty() && upstreams.iter().all(|upstream| is_over(upstream, stale));
-    server.last_offers.of(&who.principal).filter(|_| !over)
+    !upstreams.is_empty() && upstreams.iter().all(|upstream| is_over(upstream, stale))
 }
 
 fn is_over(upstream: &Upstream, stale: Duration) -> bool {

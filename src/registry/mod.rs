@@ -10,6 +10,7 @@ mod catalog;
 mod circle;
 mod definition;
 mod filter;
+mod fit;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod header;
@@ -26,6 +27,7 @@ use std::fmt;
 pub use build::Contribution;
 pub use catalog::{BadCursor, Catalog, Resolution, Target};
 pub use filter::{Prefix, ServerNaming};
+pub(crate) use fit::misfit;
 pub use header::{ParamHeader, ParamHeaders};
 pub use listing::Entry;
 pub use offer::{Offer, OfferBuilder, PageError, Reading};

@@ -142,6 +142,17 @@ impl Offer {
         tools.filter(|tool| !schema::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
     }
 
+    /// The definition that the server itself calls by that name.
+    pub(crate) fn definition(&self, kind: Kind, name: &str) -> Option<&Raw> {
+        let mut definitions = self.list(kind).definitions.iter();
+        definitions.find(|definition| &*definition.name == name).map(|definition| &definition.json)
+    }
+
+    /// The definitions of a list, as they are shown but for their names.
+    pub(crate) fn definitions(&self, kind: Kind) -> impl Iterator<Item = &Raw> {
+        self.list(kind).definitions.iter().map(|definition| &definition.json)
+    }
+
     pub(super) fn list(&self, kind: Kind) -> &Arc<List> {
         &self.lists[kind as usize]
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::manager::{NoLease, Server};
-use crate::protocol::{ErrorObject, Method, Outcome, Raw};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
 use crate::transport;
 use crate::upstream::{StateName, Unavailable};
 
@@ -27,6 +27,7 @@ enum Kind {
     Malformed,
     AuthRequired,
     ShuttingDown,
+    InvalidArguments,
 }
 
 impl Failure {
@@ -85,6 +86,18 @@ impl Failure {
     pub(super) fn removed() -> Self {
         let text = "the server was removed a moment ago".to_owned();
         Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+    }
+
+    /// It was listed, and its server has it no more.
+    pub(super) fn gone(what: &str, name: &str) -> Self {
+        let text = format!("has no {what} {} any more; list again", Theirs(name));
+        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+    }
+
+    /// The tool takes other arguments than those that it was listed with.
+    pub(super) fn takes_others(name: &str, why: &str) -> Self {
+        let text = format!("has changed the arguments of the tool {}: {why}; list again", Theirs(name));
+        Self { kind: Kind::InvalidArguments, text, sent: false, retryable: false }
     }
 
     /// One client has too many requests.

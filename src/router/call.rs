@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 use super::answer::Failure;
+use super::changed::changed;
 use super::client::Client;
 use super::driver::{Driver, Next, Stage};
 #[cfg(feature = "server")]
@@ -18,7 +19,7 @@ use crate::adapt;
 use crate::config;
 use crate::manager::{Asked, Calling, Server, Slot, Told};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
-use crate::registry::{Target, expose_content};
+use crate::registry::{Offer, Target, expose_content};
 use crate::transport::{self, Fate};
 use crate::upstream::{Connection, Terms};
 
@@ -42,6 +43,8 @@ pub(super) struct Forward {
     pub(super) task: Plan,
     /// The roots that its client told for it.
     pub(super) roots: Option<Arc<Told>>,
+    /// What the client was shown of the server, where that is not what its own lease lists.
+    pub(super) shown: Option<Arc<Offer>>,
 }
 
 impl Forward {
@@ -54,7 +57,19 @@ impl Forward {
         target: Arc<str>,
     ) -> Self {
         let task = Plan::default();
-        Self { server, method, params, named, target, meta, answers: false, digest: OnceLock::new(), task, roots: None }
+        Self {
+            server,
+            method,
+            params,
+            named,
+            target,
+            meta,
+            answers: false,
+            digest: OnceLock::new(),
+            task,
+            roots: None,
+            shown: None,
+        }
     }
 
     /// The client's progress token, as JSON.
@@ -121,8 +136,9 @@ impl Router {
     }
 
     /// Sends a request to a server and brings its answer back.
-    pub(super) async fn forward(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn forward(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
         leg.concerns(&forward.server, &forward.target);
+        forward.shown = self.shown_before(client, &forward);
         if client.revision().is_modern() && forward.method.may_ask() {
             return self.forward_modern(client, forward, leg).await;
         }
@@ -251,6 +267,9 @@ impl Router {
         let server = &forward.server;
         let Reached { upstream, connection, lane: _lane, stay: _stay } =
             self.reach(client, server, toward, forward.roots.as_ref()).await?;
+        if let Some(failure) = changed(forward, &upstream) {
+            return Err(Attempt::Failed(failure).into());
+        }
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let plan = self.judge(client, forward, toward, &connection, course)?;
         let terms = plan.dress(self.terms(client, server, toward));

@@ -223,6 +223,11 @@ impl Client {
         }
     }
 
+    /// Whether it has gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
     /// Whether nothing is under way for it.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();

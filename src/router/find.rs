@@ -55,7 +55,7 @@ impl Router {
             found = look(&*self.settled_catalog(client).await);
         }
         if found == Resolution::Unknown {
-            found = look(&self.manager().once_shown(&client.who));
+            found = look(&self.manager().once_shown(&client.who_now()));
         }
         if found == Resolution::Unknown {
             let down = self.wait_for_owners(client, name).await;
@@ -81,7 +81,7 @@ impl Router {
     /// long as a call to it would wait, those that show names without one as long as a first list. Why the first is not to be
     /// had, if it is not.
     async fn wait_for_owners(&self, client: &Arc<Client>, name: &str) -> Option<(Arc<Server>, Failure)> {
-        let silent = self.manager().never_listed(&client.who);
+        let silent = self.manager().never_listed(&client.who_now());
         let settings = self.manager().settings();
         let is_its = |server: &&Arc<Server>| {
             server.config.prefix != Prefix::Never && carries(&server.config.alias, name, &settings.naming)

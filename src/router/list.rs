@@ -11,6 +11,12 @@ use crate::upstream::{Owner, Upstream};
 
 impl Router {
     pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
+        let outcome = self.listed(client, method, params).await;
+        self.manager().listed();
+        outcome
+    }
+
+    async fn listed(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
         let kind = match method {
             Method::ToolsList => Kind::Tools,
             Method::PromptsList => Kind::Prompts,
@@ -46,7 +52,7 @@ impl Router {
             client.begin_list(&catalog);
         }
         Ok(if revision.is_modern() {
-            let hints = self.manager().freshness(&client.who, Some(kind));
+            let hints = self.manager().freshness(&client.who_now(), Some(kind));
             self.completed(&page, Some(hints))
         } else {
             page
@@ -59,8 +65,33 @@ impl Router {
         if let Some(view) = client.view().filter(|view| view.settled && view.generation == generation) {
             return view.catalog;
         }
-        self.manager().prepare(&client.who).await;
+        self.manager().prepare(&client.who_now()).await;
+        self.open_behind(client);
         self.look(client, true)
+    }
+
+    /// Gives the client the leases that its list did not wait for, once that list is written.
+    fn open_behind(&self, client: &Arc<Client>) {
+        let servers = self.manager().to_open(&client.who_now());
+        if servers.is_empty() {
+            return;
+        }
+        let (router, client) = (self.clone(), client.clone());
+        self.spawn(async move {
+            router.manager().door().await;
+            for server in servers {
+                if client.is_closed() {
+                    return;
+                }
+                router.manager().open(&server, &client.who_now());
+                if client.is_closed() {
+                    // It has gone in this moment, and nobody else gives the lease back.
+                    return router.manager().release(client.owner());
+                }
+                // The doors have their turn.
+                tokio::task::yield_now().await;
+            }
+        });
     }
 
     /// The catalog as it is.
@@ -98,7 +129,7 @@ impl Router {
     pub(super) fn look(&self, client: &Arc<Client>, settled: bool) -> Arc<Catalog> {
         // Read first: what changes while the catalog is made makes the next look.
         let generation = *self.manager().generation().borrow();
-        let catalog = self.manager().catalog(&client.who);
+        let catalog = self.manager().catalog(&client.who_now());
         client.keep_view(View { generation, catalog: catalog.clone(), settled });
         catalog
     }

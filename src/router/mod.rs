@@ -7,6 +7,7 @@
 mod answer;
 mod audited;
 mod call;
+mod changed;
 mod client;
 mod driver;
 mod extensions;
@@ -484,12 +485,15 @@ impl Router {
     /// The instructions of the servers that are connected, each under its alias, as far as they are for that principal.
     fn instructions(&self, principal: &Principal) -> Option<String> {
         let mut text = String::new();
+        let stale = self.limits().stale_max;
         for server in self.0.manager.servers().iter() {
             let peers = server
                 .upstreams_for(principal)
                 .into_iter()
                 .filter_map(|upstream| upstream.connection()?.peer().cloned());
-            let Some(own) = peers.filter_map(|peer| peer.instructions).last() else { continue };
+            let now = peers.filter_map(|peer| peer.instructions).last();
+            let Some(own) = now.map(Into::into).or_else(|| server.last_instructions(stale)) else { continue };
+            let own: Arc<str> = own;
             if text.is_empty() {
                 text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
             }

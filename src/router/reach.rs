@@ -64,7 +64,12 @@ impl Router {
                 None => self.roots_for(client, server).await,
             };
             let upstream = in_time(|| self.lease(client, server, told.as_ref())).await?;
-            let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
+            let connection = match upstream.ready().await {
+                Ok(connection) => connection,
+                // It was closed in this moment, since nobody had used it for long.
+                Err(_) if upstream.is_stopped() => continue,
+                Err(why) => return Err(Failure::unavailable(&why)),
+            };
             if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
                 self.watch_there(client, server, &upstream).await;
                 return Ok((upstream, connection));

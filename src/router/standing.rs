@@ -67,6 +67,11 @@ impl Client {
         self.state().is_apart = true;
     }
 
+    /// The client as lists see it: with the roots that it told so far.
+    pub(super) fn who_now(&self) -> Who {
+        self.who_with(self.roots().filter(|_| self.is_one_conversation()))
+    }
+
     /// The client as leases see it: with the roots that it told, or those of this request.
     pub(super) fn who_with(&self, roots: Option<Arc<Told>>) -> Who {
         Who { roots, ..self.who.clone() }

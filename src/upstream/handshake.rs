@@ -163,7 +163,8 @@ pub(super) fn newest_modern(versions: &[String]) -> Option<ProtocolVersion> {
     versions.iter().filter_map(|text| ProtocolVersion::parse(text)).filter(|version| version.is_modern()).max()
 }
 
-fn instructions(raw: Option<&RawValue>) -> Option<String> {
+/// What a server says of how it is used, without what is too long.
+pub(crate) fn instructions(raw: Option<&RawValue>) -> Option<String> {
     let mut text = serde_json::from_str::<String>(raw?.get()).ok().filter(|text| !text.trim().is_empty())?;
     cut(&mut text, INSTRUCTIONS);
     Some(text)

@@ -439,6 +439,10 @@ impl Life {
             self.upstream.offer.store(Some(offer));
         }
         if !same && !first {
+            // It is as connected as before, and lists something else.
+            let (state, at) = (StateName::Connected, std::time::SystemTime::now());
+            let change = Change { lease: self.upstream.id, from: state, to: state, cause: None, at };
+            let _ = self.world.changes.try_send(change);
             self.world.generation.send_modify(|generation| *generation += 1);
         }
     }

@@ -41,7 +41,7 @@ use connection::Binding;
 pub(crate) use connection::Connection;
 pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
-pub(crate) use handshake::{Cache, Offers};
+pub(crate) use handshake::{Cache, Offers, instructions};
 pub(crate) use infer::Inferred;
 #[cfg(feature = "fuzzing")]
 pub(crate) use modern::encode;
@@ -259,6 +259,8 @@ pub(crate) struct Upstream {
     /// What a client without a session answered to `roots/list` last.
     roots: Mutex<Option<Raw>>,
     wake: Notify,
+    /// It is shown as starting, and its start waits for its turn.
+    held: AtomicBool,
     /// A call wants it, though it was given up.
     again: Notify,
     attempts: era::Attempts,
@@ -284,6 +286,13 @@ const GIVEN_UP: Duration = Duration::from_secs(300);
 impl Upstream {
     /// Makes a lease and its task on `tasks`; it starts at once if `start`, else with the first use.
     pub(crate) fn spawn(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
+        let upstream = Self::spawn_held(id, settings, world, start, tasks);
+        upstream.begin();
+        upstream
+    }
+
+    /// The same, but it starts when it is told to begin, or somebody wants it.
+    pub(crate) fn spawn_held(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
         // Nobody shall see an eager server idle, however late its task runs.
         let state = if start { StateName::Connecting } else { StateName::Idle };
         let status = Status {
@@ -313,6 +322,7 @@ impl Upstream {
             lane: Arc::new(Semaphore::new(1)),
             roots: Mutex::default(),
             wake: Notify::new(),
+            held: start.into(),
             again: Notify::new(),
             attempts: era::Attempts::default(),
             watching: watch::Sender::new(0),
@@ -322,11 +332,15 @@ impl Upstream {
             tail,
             ran: AtomicBool::new(false),
         });
-        if start {
-            upstream.wake.notify_one();
-        }
         tasks.spawn(life::live(upstream.clone(), world));
         upstream
+    }
+
+    /// It is its turn to start, unless it has started.
+    pub(crate) fn begin(&self) {
+        if self.held.swap(false, Ordering::Relaxed) {
+            self.wake.notify_one();
+        }
     }
 
     /// Starts it, if it waits for that; a client wants it.
@@ -356,7 +370,8 @@ impl Upstream {
             | StateName::Disabled
             | StateName::Disconnecting
             | StateName::Disconnected => return false,
-            StateName::Connecting | StateName::Initializing | StateName::Connected | StateName::Reconnecting => {}
+            StateName::Connecting => self.begin(),
+            StateName::Initializing | StateName::Connected | StateName::Reconnecting => {}
         }
         true
     }
@@ -586,6 +601,11 @@ impl Upstream {
             let told = telling.wait_for(|count| *count == 0);
             let _ = tokio::time::timeout(TELLING, told).await;
         }
+    }
+
+    /// Whether anybody watches a resource of it.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.wanted().uris.is_empty()
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {

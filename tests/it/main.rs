@@ -12,6 +12,8 @@ mod daemon;
 mod door;
 mod hazards;
 mod itself;
+#[cfg(unix)]
+mod kept;
 mod limits;
 mod mistakes;
 mod processes;

@@ -69,7 +69,7 @@ impl<'a> Session<'a> {
         }
         // A start that hangs fails by its own limit, and only then is it known why; a second process may be tried in between.
         let limit = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default() * 2 + SLACK;
-        let host = with(plan.builder()?).start().await?;
+        let host = with(plan.builder()?).live_lists().start().await?;
         let ready = async {
             host.catalog_ready().await;
             let _ = tokio::time::timeout(limit, host.settled()).await;

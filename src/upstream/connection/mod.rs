@@ -13,7 +13,7 @@ mod say;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -79,8 +79,9 @@ pub(crate) struct Connection {
     dirty: AtomicU8,
     dirtied: Notify,
     answered: AtomicBool,
-    served: AtomicBool,
     told_served: AtomicBool,
+    /// Requests of clients that were answered.
+    served: AtomicU64,
     gone: AtomicBool,
     /// What is said beside requests.
     speech: Speech,
@@ -142,8 +143,8 @@ impl Connection {
             dirty: AtomicU8::new(0),
             dirtied: Notify::new(),
             answered: AtomicBool::new(false),
-            served: AtomicBool::new(false),
             told_served: AtomicBool::new(false),
+            served: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             speech: Speech::default(),
             offer: ArcSwapOption::empty(),
@@ -266,7 +267,12 @@ impl Connection {
     }
 
     /// Whether any request of a client was answered.
-    pub(super) fn has_served(&self) -> bool {
+    pub(crate) fn has_served(&self) -> bool {
+        self.served() > 0
+    }
+
+    /// How many requests of clients were answered.
+    pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
@@ -278,6 +284,11 @@ impl Connection {
     /// What its server calls its version.
     pub(crate) fn server_version(&self) -> Option<String> {
         self.peer.get()?.info.text("version")
+    }
+
+    /// Whether a request was answered with a task that may go on.
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.lock().lasting.is_empty()
     }
 
     /// The process behind it, where there is one.

@@ -121,7 +121,7 @@ impl Connection {
             if self.peer.get().is_some() && matches!(item, Item::Done(_)) {
                 self.answered.store(true, Ordering::Relaxed);
                 if entry.owner != Owner::HOST {
-                    self.served.store(true, Ordering::Relaxed);
+                    self.served.fetch_add(1, Ordering::Relaxed);
                 }
             }
             entry.inbox.put(item);

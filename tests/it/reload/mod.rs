@@ -8,3 +8,5 @@ pub(crate) mod program;
 mod project;
 mod support;
 mod swap;
+
+pub(crate) use support::until;

@@ -65,7 +65,7 @@ pub(super) async fn follow(file: &Path) -> Host {
 }
 
 /// Tries until there is something, twenty seconds at most.
-pub(super) async fn until<T>(host: &Host, mut found: impl FnMut(&Host) -> Option<T>) -> T {
+pub(crate) async fn until<T>(host: &Host, mut found: impl FnMut(&Host) -> Option<T>) -> T {
     let look = async {
         loop {
             if let Some(found) = found(host) {

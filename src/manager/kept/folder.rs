@@ -1,0 +1,205 @@
+//! The folder of kept listings: read by whoever starts, written whole under one lock, the oldest out when it is full.
+//!
+//! Everything here blocks: it runs where blocking is fine.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::name::Names;
+use crate::keep;
+
+/// `STATE/offers`.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(PathBuf);
+
+/// Bytes of all files together.
+const ROOM: u64 = 32 << 20;
+const LISTING: &str = ".json";
+
+impl Folder {
+    pub(super) fn new(state: &Path) -> Self {
+        Self(state.join("offers"))
+    }
+
+    /// What names listings here, if any was ever kept.
+    pub(super) fn names(&self) -> Option<Names> {
+        Names::read(&self.0)
+    }
+
+    /// The names of all listings, by what they begin with: the server.
+    pub(super) fn listings(&self) -> BTreeMap<String, Vec<String>> {
+        let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, _) in self.files() {
+            if let Some((server, _)) = name.split_once('-') {
+                all.entry(server.to_owned()).or_default().push(name.clone());
+            }
+        }
+        all
+    }
+
+    /// The text of a listing.
+    pub(super) fn read(&self, name: &str, cap: usize) -> io::Result<Vec<u8>> {
+        read(&self.0.join(name), cap)
+    }
+
+    /// Writes listings, each whole or not at all, and makes room. `make` gives names and texts.
+    pub(super) fn write(&self, make: impl FnOnce(&Names) -> Vec<(String, Vec<u8>)>) -> io::Result<()> {
+        keep::make_folder(&self.0)?;
+        for_its_user_alone(&self.0)?;
+        let _lock = keep::lock(&self.0.join("lock"), keep::PATIENCE)?;
+        let names = Names::of(&self.0)?;
+        for (name, text) in make(&names) {
+            let path = self.0.join(&name);
+            match read(&path, text.len()) {
+                // It is as it was: only its age is another.
+                Ok(old) if old == text => File::options().write(true).open(&path)?.set_modified(SystemTime::now())?,
+                _ => keep::replace(&path, &text)?,
+            }
+        }
+        self.make_room();
+        Ok(())
+    }
+
+    /// Removes all listings of a server.
+    pub(super) fn forget(&self, server: impl FnOnce(&Names) -> String) -> io::Result<()> {
+        if !self.0.is_dir() {
+            return Ok(());
+        }
+        let _lock = keep::lock(&self.0.join("lock"), keep::PATIENCE)?;
+        let Some(names) = self.names() else { return Ok(()) };
+        let head = format!("{}-", server(&names));
+        for (name, _) in self.files().into_iter().filter(|(name, _)| name.starts_with(&head)) {
+            fs::remove_file(self.0.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// The oldest go until the rest has room. What a killed writer left goes, too: the lock says that nobody writes.
+    fn make_room(&self) {
+        let mut files = self.files();
+        files.sort_by_key(|(_, file)| file.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+        let mut bytes: u64 = files.iter().map(|(_, file)| file.len()).sum();
+        for (name, file) in files {
+            if bytes <= ROOM {
+                break;
+            }
+            if fs::remove_file(self.0.join(name)).is_ok() {
+                bytes = bytes.saturating_sub(file.len());
+            }
+        }
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".new")) {
+                // Whoever cannot remove it leaves it.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn files(&self) -> Vec<(String, fs::Metadata)> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let listing = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(LISTING))?;
+            // Not of what a link leads to.
+            Some((name, entry.metadata().ok().filter(fs::Metadata::is_file)?))
+        };
+        entries.filter_map(listing).collect()
+    }
+}
+
+/// Reads a small file. A pipe, a device, a link or a file of more than `cap` bytes is none.
+pub(super) fn read(path: &Path, cap: usize) -> io::Result<Vec<u8>> {
+    let strange = || io::Error::new(io::ErrorKind::InvalidData, "no file of ours");
+    let length =
+        fs::symlink_metadata(path).and_then(|file| if file.is_file() { Ok(file.len()) } else { Err(strange()) })?;
+    if length > cap as u64 {
+        return Err(strange());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    // It may grow while it is read.
+    File::open(path)?.take(cap as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > cap { Err(strange()) } else { Ok(bytes) }
+}
+
+/// A folder that others may look into is closed to them.
+#[cfg(unix)]
+fn for_its_user_alone(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mut permissions = fs::metadata(folder)?.permissions();
+    if permissions.mode() & 0o077 != 0 {
+        permissions.set_mode(0o700);
+        fs::set_permissions(folder, permissions)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn for_its_user_alone(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(folder: &Folder, name: &str, bytes: usize) {
+        folder.write(|_| vec![(format!("{name}-key.json"), vec![b'x'; bytes])]).unwrap();
+    }
+
+    fn there(folder: &Folder) -> Vec<String> {
+        folder.listings().into_keys().collect()
+    }
+
+    #[test]
+    fn the_oldest_listing_makes_room() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = Folder::new(state.path());
+        for (age, name) in ["a", "b", "c"].into_iter().enumerate() {
+            put(&folder, name, 10 << 20);
+            let file = File::options().write(true).open(folder.0.join(format!("{name}-key.json"))).unwrap();
+            let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + age as u64);
+            file.set_modified(at).unwrap();
+        }
+        // Written once more as it is, it is the youngest.
+        put(&folder, "a", 10 << 20);
+        fs::write(folder.0.join(".d.json.new"), "half of i").unwrap();
+        put(&folder, "d", 2 << 20);
+        assert_eq!(there(&folder), ["a", "b", "c", "d"], "32 MiB fit");
+        assert!(!folder.0.join(".d.json.new").exists());
+        put(&folder, "e", 1);
+        assert_eq!(there(&folder), ["a", "c", "d", "e"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn it_is_for_its_user_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let state = tempfile::tempdir().unwrap();
+        let folder = Folder::new(state.path());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        put(&folder, "a", 1);
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+        put(&folder, "b", 1);
+        let modes = [&folder.0, &folder.0.join("a-key.json"), &folder.0.join("key")].map(|path| mode(path));
+        assert_eq!(modes, [0o700, 0o600, 0o600]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "12345").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        assert_eq!(read(&at("file"), 5).unwrap(), b"12345");
+        for (name, cap) in [("file", 4), ("link", 5), ("pipe", 5), ("none", 5)] {
+            assert!(read(&at(name), cap).is_err(), "{name}");
+        }
+    }
+}

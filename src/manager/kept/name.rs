@@ -1,0 +1,269 @@
+//! Names of kept listings: each stands for an entry with its secrets, its folder and its login, so that no account is ever
+//! shown what another one lists. Nobody can tell from a name what it stands for.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use ring::hmac;
+use sha2::{Digest as _, Sha256};
+
+use super::ListKey;
+use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Sharing, Transport};
+use crate::keep;
+
+/// Makes names. The key lies beside what it names.
+pub(super) struct Names(hmac::Key);
+
+/// Stands for a server: as long as nothing of it changes, it lists as before. It never leaves the memory of this process.
+pub(in crate::manager) type Identity = [u8; 32];
+
+const KEY: &str = "key";
+const KEY_BYTES: usize = 32;
+
+impl Names {
+    /// Reads the key of a folder; makes it if there is none. The caller holds the lock of the folder.
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(KEY);
+        if let Some(names) = Self::read(folder) {
+            return Ok(names);
+        }
+        let mut bytes = [0; KEY_BYTES];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        // One that cannot be used goes, and with it everything that it has named.
+        let beside = folder.join(".key.new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        keep::private(&mut options);
+        let mut file = options.open(&beside)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)?;
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+
+    /// The same, where nothing is to be made.
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        let bytes = super::folder::read(&folder.join(KEY), KEY_BYTES).ok()?;
+        (bytes.len() == KEY_BYTES).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+
+    /// What the names of all listings of a server begin with.
+    pub(super) fn server(&self, identity: &Identity) -> String {
+        self.short(b"server", identity)
+    }
+
+    /// The name of one listing.
+    pub(super) fn listing(&self, identity: &Identity, key: &ListKey) -> String {
+        format!("{}-{}.json", self.server(identity), self.short(b"key", key.text().as_bytes()))
+    }
+
+    fn short(&self, what: &[u8], of: &[u8]) -> String {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(what);
+        context.update(&[0]);
+        context.update(of);
+        context.sign().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Stands for an entry: everything of it that decides what the server lists, and the variables that it is given. `None` where
+/// that cannot be known: a program gives the headers, and with them the account.
+pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> {
+    let mut parts = Parts(Sha256::new());
+    match &server.transport {
+        Transport::Stdio(stdio) => {
+            parts.add("stdio", [&*stdio.command]);
+            parts.add("args", stdio.args.iter().map(String::as_str));
+            parts.add("env", stdio.env.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]));
+            let mut passed: Vec<(String, String)> = std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+                .filter(|(name, _)| config::inherits(&stdio.forward_env, name) || ACCOUNT.contains(&name.as_str()))
+                .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+                .collect();
+            passed.sort();
+            parts.add("passed", passed.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]));
+            parts.add("cwd", cwd(stdio).map(|cwd| cwd.to_string_lossy().into_owned()).as_deref());
+        }
+        Transport::Http(remote) => parts.remote("http", remote)?,
+        Transport::Sse(remote) => parts.remote("sse", remote)?,
+        Transport::Auto(remote) => parts.remote("auto", remote)?,
+    }
+    let sharing = match server.sharing {
+        Sharing::Auto => "auto",
+        Sharing::Profile => "profile",
+        Sharing::Session => "session",
+        Sharing::Host => "host",
+    };
+    let era = match server.era {
+        config::Era::Auto => "auto",
+        config::Era::Legacy => "legacy",
+        config::Era::Modern => "modern",
+    };
+    parts.add("how", [sharing, era]);
+    match &server.roots {
+        Roots::Client => parts.add("roots", ["client"]),
+        Roots::None => parts.add("roots", ["none"]),
+        Roots::Fixed(roots) => parts.add("fixed roots", roots.iter().map(String::as_str)),
+    }
+    Some(parts.0.finalize().into())
+}
+
+/// The folder that decides what a program lists: that of the entry, or this process's own where the command or an argument is
+/// a path in it. Any other program lists the same wherever this process runs.
+fn cwd(stdio: &config::Stdio) -> Option<PathBuf> {
+    let here = std::env::current_dir().unwrap_or_default();
+    if let Some(own) = &stdio.cwd {
+        return Some(here.join(own));
+    }
+    // A bare command is looked for in the PATH.
+    let command = Some(stdio.command.as_str()).filter(|command| command.contains(std::path::is_separator));
+    let mut words = command.into_iter().chain(stdio.args.iter().map(String::as_str));
+    let is_here = |word: &str| !word.is_empty() && Path::new(word).is_relative() && here.join(word).exists();
+    words.any(is_here).then_some(here)
+}
+
+/// The same for one login of it.
+pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) -> Identity {
+    let mut parts = Parts(Sha256::new());
+    parts.0.update(identity);
+    parts.add("login", login);
+    parts.0.finalize().into()
+}
+
+/// Variables by which programs find their accounts, beside those that the config names.
+const ACCOUNT: &[&str] = &["HOME", "USER", "LOGNAME", "USERPROFILE", "APPDATA"];
+
+/// Texts that are hashed so that none can pass for another: each with its length, each group with its count.
+struct Parts(Sha256);
+
+impl Parts {
+    fn add<'a>(&mut self, what: &str, texts: impl IntoIterator<Item = &'a str>) {
+        let mut count = 0_u64;
+        self.text(what);
+        for text in texts {
+            self.text(text);
+            count += 1;
+        }
+        self.0.update(u64::MAX.to_be_bytes());
+        self.0.update(count.to_be_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.0.update((text.len() as u64).to_be_bytes());
+        self.0.update(text);
+    }
+
+    fn remote(&mut self, kind: &str, remote: &Remote) -> Option<()> {
+        if remote.headers_helper.is_some() {
+            return None;
+        }
+        self.add(kind, [remote.url.as_str()]);
+        self.add("headers", remote.headers.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]));
+        let tls = &remote.tls;
+        let identity = tls.identity.iter().flat_map(|(cert, key)| [cert, key]);
+        let files: Vec<_> = tls.ca.iter().chain(identity).map(|path| path.to_string_lossy()).collect();
+        self.add("tls", files.iter().map(|path| &**path));
+        match &remote.auth {
+            Auth::Headers => self.add("auth", ["headers"]),
+            Auth::OAuth(oauth) => self.oauth(oauth),
+        }
+        Some(())
+    }
+
+    fn oauth(&mut self, oauth: &OAuth) {
+        let source = |source: &SecretSource| match source {
+            SecretSource::Given(secret) => secret.expose().to_owned(),
+            SecretSource::File(path) => path.to_string_lossy().into_owned(),
+        };
+        let key = oauth.private_key.as_ref().map(source);
+        let url = oauth.client_metadata_url.as_ref().map(url::Url::as_str);
+        let secret = oauth.client_secret.as_ref().map(config::Secret::expose);
+        let texts = [oauth.client_id.as_deref(), secret, url, key.as_deref(), oauth.issuer.as_deref()];
+        self.add("auth", texts.into_iter().map(Option::unwrap_or_default));
+        self.add("scopes", oauth.scopes.iter().map(String::as_str));
+        match &oauth.grant {
+            Grant::Code => self.add("grant", ["code"]),
+            Grant::ClientCredentials => self.add("grant", ["client"]),
+            Grant::Workload(from) => self.add("grant", ["workload", &source(from)]),
+            Grant::Enterprise(enterprise) => {
+                let token = source(&enterprise.id_token);
+                let secret = enterprise.client_secret.as_ref().map_or("", config::Secret::expose);
+                let texts =
+                    ["enterprise", enterprise.token_endpoint.as_str(), &enterprise.client_id, secret, token.as_str()];
+                self.add("grant", texts);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Secret, Server, Stdio};
+
+    fn stdio(change: impl FnOnce(&mut Stdio)) -> Server {
+        let mut stdio = Stdio { command: "server".into(), args: vec!["a".into(), "b".into()], ..Stdio::default() };
+        change(&mut stdio);
+        Server::new("files", Transport::Stdio(stdio)).unwrap()
+    }
+
+    fn remote(change: impl FnOnce(&mut Remote)) -> Server {
+        let mut remote = Remote::new("https://one.example/mcp".parse().unwrap());
+        change(&mut remote);
+        Server::new("files", Transport::Http(remote)).unwrap()
+    }
+
+    #[test]
+    fn whatever_makes_another_account_makes_another_identity() {
+        let secret = |value: &str| vec![("TOKEN".to_owned(), Secret::new(value))];
+        let all = [
+            stdio(|_| {}),
+            stdio(|stdio| stdio.args = vec!["ab".into()]),
+            stdio(|stdio| stdio.args = vec!["a".into()]),
+            stdio(|stdio| stdio.env = secret("one")),
+            stdio(|stdio| stdio.env = secret("two")),
+            stdio(|stdio| stdio.cwd = Some("/elsewhere".into())),
+            stdio(|stdio| stdio.forward_env = vec!["PATH".into()]),
+            remote(|_| {}),
+            remote(|remote| remote.headers = secret("one")),
+            remote(|remote| remote.headers = secret("two")),
+            remote(|remote| remote.url = "https://two.example/mcp".parse().unwrap()),
+            remote(|remote| remote.auth = Auth::Headers),
+            Server { roots: Roots::None, ..remote(|_| {}) },
+        ];
+        let identities: std::collections::BTreeSet<_> = all.iter().map(|server| identity(server).unwrap()).collect();
+        assert_eq!(identities.len(), all.len());
+        let here = stdio(|stdio| stdio.args.push("Cargo.toml".into()));
+        let (Transport::Stdio(here), Transport::Stdio(anywhere)) = (&here.transport, &all[0].transport) else {
+            panic!()
+        };
+        assert_eq!(
+            (cwd(here), cwd(anywhere)),
+            (std::env::current_dir().ok(), None),
+            "as far as it depends on the folder"
+        );
+        let named = Server { description: Some("other words".into()), ..stdio(|_| {}) };
+        assert_eq!(identity(&named), identity(&all[0]), "what does not reach the server counts for nothing");
+        let one = identity(&all[0]).unwrap();
+        assert_ne!(signed_in(&one, Some("a")), signed_in(&one, Some("b")));
+        assert_ne!(signed_in(&one, Some("")), signed_in(&one, None));
+    }
+
+    #[test]
+    fn nobody_knows_whose_headers_a_program_gives() {
+        let helped = remote(|remote| remote.headers_helper = Some(config::Helper::new("token")));
+        assert_eq!(identity(&helped), None);
+    }
+
+    #[test]
+    fn names_hang_on_the_key_of_their_folder() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let name = |folder: &Path| Names::of(folder).unwrap().listing(&[7; 32], &ListKey::Rest);
+        assert_eq!(name(one.path()), name(one.path()), "the key is kept");
+        assert_ne!(name(one.path()), name(other.path()));
+        fs::write(one.path().join(KEY), "cut").unwrap();
+        assert!(Names::read(one.path()).is_none());
+        assert_eq!(name(one.path()).len(), 32 + 1 + 32 + 5, "a new key is made");
+    }
+}

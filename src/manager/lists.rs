@@ -1,0 +1,167 @@
+//! Which lease lists for a client, and under which key it is remembered (`sharing.md` 3).
+//!
+//! Lists open no lease of a client's own but behind an answer, and only where its server may list otherwise to it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::kept::ListKey;
+use super::lease::{Key, Rules};
+use super::leases::Entry;
+use super::{Manager, NoLease, Principal, Server, Who, lock};
+use crate::config::{ITSELF, Sharing};
+use crate::upstream::Upstream;
+
+impl Manager {
+    /// The lease that lists for this client where nothing is known: one that it is on already, else the rest lease. Lists open
+    /// no other.
+    pub(super) fn listing(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
+        if let Some(upstream) = Self::lease_of(server, who).or_else(|| server.rest(who)) {
+            server.enter(&upstream, who);
+            return Ok(upstream);
+        }
+        if let Some((_, why)) = &server.fixed {
+            return Err(NoLease::Fixed(why.clone()));
+        }
+        if server.is_this_host.load(Ordering::Relaxed) {
+            return Err(NoLease::Fixed(ITSELF.to_owned()));
+        }
+        // Where leases are short, the one that it will need anyway.
+        let key = server.rules().key(who);
+        self.lease_by(server, who, if key.own { &key } else { &Key::REST })
+    }
+
+    /// The lease that serves this client already, if there is one.
+    pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
+        let rules = server.rules();
+        let key = rules.key(who);
+        let table = lock(&server.leases);
+        let rank = |entry: &Entry| {
+            if entry.upstream.is_stopped() {
+                return None;
+            }
+            if entry.upstream.is_modern() {
+                return Some(4);
+            }
+            let for_all = rules.sharing == Sharing::Host;
+            match entry.upstream.bound_to() {
+                Some(owner) if owner != who.owner && !for_all => return None,
+                Some(_) => return Some(3),
+                None => {}
+            }
+            let is_on = entry.users.contains(&who.owner) && (for_all || entry.principal == who.principal);
+            let fits = rules.fit(entry.candidate(), &key, who).is_some();
+            (is_on && (fits || !entry.key.is_rest())).then(|| 1 + u8::from(fits))
+        };
+        let ranked = table.entries.iter().filter_map(|entry| Some((rank(entry)?, entry)));
+        Some(ranked.max_by_key(|(rank, _)| *rank)?.1.upstream.clone())
+    }
+
+    /// The lease whose list this client is shown, if it is there: its own, or the rest lease where nothing was listed under the
+    /// client's own key.
+    pub(super) fn shown_by(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
+        let is_rest = || {
+            let key = server.key_of(who);
+            key == ListKey::Rest || server.last_offers.of(&key).is_none()
+        };
+        Self::lease_of(server, who).or_else(|| server.rest(who).filter(|_| is_rest()))
+    }
+
+    /// Whether this client is to have a lease of its own behind its first list: what it is shown depends on what it can be
+    /// asked, and nothing was ever listed under its key.
+    pub(super) fn lists_apart(server: &Server, who: &Who) -> bool {
+        let rules = server.rules();
+        let key = rules.key(who);
+        let apart = match rules.sharing {
+            Sharing::Auto => key.own,
+            Sharing::Profile => true,
+            Sharing::Session | Sharing::Host => false,
+        };
+        apart && server.last_offers.of(&server.key_of(who)).is_none() && Self::lease_of(server, who).is_none()
+    }
+
+    /// Whether a call would reach another lease than the one whose list this client was shown, and nothing is known of that.
+    pub(super) fn may_list_more(server: &Server, who: &Who) -> bool {
+        let is_rest = server.rules().key(who) == Key::REST;
+        let is_for_all = || server.config.sharing == Sharing::Host || server.is_sessionless();
+        server.target.is_some()
+            && !is_rest
+            && !is_for_all()
+            && Self::lease_of(server, who).is_none_or(|upstream| upstream.offer().is_none())
+    }
+}
+
+impl Key {
+    /// Under which key leases of this one list.
+    fn lists(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
+        // One session for all lists the same to everybody.
+        if rules.sharing == Sharing::Host || (*self == Self::REST && principal.is_local()) {
+            return ListKey::Rest;
+        }
+        ListKey::own(principal, self.declares(rules), self.roots.clone())
+    }
+}
+
+impl Server {
+    /// A lease, and under which key it lists.
+    pub(super) fn lease_and_key(&self, lease: u64) -> Option<(Arc<Upstream>, ListKey)> {
+        let rules = self.rules();
+        let table = lock(&self.leases);
+        let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
+        let upstream = &entry.upstream;
+        let key = if upstream.is_modern() {
+            // A server without sessions lists the same to everybody.
+            ListKey::Rest
+        } else if rules.sharing != Sharing::Host && (upstream.bound_to().is_some() || entry.key.exact.is_some()) {
+            // It may have become a client's own, and declares what it did before.
+            ListKey::own(&entry.principal, upstream.profile(), entry.key.roots.clone())
+        } else {
+            entry.key.lists(&entry.principal, &rules)
+        };
+        Some((upstream.clone(), key))
+    }
+
+    /// The key under which the leases of this client list.
+    pub(super) fn key_of(&self, who: &Who) -> ListKey {
+        let rules = self.rules();
+        let key = rules.key(who);
+        if key.roots.is_some() && who.roots.is_none() {
+            // It was not asked for its roots so far: what others with roots were shown is none of its.
+            return ListKey::Rest;
+        }
+        key.lists(&who.principal, &rules)
+    }
+
+    /// The rest lease as this client sees it: its principal's, or the host's, whose list is for all; or one that lists the same
+    /// to everybody.
+    pub(super) fn rest(&self, who: &Who) -> Option<Arc<Upstream>> {
+        let rules = self.rules();
+        let key = rules.key(who);
+        let table = lock(&self.leases);
+        let rank = |entry: &Entry| {
+            if entry.upstream.is_stopped() {
+                return None;
+            }
+            if entry.upstream.is_modern() || rules.sharing == Sharing::Host {
+                return Some(4);
+            }
+            let own = entry.principal == who.principal;
+            let may = own || (entry.eager && entry.principal.is_local());
+            let fits = rules.fit(entry.candidate(), &key, who).is_some();
+            let is_rest = entry.key.is_rest() && entry.upstream.bound_to().is_none();
+            (may && is_rest).then(|| 2 * u8::from(fits) + u8::from(own))
+        };
+        let ranked = table.entries.iter().filter_map(|entry| Some((rank(entry)?, entry)));
+        Some(ranked.max_by_key(|(rank, _)| *rank)?.1.upstream.clone())
+    }
+
+    /// The client is on that lease, as far as it may be: it hears what is said there.
+    pub(super) fn enter(&self, upstream: &Upstream, who: &Who) {
+        let mut table = lock(&self.leases);
+        let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
+        let may = |entry: &&mut Entry| entry.principal == who.principal || entry.upstream.is_modern();
+        if let Some(entry) = entry.filter(may) {
+            entry.enter(who.owner);
+        }
+    }
+}

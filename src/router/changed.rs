@@ -1,0 +1,51 @@
+//! Calls of what is not as it was shown: a list may be older than its server's start (`manager/kept`), or that of another
+//! lease. A client that calls what is gone, or takes other arguments now, is told to list again before anything is sent.
+
+use std::sync::Arc;
+
+use super::Router;
+use super::answer::Failure;
+use super::call::Forward;
+use super::client::Client;
+use crate::protocol::Method;
+use crate::registry::{Kind, Offer, misfit};
+use crate::upstream::Upstream;
+
+impl Router {
+    /// What the client was shown of the server, if it was not shown what its own lease lists.
+    pub(super) fn shown_before(&self, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
+        let server = &forward.server;
+        let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
+        if kind(&forward.method).is_none() || client.lease(server.id, server.stamp()).as_ref().is_some_and(is_live) {
+            return None;
+        }
+        self.manager().shown_before(server, &client.who_now())
+    }
+}
+
+/// Why the request is not sent to that lease, which lists something else than the client was shown.
+pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure> {
+    let (shown, kind) = (forward.shown.as_ref()?, kind(&forward.method)?);
+    let now = upstream.offer().filter(|now| now.hash() != shown.hash() && !now.failed(kind))?;
+    let before = shown.definition(kind, &forward.target)?;
+    let word = if kind == Kind::Tools { "tool" } else { "prompt" };
+    let Some(definition) = now.definition(kind, &forward.target) else {
+        return Some(Failure::gone(word, &forward.target));
+    };
+    if kind != Kind::Tools || definition == before {
+        return None;
+    }
+    let arguments = forward.params.member("arguments");
+    let why = misfit(definition, arguments.as_ref())?;
+    // What did not fit before is the client's own mistake, and the server tells it.
+    misfit(before, arguments.as_ref()).is_none().then(|| Failure::takes_others(&forward.target, &why))
+}
+
+/// The list that shows the target of a request.
+fn kind(method: &Method) -> Option<Kind> {
+    match method {
+        Method::ToolsCall => Some(Kind::Tools),
+        Method::PromptsGet => Some(Kind::Prompts),
+        _ => None,
+    }
+}
