@@ -200,7 +200,7 @@ impl Manager {
         }
         let counted = self.room(server, table, who)?;
         let (id, settings) = self.settings_of(server, &key);
-        let upstream = Upstream::spawn(id, settings, self.0.world.clone(), true, &self.0.tasks);
+        let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), true, &self.0.tasks);
         // Before its server can ask: what it asks at once is its client's.
         if key.own {
             upstream.bind(who.owner);
@@ -208,6 +208,7 @@ impl Manager {
         if let Some(told) = &who.roots {
             upstream.keep_roots(told.result());
         }
+        upstream.begin();
         let mut entry = Entry::new(upstream.clone(), who.principal.clone(), key, counted);
         entry.enter(who.owner);
         table.entries.push(entry);

@@ -108,12 +108,17 @@ impl Manager {
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
     }
 
-    /// The servers that have never shown this client anything, or only what the rest lease lists, where its own may list
-    /// otherwise.
+    /// The servers that have never shown this client anything.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
+        self.servers().iter().filter(|server| known(server, who).is_none()).cloned().collect()
+    }
+
+    /// The servers that may have more than this client was ever shown: these, and those of which it was shown only what the
+    /// rest lease lists, where its own may list otherwise.
+    pub(crate) fn having_more(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.servers();
-        let never = |server: &&Arc<Server>| known(server, who).is_none() || Self::may_list_more(server, who);
-        servers.iter().filter(never).cloned().collect()
+        let more = |server: &&Arc<Server>| known(server, who).is_none() || Self::may_list_more(server, who);
+        servers.iter().filter(more).cloned().collect()
     }
 
     /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use super::Mailbox;
 use super::gauges::Counts;
 use super::roster::Presence;
-use crate::exposed;
 use crate::manager::{self, Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
@@ -115,7 +114,7 @@ const BETWEEN: char = '\0';
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl State {
-    fn may_watch(&self, uri: &str, limit: usize) -> bool {
+    pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
         self.subscriptions.contains_key(uri) || self.subscriptions.len() + (self.watched as usize) < limit
     }
 }
@@ -421,41 +420,6 @@ impl Client {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
         let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         least.is_some_and(|least| level >= usize::from(least))
-    }
-
-    /// Whether it may watch that resource, if it may watch so many in all.
-    pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
-        self.state().may_watch(uri, limit)
-    }
-
-    /// Watches a resource; gives what it replaces.
-    ///
-    /// # Errors
-    /// With the subscription itself, when there are too many.
-    pub(super) fn subscribe(
-        &self,
-        uri: &str,
-        subscription: Subscription,
-        limit: usize,
-    ) -> Result<Option<Subscription>, Subscription> {
-        let mut state = self.state();
-        if !state.may_watch(uri, limit) {
-            return Err(subscription);
-        }
-        Ok(state.subscriptions.insert(exposed::one_copy(uri, &subscription.raw), subscription))
-    }
-
-    pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {
-        self.state().subscriptions.remove(uri)
-    }
-
-    /// Whether it watches the resource, or one that this is a part of, at that server or over that lease.
-    pub(super) fn watches(&self, server: Option<usize>, upstream: &Arc<Upstream>, raw: &str) -> bool {
-        let state = self.state();
-        let there = |subscription: &Subscription| {
-            server == Some(subscription.server) || Arc::ptr_eq(&subscription.upstream, upstream)
-        };
-        state.subscriptions.values().any(|subscription| there(subscription) && is_part(raw, &subscription.raw))
     }
 
     pub(super) fn view(&self) -> Option<View> {

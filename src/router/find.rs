@@ -77,11 +77,12 @@ impl Router {
         }
     }
 
-    /// Waits for servers that may own the name and have never listed anything to this client: one whose alias it carries as
-    /// long as a call to it would wait, those that show names without one as long as a first list. Why the first is not to be
-    /// had, if it is not.
+    /// Waits for servers that may own the name and have not shown it to this client: one whose alias it carries as long as a
+    /// call to it would wait, those that show names without one and never listed anything as long as a first list. Why the
+    /// first is not to be had, if it is not.
     async fn wait_for_owners(&self, client: &Arc<Client>, name: &str) -> Option<(Arc<Server>, Failure)> {
-        let silent = self.manager().never_listed(&client.who_now());
+        let who = client.who_now();
+        let silent = self.manager().having_more(&who);
         let settings = self.manager().settings();
         let is_its = |server: &&Arc<Server>| {
             server.config.prefix != Prefix::Never && carries(&server.config.alias, name, &settings.naming)
@@ -90,6 +91,8 @@ impl Router {
             let failure = self.reached(client, server, None).await.err()?;
             return Some((server.clone(), failure));
         }
+        // A name that tells nothing of its server opens no lease of the client's own at those whose lists are known.
+        let silent = self.manager().never_listed(&who);
         let bare = silent.iter().filter(|server| server.config.prefix != Prefix::Always);
         let wait = self.manager().startup_wait();
         let all = join_all(bare.map(|server| self.reached(client, server, None)));

@@ -151,7 +151,7 @@ impl Router {
             result += Raw::from_value(&instructions).as_str();
         }
         result.push('}');
-        let hints = self.manager().freshness(&client.who, None);
+        let hints = self.manager().freshness(&client.who_now(), None);
         let id = self.manager().host_id();
         let own = id.map(|id| format!(r#","{}":"{}""#, protocol::meta::HOST_ID, id.as_str())).unwrap_or_default();
         self.completed_with(&own, &Raw::trusted(result.into()), Some(hints))

@@ -1,8 +1,9 @@
-//! What a client has at servers: the leases that it goes on with, and the roots that it told.
+//! What a client has at servers: the leases that it goes on with, the resources that it watches, the roots that it told.
 
 use std::sync::Arc;
 
-use super::client::{Client, Subscription};
+use super::client::{Client, Subscription, is_part};
+use crate::exposed;
 use crate::manager::{Told, Who};
 use crate::upstream::Upstream;
 
@@ -38,6 +39,41 @@ impl Client {
 
     pub(super) fn leases(&self) -> Vec<(usize, Arc<Upstream>)> {
         self.state().leases.iter().map(|(id, upstream, _)| (*id, upstream.clone())).collect()
+    }
+
+    /// Whether it may watch that resource, if it may watch so many in all.
+    pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
+        self.state().may_watch(uri, limit)
+    }
+
+    /// Watches a resource; gives what it replaces.
+    ///
+    /// # Errors
+    /// With the subscription itself, when there are too many.
+    pub(super) fn subscribe(
+        &self,
+        uri: &str,
+        subscription: Subscription,
+        limit: usize,
+    ) -> Result<Option<Subscription>, Subscription> {
+        let mut state = self.state();
+        if !state.may_watch(uri, limit) {
+            return Err(subscription);
+        }
+        Ok(state.subscriptions.insert(exposed::one_copy(uri, &subscription.raw), subscription))
+    }
+
+    pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {
+        self.state().subscriptions.remove(uri)
+    }
+
+    /// Whether it watches the resource, or one that this is a part of, at that server or over that lease.
+    pub(super) fn watches(&self, server: Option<usize>, upstream: &Arc<Upstream>, raw: &str) -> bool {
+        let state = self.state();
+        let there = |subscription: &Subscription| {
+            server == Some(subscription.server) || Arc::ptr_eq(&subscription.upstream, upstream)
+        };
+        state.subscriptions.values().any(|subscription| there(subscription) && is_part(raw, &subscription.raw))
     }
 
     /// What it watches at that server over another lease.

@@ -128,7 +128,7 @@ impl Router {
         let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
         if filter.lists.any() && !self.is_settled(&client) {
             // Servers that nobody uses would tell nobody. Whoever comes up later is news.
-            let _ = self.manager().prepare(&client.who).now_or_never();
+            let _ = self.manager().prepare(&client.who_now()).now_or_never();
         }
         let told = Mutex::new(self.catalog(&client));
         let listening = Arc::new(Listening {

@@ -24,6 +24,7 @@ mod resume;
 mod state;
 mod tell;
 mod watching;
+mod whose;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -284,14 +285,16 @@ const TELLING: Duration = Duration::from_secs(1);
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
 impl Upstream {
-    /// Makes a lease and its task on `tasks`; it starts at once if `start`, else with the first use.
+    /// A lease that starts at once if `start`, else with the first use.
+    #[cfg(test)]
     pub(crate) fn spawn(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
         let upstream = Self::spawn_held(id, settings, world, start, tasks);
         upstream.begin();
         upstream
     }
 
-    /// The same, but it starts when it is told to begin, or somebody wants it.
+    /// Makes a lease and its task on `tasks`; if `start`, it starts when it is told to begin, or somebody wants it; else with
+    /// the first use.
     pub(crate) fn spawn_held(id: u64, settings: Settings, world: World, start: bool, tasks: &TaskTracker) -> Arc<Self> {
         // Nobody shall see an eager server idle, however late its task runs.
         let state = if start { StateName::Connecting } else { StateName::Idle };
@@ -393,28 +396,6 @@ impl Upstream {
         self.status.subscribe()
     }
 
-    /// What the server was told that its clients can do.
-    pub(crate) fn profile(&self) -> Profile {
-        self.declared.lock().unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    /// Declares that from the next connection on.
-    pub(crate) fn declare(&self, profile: Profile) {
-        let running = self.status.borrow().first_start.is_some();
-        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-        declared.1 = profile;
-        if !running {
-            declared.0 = profile;
-        }
-    }
-
-    /// A connection is being opened: what is declared on it.
-    fn declares(&self) -> Profile {
-        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-        declared.0 = declared.1;
-        declared.0
-    }
-
     /// The last line that the server wrote to standard error.
     pub(crate) fn last_words(&self) -> Option<String> {
         self.tail.load().last()
@@ -441,58 +422,6 @@ impl Upstream {
         let tail = StderrTail::of(self.settings.scrubber.clone());
         self.tail.store(Arc::new(tail.clone()));
         tail
-    }
-
-    /// The client that the server's questions go to, once it has asked one.
-    pub(crate) fn bound_to(&self) -> Option<Owner> {
-        self.binding.get()
-    }
-
-    /// Binds it to a client before the first question.
-    pub(crate) fn bind(&self, owner: Owner) {
-        self.binding.set(owner);
-    }
-
-    /// Binds it to a client if no other has ever called on it.
-    pub(crate) fn claim(&self, owner: Owner) -> bool {
-        match self.connection() {
-            Some(connection) => connection.claim(owner),
-            None => self.binding.set(owner),
-        }
-    }
-
-    /// It may be shared again.
-    pub(crate) fn unbind(&self) {
-        self.binding.clear();
-    }
-
-    /// The only client that has called on it as it runs now.
-    pub(crate) fn only_caller(&self) -> Option<Owner> {
-        self.connection.load().as_ref()?.only_caller()
-    }
-
-    /// That client has gone.
-    pub(crate) fn forget_caller(&self, owner: Owner) {
-        if let Some(connection) = &*self.connection.load() {
-            connection.forget_caller(owner);
-        }
-    }
-
-    /// Nobody is asked for roots by its server any more: these are the answer.
-    pub(crate) fn tell_roots_changed(&self) {
-        if let (true, Some(connection)) = (self.profile().has(Profile::ROOTS_CHANGED), self.connection()) {
-            connection.notify(crate::protocol::Method::RootsListChanged, None);
-        }
-    }
-
-    /// So many clients use it now.
-    pub(crate) fn note_users(&self, count: usize) {
-        self.users.store(count, Ordering::Relaxed);
-    }
-
-    /// Whether nobody but this client has a call on it.
-    pub(crate) fn serves_only(&self, owner: Owner) -> bool {
-        self.connection.load().as_ref().is_none_or(|connection| connection.serves_only(owner))
     }
 
     /// What the server listed last.
@@ -569,16 +498,6 @@ impl Upstream {
     /// The lane for calls that must not be mistaken for one another (`bridging.md` 5.3).
     pub(crate) fn lane(&self) -> &Arc<Semaphore> {
         &self.lane
-    }
-
-    /// The roots of the client that the lease serves, as it told them last.
-    pub(crate) fn roots(&self) -> Option<Raw> {
-        self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Keeps roots for the next time that the server asks, when no client is there to be asked.
-    pub(crate) fn keep_roots(&self, roots: &Raw) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots.detached());
     }
 
     /// Sets how much the server is to log, for all who listen on this lease.

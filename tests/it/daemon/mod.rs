@@ -45,6 +45,7 @@ fn steady(text: &str) -> String {
                     *last = format!("{open}TIME{}", &word[unit.len()..]);
                 }
                 Some(last) if last == "(process" => words.push("PID)".to_owned()),
+                Some(last) if last == "process" && word.ends_with(':') => words.push("PID:".to_owned()),
                 _ => words.push(word.to_owned()),
             }
         }

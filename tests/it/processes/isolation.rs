@@ -95,11 +95,20 @@ impl Client {
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The process that serves its calls.
+    /// The process that serves its calls. What is shown before the first call is what the host itself was shown.
     async fn pid(&self) -> String {
+        if let Ok(pid) = self.called().await {
+            return pid;
+        }
+        self.called().await.unwrap()
+    }
+
+    /// What the last tool of the list that it is shown answers.
+    async fn called(&self) -> Result<String, String> {
         let tool = self.tools().await.pop().unwrap();
         let (_, answer) = self.post("tools/call", &json!({ "name": tool, "arguments": {} })).await;
-        answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        if answer["result"]["isError"] == true { Err(text) } else { Ok(text) }
     }
 }
 
@@ -122,10 +131,12 @@ async fn h63_a_list_of_one_principal_is_not_shown_to_another() {
     let (host, port) = host(home.path(), 3).await;
     host.settled().await;
     let ann = Client::open(port, TOKENS[0]).await;
+    assert_eq!(ann.tools().await, ["s__tool1"], "what the host itself was shown is for everybody");
+    assert!(ann.called().await.unwrap_err().contains("list again"), "her call opens her own process");
     assert_eq!(ann.tools().await, ["s__tool2"]);
     let bob = Client::open(port, TOKENS[1]).await;
     assert!(!bob.hello.to_string().contains("number 2"), "{}", bob.hello);
-    assert_eq!(bob.tools().await, ["s__tool1"], "what the host itself was shown is for everybody");
+    assert_eq!(bob.tools().await, ["s__tool1"]);
     let (_, answer) = bob.post("tools/call", &json!({ "name": "s__tool2", "arguments": {} })).await;
     assert!(answer["error"]["message"].as_str().unwrap().contains("unknown tool"), "{answer}");
     assert_eq!(ann.tools().await, ["s__tool2"]);
