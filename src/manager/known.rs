@@ -30,12 +30,22 @@ struct Facts {
     asking: BTreeSet<String>,
     #[serde(default)]
     eras: BTreeMap<String, Seen>,
+    /// Whether servers that need no session take `initialize` all the same.
+    #[serde(default)]
+    sessions: BTreeMap<String, Took>,
 }
 
 /// Which era a server was found to be of, and when, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     modern: bool,
+    at: u64,
+}
+
+/// Whether a server took `initialize`, and when it was asked, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Took {
+    yes: bool,
     at: u64,
 }
 
@@ -91,6 +101,23 @@ impl Known {
         self.keep(&mut facts);
     }
 
+    /// Whether a server that needs no session takes `initialize` all the same, and when that was seen.
+    pub(super) fn sessions(&self, key: &str) -> Option<(bool, SystemTime)> {
+        let took = *self.facts().sessions.get(key)?;
+        Some((took.yes, SystemTime::UNIX_EPOCH + Duration::from_secs(took.at)))
+    }
+
+    /// Remembers whether it does.
+    pub(super) fn note_sessions(&self, key: &str, yes: bool, now: SystemTime) {
+        let mut facts = self.facts();
+        let old = facts.sessions.get(key).copied();
+        if old.is_some_and(|old| old.yes && yes) || (old.is_none() && facts.sessions.len() >= MOST) {
+            return;
+        }
+        facts.sessions.insert(key.to_owned(), Took { yes, at: seconds(now) });
+        self.keep(&mut facts);
+    }
+
     /// Writes what is known, together with what another daemon may have written since.
     fn keep(&self, facts: &mut Facts) {
         let Some(keep) = &self.keep else { return };
@@ -101,6 +128,12 @@ impl Known {
                 let known = all.eras.entry(key).or_insert(seen);
                 if known.at <= seen.at {
                     *known = seen;
+                }
+            }
+            for (key, took) in mine.sessions {
+                let known = all.sessions.entry(key).or_insert(took);
+                if known.at <= took.at {
+                    *known = took;
                 }
             }
         });
@@ -194,6 +227,22 @@ mod tests {
         known.note_era("new", Era::Legacy, later(1));
         let known = Known::load(Some(directory.path()));
         assert_eq!([known.era("old", later(2)), known.era("new", later(2))], [Some(Era::Modern), Some(Era::Legacy)]);
+    }
+
+    #[test]
+    fn which_servers_take_sessions_is_known_at_the_next_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = Known::load(Some(directory.path()));
+        let at = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + second);
+        known.note_sessions("both", true, at(0));
+        known.note_sessions("one", false, at(0));
+        let known = Known::load(Some(directory.path()));
+        let all = |known: &Known| ["both", "one", "other"].map(|key| known.sessions(key));
+        assert_eq!(all(&known), [Some((true, at(0))), Some((false, at(0))), None]);
+        known.note_sessions("both", false, at(1));
+        known.note_sessions("one", true, at(1));
+        let known = Known::load(Some(directory.path()));
+        assert_eq!(all(&known), [Some((false, at(1))), Some((true, at(1))), None]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{Roots, Sharing};
-use crate::protocol::Profile;
+use crate::protocol::{Era, Profile};
 use crate::upstream::Owner;
 
 /// The identity of a client, proven by its credential; without authentication everybody is the local user.
@@ -56,6 +56,8 @@ pub(crate) struct Who {
     pub(crate) owner: Owner,
     pub(crate) principal: Principal,
     pub(crate) profile: Profile,
+    /// That of the revision it speaks: whether it has a session.
+    pub(crate) era: Era,
 }
 
 /// A lease as the choice sees it.
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn a_lease_that_asked_stays_with_its_client() {
         let principal = Principal::local();
-        let who = Who { owner: Owner(1), principal: principal.clone(), profile: Profile::ROOTS };
+        let who = Who { owner: Owner(1), principal: principal.clone(), profile: Profile::ROOTS, era: Era::Legacy };
         let lease = |bound_to| Candidate { profile: Profile::ROOTS, principal: &principal, bound_to };
         assert_eq!(fit(lease(None), Sharing::Auto, Profile::ROOTS, &who), Some(0));
         assert_eq!(fit(lease(Some(Owner(1))), Sharing::Auto, Profile::ROOTS, &who), Some(1));

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::lease::{self, Candidate};
 use super::room::{Counted, Held, Wanted};
 use super::{Manager, Principal, Server, Who, lock};
-use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
+use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::protocol::Profile;
 use crate::registry::{Annotations, Caps};
 use crate::upstream::{Owner, Settings, Upstream};
@@ -102,17 +102,21 @@ impl Manager {
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
-        for entry in entries.iter_mut().filter(|entry| !entry.suits(sharing, profile, who)) {
+        let era = server.lease_era(who);
+        for entry in entries.iter_mut().filter(|entry| !entry.suits(sharing, profile, who) || !entry.is_in(era)) {
             entry.leave(who.owner);
         }
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern() && entry.is_in(era)) {
             entry.enter(who.owner);
             entry.beside = None;
-            return Ok(entry.upstream.clone());
+            let upstream = entry.upstream.clone();
+            self.ask_for_sessions(server, &mut table, profile, who);
+            return Ok(upstream);
         }
         let best = entries
             .iter_mut()
+            .filter(|entry| entry.is_in(era))
             .filter_map(|entry| {
                 let fit = lease::fit(entry.candidate(), sharing, profile, who)?;
                 (!alone || entry.is_free_for(who.owner)).then_some((fit, entry))
@@ -131,7 +135,7 @@ impl Manager {
                 return Ok(entry.upstream.clone());
             }
         }
-        let upstream = self.add(server, &mut table, profile, who)?;
+        let upstream = self.add(server, &mut table, profile, who, era)?;
         if sharing == Sharing::Session {
             upstream.bind(who.owner);
         }
@@ -163,8 +167,11 @@ impl Manager {
             return Err(NoLease::Share(limit));
         }
         let entries = &mut table.entries;
-        let own =
-            |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner) && entry.upstream.profile() == profile;
+        let era = server.lease_era(who);
+        let own = |entry: &&mut Entry| {
+            let is_its = entry.upstream.bound_to() == Some(who.owner) && entry.is_in(era);
+            is_its && entry.upstream.profile() == profile
+        };
         for entry in entries.iter_mut().filter(own) {
             if let Ok(lane) = entry.upstream.lane().clone().try_acquire_owned() {
                 entry.used = Instant::now();
@@ -172,7 +179,7 @@ impl Manager {
                 return Ok(Beside { upstream: entry.upstream.clone(), stay: Stay { lane: Some(lane), left } });
             }
         }
-        let upstream = self.add(server, &mut table, profile, who)?;
+        let upstream = self.add(server, &mut table, profile, who, era)?;
         upstream.bind(who.owner);
         let left = Arc::<Notify>::default();
         if let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
@@ -185,12 +192,13 @@ impl Manager {
     }
 
     /// Opens a lease for this client; where there is none left, another one may make room.
-    fn add(
+    pub(super) fn add(
         &self,
         server: &Arc<Server>,
         table: &mut Table,
         profile: Profile,
         who: &Who,
+        era: config::Era,
     ) -> Result<Arc<Upstream>, NoLease> {
         if self.is_stopping() {
             return Err(NoLease::Stopping);
@@ -199,7 +207,7 @@ impl Manager {
             return Err(NoLease::Closed);
         }
         let counted = self.room(server, table, who)?;
-        let upstream = self.spawn(server, profile, who.owner, true);
+        let upstream = self.spawn(server, profile, who.owner, true, era);
         let mut entry = Entry::new(upstream.clone(), who.principal.clone(), counted);
         entry.enter(who.owner);
         table.entries.push(entry);
@@ -216,9 +224,11 @@ impl Manager {
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
         let sharing = server.config.sharing;
         let profile = lease::profile(who.profile, sharing, &server.config.roots);
+        let era = server.lease_era(who);
         let table = lock(&server.leases);
         let of_client = table.entries.iter().filter(|entry| {
             entry.users.contains(&who.owner)
+                && entry.is_in(era)
                 && entry.suits(sharing, profile, who)
                 && entry
                     .upstream
@@ -234,6 +244,7 @@ impl Manager {
     pub(crate) fn release(&self, owner: Owner) {
         let (mut lingering, mut shared) = (Vec::new(), Vec::new());
         for server in self.servers().iter() {
+            server.eras.forget(owner);
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 let left = entry.users.remove(&owner) && entry.users.is_empty();
@@ -260,7 +271,7 @@ impl Manager {
     }
 
     /// Ends a lease whose client is gone once the calls are over that others had on it before it became that client's.
-    fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
+    pub(super) fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             while !upstream.serves_only(owner) && !upstream.is_stopped() {
@@ -340,17 +351,25 @@ impl Manager {
         if table.closed {
             return;
         }
-        let upstream = self.spawn(server, profile, Owner::HOST, eager);
+        let upstream = self.spawn(server, profile, Owner::HOST, eager, server.config.era);
         table.entries.push(Entry { eager: true, ..Entry::new(upstream, Principal::local(), counted) });
     }
 
-    fn spawn(&self, server: &Arc<Server>, profile: Profile, opened_for: Owner, start: bool) -> Arc<Upstream> {
+    fn spawn(
+        &self,
+        server: &Arc<Server>,
+        profile: Profile,
+        opened_for: Owner,
+        start: bool,
+        era: config::Era,
+    ) -> Arc<Upstream> {
         let inner = &self.0;
         let config = &server.config;
+        let (target, memory) = server.opened_in(era);
         let settings = Settings {
             server: server.label.clone(),
             scrubber: server.scrubber.clone(),
-            target: server.target.clone().unwrap_or_else(|| crate::upstream::Target::Memory(Arc::new(|_, _| {}))),
+            target,
             profile,
             opened_for,
             client_info: inner.client_info.clone(),
@@ -358,8 +377,8 @@ impl Manager {
             restart: config.restart,
             limits: self.limits(),
             caps: caps(&self.settings(), config.prefix),
-            era: config.era,
-            memory: server.era_memory(),
+            era,
+            memory,
         };
         let id = inner.next_lease.fetch_add(1, Ordering::Relaxed);
         Upstream::spawn(id, settings, inner.world.clone(), start, &inner.tasks)
@@ -379,6 +398,11 @@ impl Entry {
             // Somebody waits for one that is starting.
             None => !self.upstream.status().state.is_starting(),
         }
+    }
+
+    /// Whether it was opened in that era.
+    fn is_in(&self, era: config::Era) -> bool {
+        self.upstream.era() == era
     }
 
     pub(super) fn has_users(&self) -> bool {
@@ -419,6 +443,13 @@ impl Entry {
     fn is_free_for(&self, owner: Owner) -> bool {
         self.upstream.bound_to() == Some(owner)
             || (self.users.iter().all(|user| *user == owner) && self.upstream.serves_only(owner))
+    }
+}
+
+impl Table {
+    /// Whether this client is on any of them.
+    pub(super) fn is_used_by(&self, owner: Owner) -> bool {
+        self.entries.iter().any(|entry| entry.users.contains(&owner))
     }
 }
 
@@ -481,10 +512,12 @@ impl Server {
     /// Once a lease with a profile is up, the one that only listed is not needed.
     pub(super) fn close_catalog_lease(&self, up: u64) {
         let entries = &mut lock(&self.leases).entries;
-        let full = entries.iter().any(|entry| entry.upstream.id == up && !entry.users.is_empty());
-        if full {
+        let full = entries.iter().find(|entry| entry.upstream.id == up && !entry.users.is_empty());
+        // In the other era it is not in vain.
+        if let Some(era) = full.map(|entry| entry.upstream.era()) {
             entries.retain(|entry| {
-                let idle = entry.upstream.id != up && entry.users.is_empty() && self.is_catalog(&entry.upstream);
+                let listed = entry.users.is_empty() && self.is_catalog(&entry.upstream) && entry.is_in(era);
+                let idle = entry.upstream.id != up && listed;
                 if idle {
                     entry.upstream.stop();
                 }

@@ -4,6 +4,7 @@
 //! fails or is slow changes nothing for another, and no list waits longer for it than `startupWait`. Start reading at
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
+mod eras;
 mod fresh;
 mod known;
 mod last;
@@ -91,6 +92,8 @@ pub(crate) struct Server {
     asks: AtomicBool,
     /// It has turned out to be this very host: nothing more is asked of it.
     is_this_host: AtomicBool,
+    /// Whether it speaks both eras.
+    eras: Arc<eras::Eras>,
     known: Arc<Known>,
     /// The state that people see, and since when.
     shown: Mutex<Option<(StateName, Instant)>>,
@@ -122,6 +125,7 @@ impl Server {
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
         let asks = known.asks(&known::key(&config.transport));
+        let eras = eras::Eras::of(&config, known, matches!(target, Some(Target::Memory(_))));
         let slots = (config.max_concurrent > 0).then(|| Slots::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -137,6 +141,7 @@ impl Server {
             last_offers: LastOffers::default(),
             asks: asks.into(),
             is_this_host: AtomicBool::new(false),
+            eras: eras.into(),
             known: known.clone(),
             shown: Mutex::default(),
             since: Instant::now(),
@@ -172,6 +177,7 @@ impl Server {
         upstream::Memory {
             recall: Arc::new(move || recalled.0.era(&recalled.1, SystemTime::now())),
             note: Arc::new(move |era| known.0.note_era(&known.1, era, SystemTime::now())),
+            ..upstream::Memory::none()
         }
     }
 
@@ -179,6 +185,7 @@ impl Server {
     fn inherit(&self, before: &Self) {
         if self.target.is_some() {
             self.last_offers.inherit(&before.last_offers);
+            self.eras.listed.inherit(&before.eras.listed);
         }
     }
 

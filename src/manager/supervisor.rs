@@ -50,6 +50,7 @@ impl Manager {
         tracing::debug!(server = &*server.label, lease = change.lease, "{} -> {}", change.from, change.to);
         if let Some((upstream, principal)) = server.lease_and_principal(change.lease) {
             match upstream.offer() {
+                Some(offer) if server.is_for_sessions(&upstream) => server.eras.listed.keep(&principal, offer),
                 // A server without sessions, or one session for all: it lists the same to everybody.
                 Some(offer) if upstream.is_modern() || server.config.sharing == Sharing::Host => {
                     server.last_offers.keep_for_all(offer);
@@ -61,6 +62,7 @@ impl Manager {
                 server.asks.store(true, Ordering::Relaxed);
             }
         }
+        self.follow_eras(server, change);
         if change.to == StateName::Disabled {
             server.is_this_host.store(true, Ordering::Relaxed);
         }

@@ -20,7 +20,7 @@ impl Manager {
         for server in self.servers().iter() {
             if let Ok(upstream) = self.lease(server, who) {
                 upstream.start();
-                if !has_listed(&upstream) {
+                if !has_listed(&upstream) && !server.lists_meanwhile(&upstream, who) {
                     waiting.push(upstream);
                 }
             }
@@ -60,10 +60,11 @@ impl Manager {
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
     }
 
-    /// The servers that have never shown this client anything.
+    /// The servers that have never shown this client anything, or only what others see.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.servers();
-        servers.iter().filter(|server| last_seen(server, who).is_none()).cloned().collect()
+        let unseen = |server: &&Arc<Server>| last_seen(server, who).is_none() || server.is_to_list_anew(who);
+        servers.iter().filter(unseen).cloned().collect()
     }
 
     /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
@@ -90,20 +91,20 @@ fn offered(upstream: &Upstream, server: &Server, who: &Who, stale: Duration) -> 
     if is_over(upstream, stale) {
         return None;
     }
-    upstream.offer().or_else(|| server.last_offers.of(&who.principal))
+    upstream.offer().or_else(|| server.listed_before(who))
 }
 
 /// What the client was shown of it last, whatever became of it.
 fn last_seen(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
-    own.or_else(|| server.last_offers.of(&who.principal))
+    own.or_else(|| server.listed_before(who))
 }
 
 /// What is known of a server that the client has no lease of.
 fn remembered(server: &Server, who: &Who, stale: Duration) -> Option<Arc<Offer>> {
     let upstreams = server.upstreams();
     let over = !upstreams.is_empty() && upstreams.iter().all(|upstream| is_over(upstream, stale));
-    server.last_offers.of(&who.principal).filter(|_| !over)
+    server.listed_before(who).filter(|_| !over)
 }
 
 fn is_over(upstream: &Upstream, stale: Duration) -> bool {

@@ -189,7 +189,7 @@ impl Router {
         account: Account,
     ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
-        let who = Who { owner, principal, profile };
+        let who = Who { owner, principal, profile, era: revision.era() };
         let mailbox = Mailbox::new(self.limits().client_queue, account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());

@@ -36,6 +36,7 @@ impl Router {
         // One that others use, too, was given out before the server asked anybody anything.
         let stays =
             |upstream: &Arc<Upstream>| upstream.bound_to().is_some() || !server.is_each_clients_own(upstream.profile());
+        let stays = |upstream: &Arc<Upstream>| stays(upstream) && server.is_in_era(upstream, &client.who);
         if let Some(upstream) = client.lease(server.id).filter(stays) {
             return Ok(upstream);
         }
@@ -54,9 +55,16 @@ impl Router {
     ) -> Result<(Arc<Upstream>, Arc<Connection>), Failure> {
         for _ in 0..LEASES {
             let upstream = in_time(|| self.lease(client, server)).await?;
-            let connection = upstream.ready().await.map_err(|why| Failure::unavailable(&why))?;
-            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
-                return Ok((upstream, connection));
+            let connection = upstream.ready().await;
+            if connection.as_ref().is_ok_and(|connection| connection.is_modern()) {
+                self.manager().settle_era(server, &client.who).await;
+            }
+            // There may be another one for clients with a session by now, or none any more.
+            if server.is_in_era(&upstream, &client.who) {
+                let connection = connection.map_err(|why| Failure::unavailable(&why))?;
+                if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
+                    return Ok((upstream, connection));
+                }
             }
             client.drop_lease(server.id);
         }

@@ -376,6 +376,11 @@ impl Upstream {
         self.settings.profile
     }
 
+    /// The era that it was opened in.
+    pub(crate) fn era(&self) -> config::Era {
+        self.settings.era
+    }
+
     /// The last line that the server wrote to standard error.
     pub(crate) fn last_words(&self) -> Option<String> {
         self.tail.load().last()

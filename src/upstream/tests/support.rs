@@ -69,6 +69,7 @@ impl Lease {
         let memory = Memory {
             recall: Arc::new(move || lock(&notes.0).last().copied().or(known)),
             note: Arc::new(move |era| lock(&notes.1).push(era)),
+            ..Memory::none()
         };
         let settings = Settings { memory, ..settings };
         let tasks = TaskTracker::new();
