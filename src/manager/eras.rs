@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use super::known::{self, Known};
 use super::last::LastOffers;
@@ -88,7 +89,7 @@ impl Eras {
     }
 
     /// The server has answered `initialize`.
-    fn answered(&self, yes: bool) {
+    fn answered(&self, yes: bool, tasks: &TaskTracker) {
         let now = SystemTime::now();
         let news = self.state.send_if_modified(|state| {
             let same = matches!((state.took, yes), (Took::Yes, true));
@@ -96,12 +97,8 @@ impl Eras {
             !same
         });
         if let (true, Some((known, key))) = (news, self.book.clone()) {
-            // Files are written where nobody waits.
-            let write = move || known.note_sessions(&key, yes, now);
-            match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn_blocking(write)),
-                Err(_) => write(),
-            }
+            // Files are written where nobody waits for them but the end of the host.
+            tasks.spawn_blocking(move || known.note_sessions(&key, yes, now));
         }
     }
 
@@ -207,15 +204,16 @@ impl Server {
     /// Whether this client may be shown other lists in a moment, of its own era.
     pub(super) fn is_to_list_anew(&self, who: &Who) -> bool {
         let may_be = self.eras.book.is_some() && who.era == protocol::Era::Legacy;
-        may_be && if self.lease_era(who) == self.config.era {
-            self.eras.state.borrow().asking.is_some()
-        } else {
-            Manager::lease_of(self, who).is_none_or(|upstream| upstream.offer().is_none())
-        }
+        may_be
+            && if self.lease_era(who) == self.config.era {
+                self.eras.state.borrow().asking.is_some()
+            } else {
+                Manager::lease_of(self, who).is_none_or(|upstream| upstream.offer().is_none())
+            }
     }
 
     /// Where its leases are opened, and what they remember of its era.
-    pub(super) fn opened_in(self: &Arc<Self>, era: config::Era) -> (Target, upstream::Memory) {
+    pub(super) fn opened_in(&self, era: config::Era, tasks: &TaskTracker) -> (Target, upstream::Memory) {
         let target = self.target.clone().unwrap_or_else(|| Target::Memory(Arc::new(|_, _| {})));
         if era == self.config.era {
             return (target, self.era_memory());
@@ -225,19 +223,22 @@ impl Server {
             Target::Auto(endpoint, _) => Target::Http(endpoint),
             other => other,
         };
-        let eras = self.eras.clone();
-        (target, upstream::Memory { took: Arc::new(move |yes| eras.answered(yes)), ..upstream::Memory::none() })
+        let (eras, tasks) = (self.eras.clone(), tasks.clone());
+        (target, upstream::Memory { took: Arc::new(move |yes| eras.answered(yes, &tasks)), ..upstream::Memory::none() })
     }
 }
 
 impl Manager {
     /// Asks a server that needs no sessions by `initialize`, if this client has one and is the first.
     pub(super) fn ask_for_sessions(&self, server: &Arc<Server>, table: &mut Table, profile: Profile, who: &Who) {
-        if !server.eras.begin(who) {
+        // Nobody is to make way for a question.
+        let limits = self.limits();
+        let has_room = table.entries.len() < limits.leases_per_server && self.lease_count() < limits.leases;
+        if !has_room || !server.eras.begin(who) {
             return;
         }
         let Ok(upstream) = self.add(server, table, profile, who, config::Era::Legacy) else {
-            // There is no room: the next one tries.
+            // There is none for this principal: the next one tries.
             return server.eras.end(None);
         };
         let (manager, server, owner) = (self.clone(), server.clone(), who.owner);
@@ -248,7 +249,10 @@ impl Manager {
             // No verdict, as far as there is none: it wants credentials, or is not to be had.
             let over = status.wait_for(|status| {
                 let state = status.state;
-                matches!(state, StateName::Failed | StateName::Unauthorized | StateName::Disabled | StateName::Disconnected)
+                matches!(
+                    state,
+                    StateName::Failed | StateName::Unauthorized | StateName::Disabled | StateName::Disconnected
+                )
             });
             let asked = async {
                 tokio::select! {

@@ -215,7 +215,6 @@ impl Manager {
     }
 
     /// Leases of all servers.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn lease_count(&self) -> usize {
         self.0.leases.all()
     }
@@ -365,7 +364,7 @@ impl Manager {
     ) -> Arc<Upstream> {
         let inner = &self.0;
         let config = &server.config;
-        let (target, memory) = server.opened_in(era);
+        let (target, memory) = server.opened_in(era, &inner.tasks);
         let settings = Settings {
             server: server.label.clone(),
             scrubber: server.scrubber.clone(),

@@ -26,6 +26,7 @@ mod question;
 mod reach;
 mod relay;
 mod resource;
+mod rewatch;
 mod roster;
 mod running;
 mod state;

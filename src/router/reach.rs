@@ -63,6 +63,7 @@ impl Router {
             if server.is_in_era(&upstream, &client.who) {
                 let connection = connection.map_err(|why| Failure::unavailable(&why))?;
                 if connection.is_modern() || self.manager().suits(server, &upstream, &client.who) {
+                    self.watch_anew(client, server, &upstream).await;
                     return Ok((upstream, connection));
                 }
             }

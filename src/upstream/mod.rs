@@ -543,4 +543,4 @@ impl Upstream {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
