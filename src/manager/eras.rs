@@ -246,14 +246,8 @@ impl Manager {
         self.0.tasks.spawn(async move {
             let (mut state, mut status) = (server.eras.state.subscribe(), upstream.watch());
             let answered = state.wait_for(|state| !matches!(state.took, Took::Unknown));
-            // No verdict, as far as there is none: it wants credentials, or is not to be had.
-            let over = status.wait_for(|status| {
-                let state = status.state;
-                matches!(
-                    state,
-                    StateName::Failed | StateName::Unauthorized | StateName::Disabled | StateName::Disconnected
-                )
-            });
+            // What fails before it says anything says nothing in the next moment either.
+            let over = status.wait_for(|status| !status.state.is_starting() && status.state != StateName::Connected);
             let asked = async {
                 tokio::select! {
                     _ = answered => {}

@@ -125,7 +125,9 @@ impl Manager {
 
     fn status_of(&self, server: &Server, catalog: &crate::registry::Catalog) -> ServerStatus {
         let upstreams = server.upstreams();
-        let best = upstreams.iter().max_by_key(|upstream| rank(upstream.status().state));
+        // Of two eras the newer one.
+        let best =
+            upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)));
         let status = best.map(|upstream| upstream.status());
         let connection = best.and_then(|upstream| upstream.connection());
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());

@@ -445,26 +445,9 @@ impl Client {
         self.state().subscriptions.remove(uri)
     }
 
-    /// The resources that it watches in such a way, by URI.
-    pub(super) fn watched(&self, is: impl Fn(&Subscription) -> bool) -> Vec<(Arc<str>, Subscription)> {
-        let state = self.state();
-        let watched = state.subscriptions.iter().filter(|(_, subscription)| is(subscription));
-        watched.map(|(uri, subscription)| (uri.clone(), subscription.clone())).collect()
-    }
-
-    /// Goes on with another lease for a resource, if it still watches it over that one; gives the one that is over.
-    pub(super) fn rewatch(&self, uri: &str, old: &Subscription, new: Subscription) -> Subscription {
-        match self.state().subscriptions.get_mut(uri) {
-            Some(now) if now.upstream.id == old.upstream.id => std::mem::replace(now, new),
-            _ => new,
-        }
-    }
-
-    /// Watches a resource no longer, if it still does over that lease.
-    pub(super) fn unwatch(&self, uri: &str, old: &Subscription) -> Option<Subscription> {
-        let mut state = self.state();
-        let is_it = state.subscriptions.get(uri).is_some_and(|now| now.upstream.id == old.upstream.id);
-        if is_it { state.subscriptions.remove(uri) } else { None }
+    /// Looks at the resources that it watches, by URI, or changes them.
+    pub(super) fn watched<T>(&self, look: impl FnOnce(&mut BTreeMap<Arc<str>, Subscription>) -> T) -> T {
+        look(&mut self.state().subscriptions)
     }
 
     /// Whether it watches the resource, or one that this is a part of, at that server or over that lease.

@@ -25,16 +25,26 @@ impl Router {
             let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &client.who);
             old.server == server.id && old.upstream.id != upstream.id && is_over()
         };
-        for (uri, old) in client.watched(is_left) {
+        let left: Vec<(Arc<str>, Subscription)> = client.watched(|all| {
+            all.iter().filter(|(_, old)| is_left(old)).map(|(uri, old)| (uri.clone(), old.clone())).collect()
+        });
+        for (uri, old) in left {
             let over = match timeout(PATIENCE, upstream.subscribe(&old.raw)).await {
                 Ok(Ok(Ok(_))) => {
                     let new = Subscription { upstream: upstream.clone(), ..old.clone() };
-                    Some(client.rewatch(&uri, &old, new))
+                    // It may watch it no longer, or by another of its requests.
+                    client.watched(|all| match all.get_mut(&uri) {
+                        Some(now) if now.upstream.id == old.upstream.id => Some(std::mem::replace(now, new)),
+                        _ => Some(new),
+                    })
                 }
                 Ok(Ok(Err(error))) => {
                     let (label, why) = (&*server.label, Theirs(&error.message));
                     tracing::warn!(server = label, "not watched over its new connection: {}: {why}", Theirs(&uri));
-                    client.unwatch(&uri, &old)
+                    client.watched(|all| {
+                        let is_it = all.get(&uri).is_some_and(|now| now.upstream.id == old.upstream.id);
+                        if is_it { all.remove(&uri) } else { None }
+                    })
                 }
                 Ok(Err(_)) | Err(_) => None,
             };
