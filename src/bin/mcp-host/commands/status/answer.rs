@@ -139,3 +139,26 @@ impl Row {
         self.last_error_current.unwrap_or(self.state != "connected")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_both_eras_is_told_with_both() {
+        let row = |text: &str| serde_json::from_str::<Row>(text).unwrap();
+        let both = row(r#"{"revision": "2026-07-28", "revisions": ["2026-07-28", "2025-11-25"], "bothEras": true}"#);
+        let (stateless, sessions) = ("for clients without a session", "for clients with a session");
+        assert_eq!(both.revisions(), [format!("2026-07-28 {stateless}"), format!("2025-11-25 {sessions}")]);
+        assert_eq!(both.revisions_in_short(), "2026-07-28, 2025-11-25");
+        let one = row(r#"{"revision": "2026-07-28", "revisions": ["2026-07-28"], "bothEras": true}"#);
+        assert_eq!(one.revisions(), [format!("2026-07-28 {stateless}"), format!("no connection now {sessions}")]);
+        assert_eq!(one.revisions_in_short(), "2026-07-28, both eras");
+        let older = row(r#"{"revision": "2025-11-25"}"#);
+        assert_eq!(
+            (older.revisions(), older.revisions_in_short().as_str()),
+            (vec!["2025-11-25".to_owned()], "2025-11-25")
+        );
+        assert_eq!(row("{}").revisions_in_short(), "-");
+    }
+}
