@@ -441,10 +441,6 @@ impl Client {
         Ok(state.subscriptions.insert(exposed::one_copy(uri, &subscription.raw), subscription))
     }
 
-    pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {
-        self.state().subscriptions.remove(uri)
-    }
-
     /// Looks at the resources that it watches, by URI, or changes them.
     pub(super) fn watched<T>(&self, look: impl FnOnce(&mut BTreeMap<Arc<str>, Subscription>) -> T) -> T {
         look(&mut self.state().subscriptions)
