@@ -3,8 +3,11 @@
 //!
 //! `conformance_server --listen 127.0.0.1:8900` serves Streamable HTTP at `/mcp` and says so on standard output; without it
 //! the server speaks over standard input and output. `--era legacy` or `--era modern` speaks the revisions of one era only.
+//! `--era both` is another server in each era, at one URL: with a session it asks by requests and tells which resources have
+//! changed, without one it asks by results alone. A client that comes in the wrong era finds that some tools do not work.
 
 mod asks;
+mod both;
 mod changes;
 mod contents;
 mod prompts;
@@ -12,6 +15,7 @@ mod questions;
 mod reports;
 mod resources;
 mod rounds;
+mod ways;
 mod words;
 
 use std::io::Write as _;
@@ -20,30 +24,37 @@ use std::net::SocketAddr;
 use mcp_host::{Eras, InProcess};
 use tokio::net::TcpListener;
 
-const USAGE: &str = "usage: conformance_server [--listen ADDR:PORT] [--era legacy|modern]";
+use ways::Ways;
+
+const USAGE: &str = "usage: conformance_server [--listen ADDR:PORT] [--era legacy|modern|both]";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { listen, eras } = Arguments::read(std::env::args().skip(1))?;
-    let server = server().eras(eras);
+    let Arguments { listen, eras, apart } = Arguments::read(std::env::args().skip(1))?;
+    let server = || server(Ways::Both).eras(eras);
     let Some(address) = listen else {
-        return Ok(server.serve_stdio().await?);
+        return Ok(server().serve_stdio().await?);
     };
     let listener = TcpListener::bind(address).await?;
     writeln!(std::io::stdout(), "listening on http://{}/mcp", listener.local_addr()?)?;
-    Ok(server.serve_http(listener).await?)
+    if apart {
+        return Ok(both::serve(listener).await?);
+    }
+    Ok(server().serve_http(listener).await?)
 }
 
-fn server() -> InProcess {
+fn server(ways: Ways) -> InProcess {
     let server = InProcess::new("conformance", env!("CARGO_PKG_VERSION"));
-    let server = questions::add(reports::add(contents::add(server)));
-    changes::add(rounds::add(prompts::add(resources::add(server))))
+    let server = questions::add(reports::add(contents::add(server)), ways);
+    changes::add(rounds::add(prompts::add(resources::add(server)), ways))
 }
 
 #[derive(Default)]
 struct Arguments {
     listen: Option<SocketAddr>,
     eras: Eras,
+    /// It behaves differently in each era.
+    apart: bool,
 }
 
 impl Arguments {
@@ -61,8 +72,12 @@ impl Arguments {
                 }
                 ("--era", Some("legacy")) => read.eras = Eras::Legacy,
                 ("--era", Some("modern")) => read.eras = Eras::Modern,
+                ("--era", Some("both")) => read.apart = true,
                 _ => return Err(format!("{flag} {}: not understood; {USAGE}", value.unwrap_or_default())),
             }
+        }
+        if read.apart && read.listen.is_none() {
+            return Err(format!("--era both: a process speaks one era; add --listen; {USAGE}"));
         }
         Ok(read)
     }

@@ -1,14 +1,22 @@
-//! Tools that ask the client something (2025-11-25, client features).
+//! Tools that ask the client something by a request of their own (2025-11-25, client features).
 
 use mcp_host::InProcess;
 use mcp_host::in_process::Invocation;
 use mcp_host::protocol::{ErrorObject, Method, Outcome, Raw};
 use serde_json::{Value, json};
 
+use crate::ways::{self, Ways};
 use crate::words::{answer, argument, failure, text, tool};
 
-/// Tools that ask the client something.
-pub(crate) fn add(server: InProcess) -> InProcess {
+/// Tools that ask the client something, if this server asks by requests.
+pub(crate) fn add(server: InProcess, ways: Ways) -> InProcess {
+    match ways {
+        Ways::Both | Ways::Requests => add_all(server),
+        Ways::Results => NAMES.iter().fold(server, |server, name| ways::without(server, name, "needs a session")),
+    }
+}
+
+fn add_all(server: InProcess) -> InProcess {
     let prompt = tool("test_sampling", "Asks the client's model.", &["prompt"]);
     let message = tool("test_elicitation", "Asks the user for a name and an address.", &["message"]);
     server
@@ -27,6 +35,9 @@ pub(crate) fn add(server: InProcess) -> InProcess {
             Box::pin(fill_in(call, "Please choose.", choice_fields()))
         })
 }
+
+const NAMES: [&str; 4] =
+    ["test_sampling", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums"];
 
 async fn sample(call: Invocation) -> Outcome {
     let message = json!({ "role": "user", "content": text(&argument(&call, "prompt")?) });

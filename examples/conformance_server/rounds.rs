@@ -8,9 +8,46 @@ use mcp_host::protocol::{ErrorObject, Outcome, Profile, Raw, code};
 use serde_json::json;
 
 use crate::asks;
+use crate::ways::{self, Ways};
 use crate::words::{answer, failure, messages, prompt, text, tool};
 
-pub(crate) fn add(server: InProcess) -> InProcess {
+/// The tools and the prompt, if this server asks by results.
+pub(crate) fn add(server: InProcess, ways: Ways) -> InProcess {
+    let server = add_plain(server);
+    match ways {
+        Ways::Both | Ways::Results => add_asking(server),
+        Ways::Requests => ASKING.iter().fold(server, |server, name| {
+            ways::without(server, &format!("test_input_required_result_{name}"), "needs 2026-07-28")
+        }),
+    }
+}
+
+const ASKING: [&str; 8] = [
+    "elicitation",
+    "sampling",
+    "list_roots",
+    "request_state",
+    "tampered_state",
+    "multiple_inputs",
+    "multi_round",
+    "capabilities",
+];
+
+/// Tools that ask nothing.
+fn add_plain(server: InProcess) -> InProcess {
+    server
+        .tool(tool("test_logging_tool", "Writes a log line.", &[]), |call| {
+            Box::pin(async move {
+                call.log("info", Raw::from_value("a line for those who asked for one")).await;
+                Ok(answer("A log line was written."))
+            })
+        })
+        .tool(tool("test_missing_capability", "Needs a client that can sample.", &[]), |call| {
+            Box::pin(async move { need_sampling(&call) })
+        })
+}
+
+fn add_asking(server: InProcess) -> InProcess {
     let server = server
         .tool(named("elicitation", "Asks for a name."), |call| Box::pin(greet(call)))
         .tool(named("sampling", "Asks the client's model."), |call| Box::pin(ask_model(call)))
@@ -20,22 +57,12 @@ pub(crate) fn add(server: InProcess) -> InProcess {
         .tool(named("multiple_inputs", "Asks three things at once."), |call| Box::pin(ask_three(call)))
         .tool(named("multi_round", "Asks twice."), |call| Box::pin(ask_twice(call)))
         .tool(named("capabilities", "Asks what the client can be asked."), |call| Box::pin(ask_what_can_be(call)));
-    let server = server
-        .tool(tool("test_streaming_elicitation", "Reports, then asks to confirm.", &[]), |call| {
-            Box::pin(async move {
-                call.progress(1.0, Some(2.0), "asking").await;
-                confirm(call).await
-            })
+    let server = server.tool(tool("test_streaming_elicitation", "Reports, then asks to confirm.", &[]), |call| {
+        Box::pin(async move {
+            call.progress(1.0, Some(2.0), "asking").await;
+            confirm(call).await
         })
-        .tool(tool("test_logging_tool", "Writes a log line.", &[]), |call| {
-            Box::pin(async move {
-                call.log("info", Raw::from_value("a line for those who asked for one")).await;
-                Ok(answer("A log line was written."))
-            })
-        })
-        .tool(tool("test_missing_capability", "Needs a client that can sample.", &[]), |call| {
-            Box::pin(async move { need_sampling(&call) })
-        });
+    });
     server.prompt(prompt("test_input_required_result_prompt", "Asks for its context.", &[]), |call| {
         Box::pin(async move {
             let asked = asks::for_text(&call, "user_context", "What context should the prompt use?", "context").await;

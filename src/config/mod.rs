@@ -350,12 +350,12 @@ pub enum Manifest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Era {
-    /// What the server offers; over stdio the older era if it offers both.
+    /// What the server offers. If it offers both: over HTTP the era of each client, over stdio the older one.
     #[default]
     Auto,
-    /// Sessions, opened by `initialize`.
+    /// Sessions, opened by `initialize`, for all clients.
     Legacy,
-    /// Requests that speak for themselves, if the server offers them.
+    /// Requests that speak for themselves, if the server offers them, for all clients.
     Modern,
 }
 

@@ -35,6 +35,9 @@ struct Facts {
     servers: BTreeMap<String, Shown>,
     #[serde(default)]
     eras: BTreeMap<String, Seen>,
+    /// Whether servers that need no session take `initialize` all the same.
+    #[serde(default)]
+    sessions: BTreeMap<String, Took>,
 }
 
 /// What one server has shown.
@@ -59,6 +62,13 @@ struct Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     modern: bool,
+    at: u64,
+}
+
+/// Whether a server took `initialize`, and when it was asked, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Took {
+    yes: bool,
     at: u64,
 }
 
@@ -184,6 +194,28 @@ impl Known {
                 *known = seen;
             }
             trim(&mut facts.eras, |seen| seen.at);
+        });
+    }
+
+    /// Whether a server that needs no session takes `initialize` all the same, and when that was seen.
+    pub(super) fn sessions(&self, key: &str) -> Option<(bool, SystemTime)> {
+        let took = *self.facts().sessions.get(key)?;
+        Some((took.yes, SystemTime::UNIX_EPOCH + Duration::from_secs(took.at)))
+    }
+
+    /// Remembers whether it does.
+    pub(super) fn note_sessions(&self, key: &str, yes: bool, now: SystemTime) {
+        let took = Took { yes, at: seconds(now) };
+        if self.facts().sessions.get(key).is_some_and(|old| old.yes && yes) {
+            return;
+        }
+        let key = key.to_owned();
+        self.keep(move |facts| {
+            let known = facts.sessions.entry(key.clone()).or_insert(took);
+            if known.at <= took.at {
+                *known = took;
+            }
+            trim(&mut facts.sessions, |took| took.at);
         });
     }
 
@@ -357,6 +389,22 @@ mod tests {
         known.note_era("new", Era::Legacy, later(1));
         let known = Known::load(Some(directory.path()));
         assert_eq!([known.era("old", later(2)), known.era("new", later(2))], [Some(Era::Modern), Some(Era::Legacy)]);
+    }
+
+    #[test]
+    fn which_servers_take_sessions_is_known_at_the_next_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = Known::load(Some(directory.path()));
+        let at = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + second);
+        known.note_sessions("both", true, at(0));
+        known.note_sessions("one", false, at(0));
+        let known = Known::load(Some(directory.path()));
+        let all = |known: &Known| ["both", "one", "other"].map(|key| known.sessions(key));
+        assert_eq!(all(&known), [Some((true, at(0))), Some((false, at(0))), None]);
+        known.note_sessions("both", false, at(1));
+        known.note_sessions("one", true, at(1));
+        let known = Known::load(Some(directory.path()));
+        assert_eq!(all(&known), [Some((false, at(1))), Some((true, at(1))), None]);
     }
 
     #[test]

@@ -33,9 +33,12 @@ impl LastOffers {
         listings.push((key.clone(), listing));
     }
 
-    /// Remembers what is listed to everybody, whatever was listed to whom before.
+    /// Remembers what is listed to everybody, whatever was listed to whom before. What clients with a session are shown of a
+    /// server that speaks both eras stays.
     pub(super) fn keep_for_all(&self, listing: Listing) {
-        *self.lock() = vec![(ListKey::Rest, listing)];
+        let mut listings = self.lock();
+        listings.retain(|(of, _)| of.is_in_sessions());
+        listings.push((ListKey::Rest, listing));
     }
 
     /// Remembers what was listed in an earlier life, unless there is something newer.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::asked::Asked;
 use super::told::Told;
 use crate::config::{Roots, Sharing};
-use crate::protocol::Profile;
+use crate::protocol::{Era, Profile};
 use crate::upstream::Owner;
 
 /// The identity of a client, proven by its credential; without authentication everybody is the local user.
@@ -67,6 +67,8 @@ pub(crate) struct Who {
     pub(crate) owner: Owner,
     pub(crate) principal: Principal,
     pub(crate) profile: Profile,
+    /// That of the revision it speaks: whether it has a session.
+    pub(crate) era: Era,
     /// The roots that it told, once it was asked for them.
     pub(crate) roots: Option<Arc<Told>>,
 }
@@ -223,7 +225,7 @@ mod tests {
     }
 
     fn who(profile: Profile) -> Who {
-        Who { owner: Owner(1), principal: Principal::local(), profile, roots: None }
+        Who { owner: Owner(1), principal: Principal::local(), profile, era: Era::Legacy, roots: None }
     }
 
     fn told(uri: &str) -> Option<Arc<Told>> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::lease::{Candidate, Key, Rules};
 use super::room::{Counted, Held, Wanted};
 use super::{Manager, Principal, Server, Who, lock};
-use crate::config::{HostSettings, ITSELF, Prefix, Sharing, Start};
+use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::registry::{Annotations, Caps};
 use crate::upstream::{Owner, Settings, Target, Upstream};
 
@@ -108,14 +108,18 @@ impl Manager {
         let mut table = lock(&server.leases);
         let entries = &mut table.entries;
         entries.retain(|entry| !entry.upstream.is_stopped());
+        let era = server.lease_era(who);
         // A server without sessions knows nothing of clients but what each request says: everybody shares it.
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern()) {
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.upstream.is_modern() && entry.is_in(era)) {
             entry.enter(who.owner);
             entry.beside = None;
-            return Ok(entry.upstream.clone());
+            let upstream = entry.upstream.clone();
+            self.ask_for_sessions(server, &mut table, who);
+            return Ok(upstream);
         }
         let rules = server.rules();
-        let fits = entries.iter().enumerate().filter_map(|(place, entry)| {
+        let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
+        let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
             let fit = rules.fit(entry.candidate(), key, who)?;
             Some(((fit, entry.users.contains(&who.owner), entry.beside.is_none()), place))
@@ -135,13 +139,14 @@ impl Manager {
         }
         // What declares more than is asked there now, and nobody is on, makes room for one that does not.
         entries.retain(|entry| {
-            let over = entry.is_over(&rules) && entry.principal == who.principal && entry.key == *key;
+            let over =
+                entry.is_in(era) && entry.is_over(&rules) && entry.principal == who.principal && entry.key == *key;
             if over {
                 entry.upstream.stop();
             }
             !over
         });
-        let upstream = self.add(server, &mut table, key.clone(), who)?;
+        let upstream = self.add(server, &mut table, key.clone(), who, era)?;
         let left = leave_others(&mut table.entries, &upstream, who.owner);
         drop(table);
         self.linger_all(server, left);
@@ -171,7 +176,8 @@ impl Manager {
             return Err(NoLease::Share(limit));
         }
         let entries = &mut table.entries;
-        let own = |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner);
+        let era = server.lease_era(who);
+        let own = |entry: &&mut Entry| entry.upstream.bound_to() == Some(who.owner) && entry.is_in(era);
         for entry in entries.iter_mut().filter(own) {
             if let Ok(lane) = entry.upstream.lane().clone().try_acquire_owned() {
                 entry.used = Instant::now();
@@ -179,7 +185,7 @@ impl Manager {
                 return Ok(Beside { upstream: entry.upstream.clone(), stay: Stay { lane: Some(lane), left } });
             }
         }
-        let upstream = self.add(server, &mut table, key, who)?;
+        let upstream = self.add(server, &mut table, key, who, era)?;
         let left = Arc::<Notify>::default();
         if let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
             entry.beside = Some(left.clone());
@@ -191,7 +197,14 @@ impl Manager {
     }
 
     /// Opens a lease for this client; where there is none left, another one may make room.
-    fn add(&self, server: &Arc<Server>, table: &mut Table, key: Key, who: &Who) -> Result<Arc<Upstream>, NoLease> {
+    pub(super) fn add(
+        &self,
+        server: &Arc<Server>,
+        table: &mut Table,
+        key: Key,
+        who: &Who,
+        era: config::Era,
+    ) -> Result<Arc<Upstream>, NoLease> {
         if self.is_stopping() {
             return Err(NoLease::Stopping);
         }
@@ -199,7 +212,7 @@ impl Manager {
             return Err(NoLease::Closed);
         }
         let counted = self.room(server, table, who)?;
-        let (id, settings) = self.settings_of(server, &key);
+        let (id, settings) = self.settings_of(server, &key, era);
         let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), true, &self.0.tasks);
         // Before its server can ask: what it asks at once is its client's.
         if key.own {
@@ -216,7 +229,6 @@ impl Manager {
     }
 
     /// Leases of all servers.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn lease_count(&self) -> usize {
         self.0.leases.all()
     }
@@ -225,6 +237,7 @@ impl Manager {
     pub(crate) fn release(&self, owner: Owner) {
         let (mut lingering, mut shared) = (Vec::new(), Vec::new());
         for server in self.servers().iter() {
+            server.eras.forget(owner);
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 entry.upstream.forget_caller(owner);
@@ -252,7 +265,7 @@ impl Manager {
     }
 
     /// Ends a lease whose client is gone once the calls are over that others had on it before it became that client's.
-    fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
+    pub(super) fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
             while !upstream.serves_only(owner) && !upstream.is_stopped() {
@@ -291,7 +304,8 @@ impl Manager {
                 !over
             });
             let has_room = table.entries.len() < manager.limits().leases_per_server;
-            let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest());
+            let is_rest = |entry: &Entry| entry.key.is_rest() && entry.is_in(server.config.era);
+            let none = has_room && !table.entries.iter().any(is_rest);
             drop(table);
             if none {
                 let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
@@ -344,7 +358,7 @@ impl Manager {
         if table.closed {
             return;
         }
-        let (id, settings) = self.settings_of(server, &Key::REST);
+        let (id, settings) = self.settings_of(server, &Key::REST, server.config.era);
         let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), eager, &self.0.tasks);
         let entry = Entry::new(upstream.clone(), Principal::local(), Key::REST, counted);
         table.entries.push(Entry { eager: true, ..entry });
@@ -356,21 +370,22 @@ impl Manager {
         }
     }
 
-    fn settings_of(&self, server: &Arc<Server>, key: &Key) -> (u64, Settings) {
+    fn settings_of(&self, server: &Arc<Server>, key: &Key, era: config::Era) -> (u64, Settings) {
         let inner = &self.0;
         let config = &server.config;
+        let (target, memory) = server.opened_in(era);
         let settings = Settings {
             server: server.label.clone(),
             scrubber: server.scrubber.clone(),
-            target: server.target.clone().unwrap_or_else(|| Target::Memory(Arc::new(|_, _| {}))),
+            target,
             profile: key.declares(&server.rules()),
             client_info: inner.client_info.clone(),
             start_timeout: config.start_timeout,
             restart: config.restart,
             limits: self.limits(),
             caps: caps(&self.settings(), config.prefix),
-            era: config.era,
-            memory: server.era_memory(),
+            era,
+            memory,
         };
         (inner.next_lease.fetch_add(1, Ordering::Relaxed), settings)
     }
@@ -389,6 +404,11 @@ impl Entry {
             // Somebody waits for one that is starting.
             None => !self.upstream.status().state.is_starting(),
         }
+    }
+
+    /// Whether it was opened in that era.
+    pub(super) fn is_in(&self, era: config::Era) -> bool {
+        self.upstream.era() == era
     }
 
     pub(super) fn has_users(&self) -> bool {
@@ -466,6 +486,13 @@ fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> Vec<
     .collect()
 }
 
+impl Table {
+    /// Whether this client is on any of them.
+    pub(super) fn is_used_by(&self, owner: Owner) -> bool {
+        self.entries.iter().any(|entry| entry.users.contains(&owner))
+    }
+}
+
 impl Server {
     /// The leases whose words a client of that principal may hear: those of the same principal, the host's own, and those
     /// that everybody shares.
@@ -513,8 +540,8 @@ impl Server {
 
     /// Whether it is the lease that lists for the next client.
     fn is_catalog(&self, entry: &Entry) -> bool {
-        let is_local = entry.principal.is_local();
-        self.config.start == Start::Eager && is_local && entry.key.is_rest() && entry.upstream.bound_to().is_none()
+        let is_hosts = entry.principal.is_local() && entry.is_in(self.config.era);
+        self.config.start == Start::Eager && is_hosts && entry.key.is_rest() && entry.upstream.bound_to().is_none()
     }
 }
 

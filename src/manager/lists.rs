@@ -34,10 +34,10 @@ impl Manager {
     /// The lease that serves this client already, if there is one.
     pub(super) fn lease_of(server: &Server, who: &Who) -> Option<Arc<Upstream>> {
         let rules = server.rules();
-        let key = rules.key(who);
+        let (key, era) = (rules.key(who), server.lease_era(who));
         let table = lock(&server.leases);
         let rank = |entry: &Entry| {
-            if entry.upstream.is_stopped() {
+            if entry.upstream.is_stopped() || !entry.is_in(era) {
                 return None;
             }
             if entry.upstream.is_modern() {
@@ -83,7 +83,7 @@ impl Manager {
     /// Whether a call would reach another lease than the one whose list this client was shown, and nothing is known of that.
     pub(super) fn may_list_more(server: &Server, who: &Who) -> bool {
         let is_rest = server.rules().key(who) == Key::REST;
-        let is_for_all = || server.config.sharing == Sharing::Host || server.is_sessionless();
+        let is_for_all = || server.config.sharing == Sharing::Host || server.is_sessionless(who);
         server.target.is_some()
             && !is_rest
             && !is_for_all()
@@ -98,6 +98,11 @@ impl Key {
         if rules.sharing == Sharing::Host || (*self == Self::REST && principal.is_local()) {
             return ListKey::Rest;
         }
+        self.lists_apart(principal, rules)
+    }
+
+    /// The same where none of them lists for all.
+    fn lists_apart(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
         ListKey::own(principal, self.declares(rules), self.roots.clone())
     }
 }
@@ -115,31 +120,38 @@ impl Server {
         } else if rules.sharing != Sharing::Host && (upstream.bound_to().is_some() || entry.key.exact.is_some()) {
             // It may have become a client's own, and declares what it did before.
             ListKey::own(&entry.principal, upstream.profile(), entry.key.roots.clone())
+        } else if self.is_for_sessions(upstream) {
+            entry.key.lists_apart(&entry.principal, &rules)
         } else {
             entry.key.lists(&entry.principal, &rules)
         };
-        Some((upstream.clone(), key))
+        Some((upstream.clone(), if self.is_for_sessions(upstream) { key.in_sessions() } else { key }))
     }
 
     /// The key under which the leases of this client list.
     pub(super) fn key_of(&self, who: &Who) -> ListKey {
         let rules = self.rules();
         let key = rules.key(who);
-        if key.roots.is_some() && who.roots.is_none() {
-            // It was not asked for its roots so far: what others with roots were shown is none of its.
+        // It was not asked for its roots so far: what others with roots were shown is none of its.
+        let is_untold = key.roots.is_some() && who.roots.is_none();
+        if self.is_apart(who) {
+            let key = if is_untold { Key::REST } else { key };
+            return key.lists_apart(&who.principal, &rules).in_sessions();
+        }
+        if is_untold {
             return ListKey::Rest;
         }
         key.lists(&who.principal, &rules)
     }
 
-    /// The rest lease as this client sees it: its principal's, or the host's, whose list is for all; or one that lists the same
+    /// The rest lease of its era as this client sees it: its principal's, or the host's, whose list is for all; or one that lists the same
     /// to everybody.
     pub(super) fn rest(&self, who: &Who) -> Option<Arc<Upstream>> {
         let rules = self.rules();
-        let key = rules.key(who);
+        let (key, era) = (rules.key(who), self.lease_era(who));
         let table = lock(&self.leases);
         let rank = |entry: &Entry| {
-            if entry.upstream.is_stopped() {
+            if entry.upstream.is_stopped() || !entry.is_in(era) {
                 return None;
             }
             if entry.upstream.is_modern() || rules.sharing == Sharing::Host {

@@ -5,6 +5,7 @@
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
+mod eras;
 mod fresh;
 mod kept;
 mod known;
@@ -102,6 +103,8 @@ pub(crate) struct Server {
     kept: kept::Place,
     /// It has turned out to be this very host: nothing more is asked of it.
     is_this_host: AtomicBool,
+    /// Whether it speaks both eras.
+    eras: Arc<eras::Eras>,
     known: Arc<Known>,
     /// The state that people see, and since when.
     shown: Mutex<Option<(StateName, Instant)>>,
@@ -133,6 +136,7 @@ impl Server {
             (None, None, None) => (Some(target(&config, keys)), None),
         };
         static IDS: AtomicUsize = AtomicUsize::new(0);
+        let eras = eras::Eras::of(&config, known, matches!(target, Some(Target::Memory(_))));
         let slots = (config.max_concurrent > 0).then(|| Slots::new(config.max_concurrent));
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -149,6 +153,7 @@ impl Server {
             asked,
             kept: kept::Place::default(),
             is_this_host: AtomicBool::new(false),
+            eras: eras.into(),
             known: known.clone(),
             shown: Mutex::default(),
             since: Instant::now(),
@@ -167,6 +172,7 @@ impl Server {
         upstream::Memory {
             recall: Arc::new(move || recalled.0.era(&recalled.1, SystemTime::now())),
             note: Arc::new(move |era| known.0.note_era(&known.1, era, SystemTime::now())),
+            ..upstream::Memory::none()
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::lease::{Key, Rules};
-use super::{Asked, Server, Told, known, lock};
+use super::{Asked, Server, Told, Who, known, lock};
 use crate::config::{Roots, Sharing, Transport};
 use crate::protocol::{Method, Profile};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -137,9 +137,10 @@ impl Server {
         self.config.sharing != Sharing::Host && answers.has(Asked::ROOTS)
     }
 
-    /// Whether it is known to need no sessions: it asks by its results.
-    pub(crate) fn is_sessionless(&self) -> bool {
-        lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern())
+    /// Whether it is known to need no sessions for this client: it asks by its results.
+    pub(crate) fn is_sessionless(&self, who: &Who) -> bool {
+        let era = self.lease_era(who);
+        lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern() && entry.is_in(era))
     }
 
     /// The client of that lease has told its roots: clients that told the same may share it.

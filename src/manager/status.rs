@@ -1,6 +1,7 @@
 //! What people read about a server: one record, made on demand.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::ITSELF;
-use crate::protocol::Raw;
+use crate::protocol::{ProtocolVersion, Raw};
 use crate::registry::Kind;
 use crate::upstream::{StateName, Upstream};
 
@@ -31,6 +32,11 @@ pub struct ServerStatus {
     /// The agreed revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// The agreed revisions of all its connections, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revisions: Vec<String>,
+    /// It speaks both eras: clients with a session are served by connections that have one.
+    pub both_eras: bool,
     /// Its own `serverInfo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_info: Option<Raw>,
@@ -130,7 +136,9 @@ impl Manager {
 
     fn status_of(&self, server: &Server, catalog: &crate::registry::Catalog) -> ServerStatus {
         let upstreams = server.upstreams();
-        let best = upstreams.iter().max_by_key(|upstream| rank(upstream.status().state));
+        // Of two eras the newer one.
+        let best =
+            upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)));
         let status = best.map(|upstream| upstream.status());
         let connection = best.and_then(|upstream| upstream.connection());
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
@@ -145,6 +153,8 @@ impl Manager {
             since_ms: milliseconds(since(server, state, &upstreams).elapsed()),
             transport: server.target.as_ref().map_or("none", |target| target.transport()),
             revision: peer.as_ref().map(|peer| peer.version.to_string()),
+            revisions: revisions(&upstreams),
+            both_eras: server.speaks_both(),
             server_info: peer.map(|peer| hidden(server, &peer.info)),
             leases: upstreams.iter().filter(|upstream| upstream.connection().is_some()).count(),
             sharing: if server.fixed.is_none() { server.sharing_in_words() } else { Vec::new() },
@@ -175,6 +185,13 @@ impl Manager {
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
         }
     }
+}
+
+/// The revisions that are spoken with it now, the newest first.
+fn revisions(upstreams: &[Arc<Upstream>]) -> Vec<String> {
+    let agreed = upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.peer()?.version));
+    let agreed: BTreeSet<ProtocolVersion> = agreed.collect();
+    agreed.iter().rev().map(ToString::to_string).collect()
 }
 
 /// What a server says of itself, without what it was given.

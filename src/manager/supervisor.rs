@@ -79,6 +79,7 @@ impl Manager {
         if let Some((upstream, key)) = server.lease_and_key(change.lease) {
             self.note_listing(server, &upstream, &key, change.to);
         }
+        self.follow_eras(server, change);
         if change.to == StateName::Disabled {
             server.is_this_host.store(true, Ordering::Relaxed);
         }

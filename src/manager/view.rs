@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::kept::ListKey;
+use super::lease::Key as LeaseKey;
 use super::{Manager, Server, Who, lock};
 use crate::config::Start;
 use crate::registry::{Catalog, Contribution, Offer};
@@ -43,20 +44,31 @@ impl Manager {
             server.target.is_some()
                 && !server.is_this_host.load(std::sync::atomic::Ordering::Relaxed)
                 && (config.start == Start::Eager || is_up())
-                && (config.idle_stop.is_zero() || Self::lists_apart(server, who))
-                && Self::lease_of(server, who).is_none()
+                && (server.is_to_ask_for_sessions(who)
+                    || ((config.idle_stop.is_zero() || Self::lists_apart(server, who))
+                        && Self::lease_of(server, who).is_none()))
         };
         self.servers().iter().filter(is_to_open).cloned().collect()
     }
 
-    /// Has this client on the rest lease of that server; where its own may list otherwise and never did, opens that one.
+    /// Has this client on the rest lease of that server in its era; where its own may list otherwise and never did, opens that
+    /// one. Asks a server that needs no sessions whether it takes one.
     pub(crate) fn open(&self, server: &Arc<Server>, who: &Who) {
+        if server.is_to_ask_for_sessions(who) {
+            return self.ask_for_sessions(server, &mut lock(&server.leases), who);
+        }
         if Self::lists_apart(server, who)
             && let Ok(upstream) = self.lease(server, who)
         {
             upstream.start();
         } else if let Some(upstream) = server.rest(who).filter(|_| Self::lease_of(server, who).is_none()) {
             server.enter(&upstream, who);
+        } else if server.is_apart(who)
+            && Self::lease_of(server, who).is_none()
+            && let Ok(upstream) = self.lease_by(server, who, &LeaseKey::REST)
+        {
+            // The host opens none of that era for itself.
+            upstream.start();
         }
     }
 
@@ -108,16 +120,20 @@ impl Manager {
         Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
     }
 
-    /// The servers that have never shown this client anything.
+    /// The servers that have never shown this client anything, or nothing of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
-        self.servers().iter().filter(|server| known(server, who).is_none()).cloned().collect()
+        let servers = self.servers();
+        let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
+        servers.iter().filter(never).cloned().collect()
     }
 
     /// The servers that may have more than this client was ever shown: these, and those of which it was shown only what the
     /// rest lease lists, where its own may list otherwise.
     pub(crate) fn having_more(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.servers();
-        let more = |server: &&Arc<Server>| known(server, who).is_none() || Self::may_list_more(server, who);
+        let more = |server: &&Arc<Server>| {
+            known(server, who).is_none() || server.is_to_list_anew(who) || Self::may_list_more(server, who)
+        };
         servers.iter().filter(more).cloned().collect()
     }
 
@@ -146,7 +162,8 @@ pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
     let own_key = || Some(server.key_of(who)).filter(|key| *key != ListKey::Rest);
     let rest = || server.rest(who).and_then(|upstream| upstream.offer());
-    own.or_else(|| under(&own_key()?)).or_else(rest).or_else(|| under(&ListKey::Rest))
+    let before = || server.listed_before(who);
+    own.or_else(|| under(&own_key()?)).or_else(rest).or_else(before).or_else(|| under(&ListKey::Rest))
 }
 
 impl Server {

@@ -27,6 +27,7 @@ mod question;
 mod reach;
 mod relay;
 mod resource;
+mod rewatch;
 mod roots;
 mod roster;
 mod running;
@@ -192,7 +193,7 @@ impl Router {
         account: Account,
     ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
-        let who = Who { owner, principal, profile, roots: None };
+        let who = Who { owner, principal, profile, era: revision.era(), roots: None };
         let mailbox = Mailbox::new(self.limits().client_queue, account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Router;
 use super::answer::Failure;
-use super::client::{Client, Subscription};
+use super::client::Client;
 use super::running::{Attempt, Toward};
 use crate::manager::{NoLease, Server, Stay, Told};
 use crate::upstream::{Connection, Upstream};
@@ -41,7 +41,8 @@ impl Router {
         // Read first: what becomes known meanwhile is looked at the next time.
         let stamp = server.stamp();
         let is_fixed = roots.is_none() || client.is_one_conversation();
-        if let Some(upstream) = client.lease(server.id, stamp).filter(|_| is_fixed) {
+        let stays = |upstream: &Arc<Upstream>| is_fixed && server.is_in_era(upstream, &client.who);
+        if let Some(upstream) = client.lease(server.id, stamp).filter(stays) {
             return Ok(upstream);
         }
         let upstream = self.manager().lease(server, &client.who_with(roots.cloned()))?;
@@ -64,41 +65,26 @@ impl Router {
                 None => self.roots_for(client, server).await,
             };
             let upstream = in_time(|| self.lease(client, server, told.as_ref())).await?;
-            let connection = match upstream.ready().await {
-                Ok(connection) => connection,
-                // It was closed in this moment, since nobody had used it for long.
-                Err(_) if upstream.is_stopped() => continue,
-                Err(why) => return Err(Failure::unavailable(&why)),
-            };
-            if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
-                self.watch_there(client, server, &upstream).await;
-                return Ok((upstream, connection));
+            let connection = upstream.ready().await;
+            if connection.as_ref().is_ok_and(|connection| connection.is_modern()) {
+                self.manager().settle_era(server, &client.who).await;
+            }
+            // There may be another one for clients with a session by now, or none any more.
+            if server.is_in_era(&upstream, &client.who) {
+                let connection = match connection {
+                    Ok(connection) => connection,
+                    // It was closed in this moment, since nobody had used it for long.
+                    Err(_) if upstream.is_stopped() => continue,
+                    Err(why) => return Err(Failure::unavailable(&why)),
+                };
+                if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
+                    self.watch_anew(client, server, &upstream).await;
+                    return Ok((upstream, connection));
+                }
             }
             client.drop_lease(server.id);
         }
         Err(Failure::lost(&crate::transport::Error::Unwritten))
-    }
-
-    /// Watches on this lease what the client watches on another one of the server.
-    async fn watch_there(&self, client: &Arc<Client>, server: &Arc<Server>, upstream: &Arc<Upstream>) {
-        for (uri, subscription) in client.watched_beside(server.id, upstream) {
-            if upstream.id < subscription.upstream.id && !subscription.upstream.is_stopped() {
-                // It was watched on a lease that is newer than this one: a call of before is on its way.
-                continue;
-            }
-            let raw = subscription.raw.clone();
-            if super::resource::watch(server, upstream, &raw).await.is_err() {
-                continue;
-            }
-            let there = Subscription { upstream: upstream.clone(), ..subscription };
-            match client.subscribe(&uri, there, usize::MAX) {
-                Ok(Some(before)) => before.upstream.unwant_uri(&before.raw),
-                Ok(None) | Err(_) => {
-                    client.unsubscribe(&uri);
-                    upstream.unwant_uri(&raw);
-                }
-            }
-        }
     }
 
     /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client

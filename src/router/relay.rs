@@ -147,7 +147,7 @@ impl Router {
     /// Whether the client is asked for its roots before anything is sent: once, if it is one conversation for sure.
     fn wants_roots_first(&self, client: &Client, forward: &Forward) -> bool {
         let server = &forward.server;
-        server.wants_roots(client.profile()) && !server.is_sessionless() && client.roots().is_none()
+        server.wants_roots(client.profile()) && !server.is_sessionless(&client.who) && client.roots().is_none()
     }
 }
 

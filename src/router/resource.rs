@@ -72,7 +72,7 @@ impl Router {
         let uri = params
             .and_then(|params| params.text("uri"))
             .ok_or_else(|| ErrorObject::invalid_params("resources/unsubscribe: `uri` is missing"))?;
-        if let Some(subscription) = client.unsubscribe(&uri) {
+        if let Some(subscription) = client.watched(|all| all.remove(&*uri)) {
             subscription.upstream.unwant_uri(&subscription.raw);
         }
         Ok(Raw::empty_object())

@@ -20,7 +20,7 @@ const NO_CALL: u64 = u64::MAX;
 impl Router {
     /// The roots of the client, if they decide which lease of the server it gets.
     pub(super) async fn roots_for(&self, client: &Arc<Client>, server: &Arc<Server>) -> Option<Arc<Told>> {
-        if !server.wants_roots(client.profile()) || server.is_sessionless() {
+        if !server.wants_roots(client.profile()) || server.is_sessionless(&client.who) {
             return None;
         }
         if client.revision().is_modern() {

@@ -1,5 +1,6 @@
 //! What a client has at servers: the leases that it goes on with, the resources that it watches, the roots that it told.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::client::{Client, Subscription, is_part};
@@ -63,8 +64,9 @@ impl Client {
         Ok(state.subscriptions.insert(exposed::one_copy(uri, &subscription.raw), subscription))
     }
 
-    pub(super) fn unsubscribe(&self, uri: &str) -> Option<Subscription> {
-        self.state().subscriptions.remove(uri)
+    /// Looks at the resources that it watches, by URI, or changes them.
+    pub(super) fn watched<T>(&self, look: impl FnOnce(&mut BTreeMap<Arc<str>, Subscription>) -> T) -> T {
+        look(&mut self.state().subscriptions)
     }
 
     /// Whether it watches the resource, or one that this is a part of, at that server or over that lease.
@@ -74,14 +76,6 @@ impl Client {
             server == Some(subscription.server) || Arc::ptr_eq(&subscription.upstream, upstream)
         };
         state.subscriptions.values().any(|subscription| there(subscription) && is_part(raw, &subscription.raw))
-    }
-
-    /// What it watches at that server over another lease.
-    pub(super) fn watched_beside(&self, server: usize, upstream: &Arc<Upstream>) -> Vec<(Arc<str>, Subscription)> {
-        let state = self.state();
-        let beside =
-            |(_, one): &(&Arc<str>, &Subscription)| one.server == server && !Arc::ptr_eq(&one.upstream, upstream);
-        state.subscriptions.iter().filter(beside).map(|(uri, one)| (uri.clone(), one.clone())).collect()
     }
 
     /// The roots that it told, if it was asked for them.

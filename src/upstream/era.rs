@@ -33,12 +33,14 @@ pub(crate) struct Memory {
     pub(crate) recall: Arc<dyn Fn() -> Option<Era> + Send + Sync>,
     /// Notes that it is modern, or that it was asked and is not.
     pub(crate) note: Arc<dyn Fn(Era) + Send + Sync>,
+    /// Hears from each handshake that begins with `initialize` whether the server took it; nothing where it said neither.
+    pub(crate) took: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
 impl Memory {
     /// Knows nothing and forgets everything.
     pub(crate) fn none() -> Self {
-        Self { recall: Arc::new(|| None), note: Arc::new(|_| {}) }
+        Self { recall: Arc::new(|| None), note: Arc::new(|_| {}), took: Arc::new(|_| {}) }
     }
 }
 
@@ -86,6 +88,18 @@ pub(super) fn first(era: config::Era, over_http: bool, known: Option<Era>, skip:
         (config::Era::Modern, _) | (_, Some(Era::Modern)) => First::Discover,
         (config::Era::Auto, None) if over_http => First::Discover,
         (config::Era::Auto, None) => First::Initialize,
+    }
+}
+
+/// Whether a server that failed `initialize` has answered, and not with the result of it. Want of credentials, haste and
+/// faults of its own say nothing.
+pub(super) fn refuses_sessions(error: &Error) -> bool {
+    match error {
+        Error::Malformed(_) => true,
+        Error::Status { status, .. } => {
+            (400..500).contains(status) && !matches!(status, 401 | 403 | 407 | 408 | 425 | 429)
+        }
+        _ => false,
     }
 }
 

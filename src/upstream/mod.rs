@@ -396,6 +396,11 @@ impl Upstream {
         self.status.subscribe()
     }
 
+    /// The era that it was opened in.
+    pub(crate) fn era(&self) -> config::Era {
+        self.settings.era
+    }
+
     /// The last line that the server wrote to standard error.
     pub(crate) fn last_words(&self) -> Option<String> {
         self.tail.load().last()
@@ -533,4 +538,4 @@ impl Upstream {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -39,6 +39,7 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
         First::Initialize => {
             let refused = match infer::shake(connection, upstream, dialer).await {
                 Ok(()) => {
+                    (settings.memory.took)(true);
                     if ended {
                         (settings.memory.note)(Era::Legacy);
                         attempts.ended.store(false, Ordering::Relaxed);
@@ -47,6 +48,9 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
                 }
                 Err(error) => error,
             };
+            if era::refuses_sessions(&refused) {
+                (settings.memory.took)(false);
+            }
             // A modern server says so, in one way or another: it answers, and not with the result of `initialize`.
             let said_no = matches!(refused, Error::Malformed(_) | Error::Status { status: 400..=499, .. });
             if !said_no || settings.era == config::Era::Legacy || matches!(connection.wire(), Wire::Sse(_)) {

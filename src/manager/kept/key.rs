@@ -8,6 +8,7 @@ use crate::manager::{Principal, Told};
 use crate::protocol::{Profile, Raw};
 
 const REST: &str = "rest";
+const IN_SESSIONS: &str = "session ";
 
 /// Leases of one server with equal keys list the same. No client is shown what was listed under another key than its own or
 /// [`ListKey::Rest`].
@@ -23,12 +24,38 @@ pub(in crate::manager) enum ListKey {
         declared: Profile,
         /// The roots that they told, where these decide who shares.
         roots: Option<Arc<Told>>,
+        /// Whether they are those with a session beside others without: the server speaks both eras.
+        era: Leases,
     },
+}
+
+/// Of a server that speaks both eras, some leases have a session and some do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::manager) enum Leases {
+    /// All leases that there are.
+    All,
+    /// Those that have one.
+    InSessions,
 }
 
 impl ListKey {
     pub(in crate::manager) fn own(principal: &Principal, declared: Profile, roots: Option<Arc<Told>>) -> Self {
-        Self::Own { principal: principal.clone(), declared, roots }
+        Self::Own { principal: principal.clone(), declared, roots, era: Leases::All }
+    }
+
+    /// The same of leases with a session, at a server that speaks both eras.
+    pub(in crate::manager) fn in_sessions(self) -> Self {
+        match self {
+            Self::Rest => Self::Rest,
+            Self::Own { principal, declared, roots, .. } => {
+                Self::Own { principal, declared, roots, era: Leases::InSessions }
+            }
+        }
+    }
+
+    /// Whether it is one of these.
+    pub(in crate::manager) fn is_in_sessions(&self) -> bool {
+        matches!(self, Self::Own { era: Leases::InSessions, .. })
     }
 
     /// Whether what is listed under it outlives this process. Lists of roots do not.
@@ -40,14 +67,15 @@ impl ListKey {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Rest => REST.to_owned(),
-            Self::Own { principal, declared, .. } => {
+            Self::Own { principal, declared, era, .. } => {
+                let era = if *era == Leases::InSessions { IN_SESSIONS } else { "" };
                 let mut capabilities = declared.to_capabilities();
                 if let Some(extensions) = declared.extensions() {
                     capabilities.pop();
                     let comma = if capabilities.len() > 1 { "," } else { "" };
                     capabilities += &format!(r#"{comma}"extensions":{extensions}}}"#);
                 }
-                format!("{} {capabilities}", Raw::from_value(principal.as_str()))
+                format!("{era}{} {capabilities}", Raw::from_value(principal.as_str()))
             }
         }
     }
@@ -57,13 +85,18 @@ impl ListKey {
         if text == REST {
             return Some(Self::Rest);
         }
-        let mut parts = serde_json::Deserializer::from_str(text).into_iter::<Box<RawValue>>();
+        let (rest, era) = match text.strip_prefix(IN_SESSIONS) {
+            Some(rest) => (rest, Leases::InSessions),
+            None => (text, Leases::All),
+        };
+        let mut parts = serde_json::Deserializer::from_str(rest).into_iter::<Box<RawValue>>();
         let (principal, capabilities) = (parts.next()?.ok()?, parts.next()?.ok()?);
         let principal: String = serde_json::from_str(principal.get()).ok()?;
         let key = Self::Own {
             principal: Principal::recalled(&principal),
             declared: Profile::from_capabilities(&capabilities),
             roots: None,
+            era,
         };
         (key.text() == text).then_some(key)
     }
@@ -83,6 +116,7 @@ mod tests {
             ListKey::own(&one, Profile::ROOTS, None),
             ListKey::own(&one, Profile::ROOTS.with(Profile::ROOTS_CHANGED), None),
             ListKey::own(&one, apps, None),
+            ListKey::own(&one, apps, None).in_sessions(),
             ListKey::own(&other, apps, None),
         ];
         let texts: std::collections::BTreeSet<String> = keys.iter().map(ListKey::text).collect();
@@ -92,7 +126,16 @@ mod tests {
         }
         let told = ListKey::own(&one, Profile::ROOTS, Some(Told::nothing()));
         assert!(!told.is_kept() && told != ListKey::own(&one, Profile::ROOTS, None));
-        for text in ["", "own", "\"local\"", "\"local\" 7", "\"local\" {\"roots\":7}", "\"local\" {} x"] {
+        for text in [
+            "",
+            "own",
+            "\"local\"",
+            "\"local\" 7",
+            "\"local\" {\"roots\":7}",
+            "\"local\" {} x",
+            "session ",
+            "session rest",
+        ] {
             assert_eq!(ListKey::parse(text), None, "{text}");
         }
     }

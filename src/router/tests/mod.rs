@@ -3,6 +3,7 @@
 mod again;
 #[cfg(feature = "server")]
 mod apps;
+mod both;
 mod crossing;
 #[cfg(feature = "server")]
 mod driven;

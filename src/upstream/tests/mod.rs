@@ -7,4 +7,4 @@ mod losses;
 mod requests;
 mod sessions;
 mod strays;
-mod support;
+pub(crate) mod support;

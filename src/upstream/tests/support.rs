@@ -69,6 +69,7 @@ impl Lease {
         let memory = Memory {
             recall: Arc::new(move || lock(&notes.0).last().copied().or(known)),
             note: Arc::new(move |era| lock(&notes.1).push(era)),
+            ..Memory::none()
         };
         let settings = Settings { memory, ..settings };
         let tasks = TaskTracker::new();
@@ -158,31 +159,31 @@ pub(super) fn settings(target: Target, era: config::Era) -> Settings {
 
 /// One HTTP request.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) verb: String,
-    pub(super) headers: HashMap<String, String>,
-    pub(super) body: Value,
+pub(crate) struct Seen {
+    pub(crate) verb: String,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: Value,
 }
 
 impl Seen {
     /// `POST tools/call`, `GET`.
-    pub(super) fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         match self.body["method"].as_str() {
             Some(method) => format!("{} {method}", self.verb),
             None => self.verb.clone(),
         }
     }
 
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 
     /// The answer with this result.
-    pub(super) fn result(&self, result: &Value) -> Reply {
+    pub(crate) fn result(&self, result: &Value) -> Reply {
         Reply::Json(200, json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result}).to_string())
     }
 
-    pub(super) fn error(&self, status: u16, code: i64, data: &Value) -> Reply {
+    pub(crate) fn error(&self, status: u16, code: i64, data: &Value) -> Reply {
         let error = json!({"code": code, "message": "no", "data": data});
         Reply::Json(status, json!({"jsonrpc": "2.0", "id": self.body["id"], "error": error}).to_string())
     }
@@ -190,7 +191,7 @@ impl Seen {
 
 /// What a server does with a request.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Json(u16, String),
     /// JSON, with a session.
     Session(String, String),
@@ -206,11 +207,11 @@ pub(super) enum Reply {
     HangUp,
 }
 
-pub(super) type Script = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
+pub(crate) type Script = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
 /// A server behind a URL.
-pub(super) struct Server {
-    pub(super) port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     log: Arc<Log>,
     _served: JoinSet<()>,
 }
@@ -223,7 +224,7 @@ struct Log {
 }
 
 impl Server {
-    pub(super) async fn start(script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let log = Arc::new(Log { seen: watch::Sender::default(), closed: watch::Sender::default() });
@@ -239,22 +240,22 @@ impl Server {
         Self { port, log, _served: served }
     }
 
-    pub(super) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         let url = format!("http://127.0.0.1:{}/mcp", self.port).parse().unwrap();
         Target::Http(Endpoint::new("s", Remote::new(url), None))
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.log.seen.borrow().clone()
     }
 
     /// The requests so far in short.
-    pub(super) fn story(&self) -> Vec<String> {
+    pub(crate) fn story(&self) -> Vec<String> {
         self.seen().iter().map(Seen::what).collect()
     }
 
     /// Waits until so many of these have come; tells the last of them.
-    pub(super) async fn until(&self, what: &str, count: usize) -> Seen {
+    pub(crate) async fn until(&self, what: &str, count: usize) -> Seen {
         let mut seen = self.log.seen.subscribe();
         let found = |seen: &Vec<Seen>| seen.iter().filter(|seen| seen.what() == what).nth(count - 1).cloned();
         let seen = seen.wait_for(|seen| found(seen).is_some()).await.unwrap();
@@ -262,7 +263,7 @@ impl Server {
     }
 
     /// Waits until the client has closed so many streams of these requests.
-    pub(super) async fn until_closed(&self, what: &str, count: usize) {
+    pub(crate) async fn until_closed(&self, what: &str, count: usize) {
         let mut closed = self.log.closed.subscribe();
         let enough = |closed: &Vec<String>| closed.iter().filter(|closed| *closed == what).count() >= count;
         drop(closed.wait_for(enough).await.unwrap());
@@ -342,7 +343,7 @@ async fn pour(stream: &mut BufReader<TcpStream>, mut events: mpsc::Receiver<Stri
 }
 
 /// A stream that says these things, and ends unless the sender is kept.
-pub(super) fn stream(says: impl IntoIterator<Item = Value>) -> (mpsc::Sender<String>, Reply) {
+pub(crate) fn stream(says: impl IntoIterator<Item = Value>) -> (mpsc::Sender<String>, Reply) {
     let (sender, receiver) = mpsc::channel(64);
     for said in says {
         sender.try_send(said.to_string()).unwrap();
@@ -351,18 +352,18 @@ pub(super) fn stream(says: impl IntoIterator<Item = Value>) -> (mpsc::Sender<Str
 }
 
 /// A DiscoverResult with these capabilities.
-pub(super) fn discovered(capabilities: &Value) -> Value {
+pub(crate) fn discovered(capabilities: &Value) -> Value {
     json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities,
            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}})
 }
 
 /// The InitializeResult of a server without anything.
-pub(super) fn initialized() -> Value {
+pub(crate) fn initialized() -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}})
 }
 
 /// What a legacy server behind a URL answers to what every client says.
-pub(super) fn legacy(seen: &Seen) -> Reply {
+pub(crate) fn legacy(seen: &Seen) -> Reply {
     match seen.what().as_str() {
         "POST initialize" => {
             let body = json!({"jsonrpc": "2.0", "id": seen.body["id"], "result": initialized()});

@@ -199,6 +199,7 @@ class ModernHttp:
 
     def __init__(self, alias: str, side: Side) -> None:
         self.engine, self.side = modern.Engine(alias, side), side
+        self.was_asked = False
 
     async def handle(self, asked: Asked) -> None:
         if asked.path != "/mcp":
@@ -207,6 +208,15 @@ class ModernHttp:
             self.side.violation(f"{R26}: {asked.method}")
             return asked.plain(405)
         message = parsed(asked, self.side)
+        if message.get("method") == "initialize":
+            # A host may ask once whether there are sessions, too, for its clients that have one.
+            for fault in rules.initialize(message.get("params", {})):
+                self.side.violation(f"{R26}: {fault}")
+            if self.was_asked:
+                self.side.violation(f"{R26}: `initialize` again, after it was refused")
+            self.was_asked = True
+            error = {"code": -32601, "message": "there are no sessions"}
+            return asked.plain(404, {"jsonrpc": "2.0", "id": message.get("id"), "error": error})
         if not self.engine.check(message, stdio=False):
             error = {"code": -32602, "message": "not like this"}
             return asked.plain(400, {"jsonrpc": "2.0", "id": None, "error": error})

@@ -1,5 +1,6 @@
 //! The answer of a daemon, as far as it is shown. Written to be read by an older or newer program.
 
+use mcp_host::protocol::ProtocolVersion;
 use serde::Deserialize;
 
 use crate::report::{Exit, Failure};
@@ -40,7 +41,9 @@ pub(super) struct Row {
     pub(super) alias: String,
     pub(super) state: String,
     pub(super) since_ms: u64,
-    pub(super) revision: Option<String>,
+    revision: Option<String>,
+    revisions: Vec<String>,
+    both_eras: bool,
     pub(super) transport: String,
     pub(super) server_info: Option<ServerInfo>,
     pub(super) leases: u64,
@@ -100,6 +103,34 @@ impl Answer {
 }
 
 impl Row {
+    /// The revisions that are spoken with it, and by which clients, where it speaks both eras.
+    pub(super) fn revisions(&self) -> Vec<String> {
+        let all = self.agreed();
+        if !self.both_eras {
+            return all;
+        }
+        let is_modern = |version: &str| ProtocolVersion::parse(version).is_some_and(ProtocolVersion::is_modern);
+        let named = |modern: bool, whom: &str| {
+            let version = all.iter().find(|version| is_modern(version) == modern);
+            format!("{} {whom}", version.map_or("no connection now", String::as_str))
+        };
+        vec![named(true, "for clients without a session"), named(false, "for clients with a session")]
+    }
+
+    /// All agreed revisions; an older daemon names one.
+    fn agreed(&self) -> Vec<String> {
+        if self.revisions.is_empty() { self.revision.iter().cloned().collect() } else { self.revisions.clone() }
+    }
+
+    /// The same in few words.
+    pub(super) fn revisions_in_short(&self) -> String {
+        match self.agreed().as_slice() {
+            [] => "-".to_owned(),
+            [one] if self.both_eras => format!("{one}, both eras"),
+            all => all.join(", "),
+        }
+    }
+
     /// How long ago its last error was.
     pub(super) fn error_age(&self) -> Option<u64> {
         self.last_error_ms
@@ -108,5 +139,28 @@ impl Row {
     /// Whether its last error stands. An older daemon does not say; then one that is not connected has not got over it.
     pub(super) fn error_stands(&self) -> bool {
         self.last_error_current.unwrap_or(self.state != "connected")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_both_eras_is_told_with_both() {
+        let row = |text: &str| serde_json::from_str::<Row>(text).unwrap();
+        let both = row(r#"{"revision": "2026-07-28", "revisions": ["2026-07-28", "2025-11-25"], "bothEras": true}"#);
+        let (stateless, sessions) = ("for clients without a session", "for clients with a session");
+        assert_eq!(both.revisions(), [format!("2026-07-28 {stateless}"), format!("2025-11-25 {sessions}")]);
+        assert_eq!(both.revisions_in_short(), "2026-07-28, 2025-11-25");
+        let one = row(r#"{"revision": "2026-07-28", "revisions": ["2026-07-28"], "bothEras": true}"#);
+        assert_eq!(one.revisions(), [format!("2026-07-28 {stateless}"), format!("no connection now {sessions}")]);
+        assert_eq!(one.revisions_in_short(), "2026-07-28, both eras");
+        let older = row(r#"{"revision": "2025-11-25"}"#);
+        assert_eq!(
+            (older.revisions(), older.revisions_in_short().as_str()),
+            (vec!["2025-11-25".to_owned()], "2025-11-25")
+        );
+        assert_eq!(row("{}").revisions_in_short(), "-");
     }
 }

@@ -93,7 +93,7 @@ fn cells(row: &Row) -> [Cell; 8] {
         row.name.as_str().into(),
         Cell::state(&row.state),
         text::duration(row.since_ms).into(),
-        row.revision.as_deref().unwrap_or("-").into(),
+        row.revisions_in_short().into(),
         row.transport.as_str().into(),
         row.leases.to_string().into(),
         row.calls.to_string().into(),

@@ -56,7 +56,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("server", vec![format!("{}{alias}", row.name)], Tone::Head);
     say("state", vec![state(row)], Tone::of_state(&row.state));
     say("transport", vec![row.transport.clone()], Tone::Plain);
-    say("revision", row.revision.iter().cloned().collect(), Tone::Plain);
+    say("revision", row.revisions(), Tone::Plain);
     say("says it is", row.server_info.iter().filter_map(info).collect(), Tone::Plain);
     say("offers", vec![offers(row)], Tone::Plain);
     say("calls", vec![format!("{}, {} running", row.calls, row.calls_running)], Tone::Plain);
