@@ -198,6 +198,7 @@ impl Server {
         let table = lock(&self.leases);
         for entry in &table.entries {
             let whom = match (entry.upstream.bound_to(), &entry.key) {
+                _ if entry.upstream.is_modern() && self.speaks_both() => "clients without a session".to_owned(),
                 _ if entry.upstream.is_modern() => "everybody, since it needs no session".to_owned(),
                 (Some(_), _) => "one client".to_owned(),
                 (None, Key { roots: Some(told), .. }) => format!("clients that told the same {} roots", told.count()),
@@ -211,7 +212,8 @@ impl Server {
             };
             let process = entry.upstream.connection().and_then(|connection| connection.pid());
             let process = process.map(|pid| format!("process {pid}: ")).unwrap_or_else(|| "a connection: ".to_owned());
-            words.push(format!("{process}for {whom}{principal}, {} on it now", entry.user_count()));
+            let era = if self.is_for_sessions(&entry.upstream) { ", with a session" } else { "" };
+            words.push(format!("{process}for {whom}{principal}{era}, {} on it now", entry.user_count()));
         }
         words
     }

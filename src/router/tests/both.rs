@@ -338,6 +338,36 @@ async fn what_takes_sessions_is_known_at_the_next_start() {
 }
 
 #[tokio::test]
+async fn what_is_kept_for_the_next_start_is_of_one_era() {
+    let directory = tempfile::tempdir().unwrap();
+    let it = Stage::start().await;
+    let (server, state) = (it.server.clone(), it.state.clone());
+    it.end().await;
+    let start = || {
+        let it = Stage::before(server.clone(), state.clone(), Some(directory.path()), |_| {});
+        it.router.manager().keep_listings(directory.path(), true);
+        it
+    };
+    let it = start();
+    let (old, new) = (it.legacy(), it.modern());
+    assert_eq!(it.tools(&new).await, names("new"));
+    while it.tools(&old).await != names("old") {
+        // Its own list is news.
+        let _ = old.mailbox().next().await;
+    }
+    it.end().await;
+    // What the session lists is known though none is to be had, and though the other lists were read since.
+    lock(&state).sessions = Sessions::SaysNothing;
+    let it = start();
+    let (old, new) = (it.legacy(), it.modern());
+    assert_eq!(it.served_as(&new).await, "modern");
+    assert_eq!(it.tools(&new).await, names("new"));
+    let listed = timeout(Duration::from_secs(1), it.tools(&old)).await;
+    assert_eq!(listed.expect("a list at once"), names("old"));
+    it.end().await;
+}
+
+#[tokio::test]
 async fn clients_go_on_without_a_session_once_one_is_refused_and_watch_what_they_watched() {
     let it = Stage::start().await;
     let (client, other) = (it.legacy(), it.legacy());
