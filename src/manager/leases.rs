@@ -23,6 +23,8 @@ pub(super) struct Entry {
     /// Whom it is for.
     pub(super) key: Key,
     pub(super) users: BTreeSet<Owner>,
+    /// When the last of them left; `None` before.
+    pub(super) left: Option<Instant>,
     pub(super) used: Instant,
     /// Requests of clients that were answered when it was looked last.
     pub(super) served: u64,
@@ -40,10 +42,12 @@ pub(super) struct Table {
     pub(super) wanted: Wanted,
     /// The server is not in the config any more: there will be no other lease.
     closed: bool,
+    /// A task waits for the end of leases that nobody uses.
+    pub(super) lingers: bool,
 }
 
 /// A shared lease that nobody uses any more is kept that long: the next client of the same person finds it warm.
-const LINGER: Duration = Duration::from_secs(60);
+pub(super) const LINGER: Duration = Duration::from_secs(60);
 
 /// How often to look whether the calls of others on a lease are over.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -132,9 +136,11 @@ impl Manager {
             let upstream = entries[place].upstream.clone();
             entries[place].enter(who.owner);
             entries[place].beside = None;
-            let left = leave_others(entries, &upstream, who.owner);
+            let has_left = leave_others(entries, &upstream, who.owner);
             drop(table);
-            self.linger_all(server, left);
+            if has_left {
+                self.linger(server.clone());
+            }
             return Ok(upstream);
         }
         // What declares more than is asked there now, and nobody is on, makes room for one that does not.
@@ -147,9 +153,11 @@ impl Manager {
             !over
         });
         let upstream = self.add(server, &mut table, key.clone(), who, era)?;
-        let left = leave_others(&mut table.entries, &upstream, who.owner);
+        let has_left = leave_others(&mut table.entries, &upstream, who.owner);
         drop(table);
-        self.linger_all(server, left);
+        if has_left {
+            self.linger(server.clone());
+        }
         self.touch();
         Ok(upstream)
     }
@@ -235,9 +243,10 @@ impl Manager {
 
     /// The client is gone: its own leases end, shared ones stay a while.
     pub(crate) fn release(&self, owner: Owner) {
-        let (mut lingering, mut shared) = (Vec::new(), Vec::new());
+        let mut shared = Vec::new();
         for server in self.servers().iter() {
             server.eras.forget(owner);
+            let mut has_left = false;
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 entry.upstream.forget_caller(owner);
@@ -250,14 +259,15 @@ impl Manager {
                 if own {
                     entry.upstream.stop();
                 }
-                if own || left {
-                    lingering.push((server.clone(), entry.upstream.clone()));
+                if left {
+                    entry.left = Some(Instant::now());
                 }
+                has_left |= own || left;
                 !own
             });
-        }
-        for (server, upstream) in lingering {
-            self.linger(server, upstream);
+            if has_left {
+                self.linger(server.clone());
+            }
         }
         for (server, upstream) in shared {
             self.outlive(server, upstream, owner);
@@ -275,42 +285,6 @@ impl Manager {
             }
             lock(&server.leases).entries.retain(|entry| entry.upstream.id != upstream.id);
             upstream.stop();
-        });
-    }
-
-    fn linger_all(&self, server: &Arc<Server>, left: Vec<Arc<Upstream>>) {
-        left.into_iter().for_each(|upstream| self.linger(server.clone(), upstream));
-    }
-
-    /// Ends a lease that nobody uses for a while; an eager server that has none left then gets the one that lists.
-    fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
-        let (manager, stop) = (self.clone(), self.0.stop.clone());
-        self.0.tasks.spawn(async move {
-            if stop.run_until_cancelled(tokio::time::sleep(LINGER)).await.is_none() {
-                return;
-            }
-            let mut table = lock(&server.leases);
-            let rules = server.rules();
-            // The one that lists stays while it is the only one, so that its server is up for the next client.
-            let catalogs = table.entries.iter().filter(|entry| server.is_catalog(entry)).count();
-            table.entries.retain(|entry| {
-                let is_kept =
-                    server.is_catalog(entry) && !entry.is_over(&rules) && (catalogs == 1 || entry.is_of_host());
-                let is_it = entry.upstream.id == upstream.id && !is_kept;
-                let over = is_it && entry.is_idle() && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
-                if over {
-                    entry.upstream.stop();
-                }
-                !over
-            });
-            let has_room = table.entries.len() < manager.limits().leases_per_server;
-            let is_rest = |entry: &Entry| entry.key.is_rest() && entry.is_in(server.config.era);
-            let none = has_room && !table.entries.iter().any(is_rest);
-            drop(table);
-            if none {
-                let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
-                manager.open_rest(&server, start);
-            }
         });
     }
 
@@ -394,7 +368,18 @@ impl Manager {
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, key, users, used, served: 0, beside: None, eager: false, _counted: counted }
+        Self {
+            upstream,
+            principal,
+            key,
+            users,
+            left: None,
+            used,
+            served: 0,
+            beside: None,
+            eager: false,
+            _counted: counted,
+        }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.
@@ -468,22 +453,25 @@ impl Entry {
     }
 
     /// Whether it declares more than its clients can answer, and none is on it.
-    fn is_over(&self, rules: &Rules<'_>) -> bool {
+    pub(super) fn is_over(&self, rules: &Rules<'_>) -> bool {
         self.users.is_empty() && self.is_idle() && rules.is_stale(&self.key, self.upstream.profile())
     }
 }
 
-/// That client goes on with this lease alone; what it leaves nobody uses now.
-fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> Vec<Arc<Upstream>> {
+/// That client goes on with this lease alone. Whether there is one that nobody uses now.
+fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
+    let mut has_left = false;
     let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains(&owner));
     // One beside its client's has an end of its own.
-    let left = others.filter(|entry| entry.beside.is_none() && entry.upstream.bound_to() != Some(owner));
-    left.filter_map(|entry| {
+    for entry in others.filter(|entry| entry.beside.is_none() && entry.upstream.bound_to() != Some(owner)) {
         entry.leave(owner);
         entry.used = Instant::now();
-        entry.users.is_empty().then(|| entry.upstream.clone())
-    })
-    .collect()
+        if entry.users.is_empty() {
+            entry.left = Some(entry.used);
+            has_left = true;
+        }
+    }
+    has_left
 }
 
 impl Table {
@@ -539,7 +527,7 @@ impl Server {
     }
 
     /// Whether it is the lease that lists for the next client.
-    fn is_catalog(&self, entry: &Entry) -> bool {
+    pub(super) fn is_catalog(&self, entry: &Entry) -> bool {
         let is_hosts = entry.principal.is_local() && entry.is_in(self.config.era);
         self.config.start == Start::Eager && is_hosts && entry.key.is_rest() && entry.upstream.bound_to().is_none()
     }

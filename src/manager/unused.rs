@@ -1,12 +1,12 @@
-//! `idleStop`: a lease that was unused for long is closed, whoever has it. What it listed stays, and the next call opens
-//! another one.
+//! Ends of leases that nobody uses: a shared one a while after its last client; by `idleStop` any that was unused for long,
+//! whoever has it. What that one listed stays, and the next call opens another one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::leases::Entry;
+use super::leases::{Entry, LINGER, Table};
 use super::{Manager, Server, lock};
 use crate::config::Start;
 use crate::upstream::StateName;
@@ -18,6 +18,37 @@ const SELDOM: Duration = Duration::from_secs(60);
 const OFTEN: Duration = Duration::from_millis(10);
 
 impl Manager {
+    /// Ends leases that nobody uses for a while; an eager server that has none left then gets the one that lists.
+    ///
+    /// However many clients leave, one task a server waits.
+    pub(super) fn linger(&self, server: Arc<Server>) {
+        if std::mem::replace(&mut lock(&server.leases).lingers, true) {
+            return;
+        }
+        let (manager, stop) = (self.clone(), self.0.stop.clone());
+        self.0.tasks.spawn(async move {
+            let mut wait = LINGER;
+            let none = loop {
+                if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                    return;
+                }
+                let mut table = lock(&server.leases);
+                if let Some(left) = table.end_unused(&server) {
+                    wait = left;
+                    continue;
+                }
+                table.lingers = false;
+                let is_rest = |entry: &Entry| entry.key.is_rest() && entry.is_in(server.config.era);
+                let has_room = table.entries.len() < manager.limits().leases_per_server;
+                break has_room && !table.entries.iter().any(is_rest);
+            };
+            if none {
+                let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
+                manager.open_rest(&server, start);
+            }
+        });
+    }
+
     /// Closes what is unused of a server, as long as it is in the config.
     pub(super) fn close_unused(&self, server: &Arc<Server>) {
         let limit = server.config.idle_stop;
@@ -55,6 +86,29 @@ impl Manager {
         }
         self.show(server, StateName::Connected, None, SystemTime::now());
         self.touch();
+    }
+}
+
+impl Table {
+    /// Ends what all clients left long enough ago. How long the next one has, if there is one.
+    fn end_unused(&mut self, server: &Server) -> Option<Duration> {
+        let rules = server.rules();
+        // The one that lists stays while it is the only one, so that its server is up for the next client.
+        let catalogs = self.entries.iter().filter(|entry| server.is_catalog(entry)).count();
+        let mut next = None;
+        self.entries.retain(|entry| {
+            let is_kept = server.is_catalog(entry) && !entry.is_over(&rules) && (catalogs == 1 || entry.is_of_host());
+            let Some(left) = entry.left.filter(|_| entry.users.is_empty() && !is_kept) else { return true };
+            let rest = LINGER.saturating_sub(entry.used.max(left).elapsed());
+            if rest.is_zero() && entry.is_idle() {
+                entry.upstream.stop();
+                return false;
+            }
+            let rest = if rest.is_zero() { LINGER } else { rest };
+            next = Some(next.map_or(rest, |next: Duration| next.min(rest)));
+            true
+        });
+        next
     }
 }
 
