@@ -85,6 +85,11 @@ impl Target {
         }
     }
 
+    /// Stands for the login that its requests carry, as far as that is known.
+    pub(crate) fn login(&self) -> Option<String> {
+        self.tokens()?.login_id_now()
+    }
+
     /// Waits until a user has signed in by another program; for ever, where nobody can.
     ///
     /// # Cancel safety
@@ -232,6 +237,14 @@ pub(crate) struct Unavailable {
     pub(crate) cause: Option<String>,
 }
 
+/// What a server lists.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) offer: Arc<Offer>,
+    /// The login that it was asked by: to another one it may list something else.
+    pub(crate) login: Option<String>,
+}
+
 /// What clients want of a lease beyond calls; told to the server anew after each reconnect.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
@@ -246,7 +259,7 @@ pub(crate) struct Upstream {
     settings: Settings,
     status: watch::Sender<Status>,
     connection: ArcSwapOption<Connection>,
-    offer: ArcSwapOption<Offer>,
+    listed: ArcSwapOption<Listed>,
     binding: Arc<Binding>,
     /// What the server was told at the last start that its clients can do, and what it is told at the next.
     declared: Mutex<(Profile, Profile)>,
@@ -313,7 +326,7 @@ impl Upstream {
             settings,
             status: watch::Sender::new(status),
             connection: ArcSwapOption::empty(),
-            offer: ArcSwapOption::empty(),
+            listed: ArcSwapOption::empty(),
             binding: Arc::default(),
             declared,
             users: Arc::default(),
@@ -497,7 +510,12 @@ impl Upstream {
 
     /// What the server listed last.
     pub(crate) fn offer(&self) -> Option<Arc<Offer>> {
-        self.offer.load_full()
+        self.listed.load().as_ref().map(|listed| listed.offer.clone())
+    }
+
+    /// The same, with the login that its server was asked by.
+    pub(crate) fn listed(&self) -> Option<Arc<Listed>> {
+        self.listed.load_full()
     }
 
     /// The connection as it is now.

@@ -68,7 +68,7 @@ impl Names {
 }
 
 /// Stands for an entry: everything of it that decides what the server lists, and the variables that it is given. `None` where
-/// that cannot be known: a program gives the headers, and with them the account.
+/// that cannot be known: a program gives the headers, and with them the account; or a file names the user who is signed in.
 pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> {
     let mut parts = Parts(Sha256::new());
     match &server.transport {
@@ -166,12 +166,12 @@ impl Parts {
         self.add("tls", files.iter().map(|path| &**path));
         match &remote.auth {
             Auth::Headers => self.add("auth", ["headers"]),
-            Auth::OAuth(oauth) => self.oauth(oauth),
+            Auth::OAuth(oauth) => self.oauth(oauth)?,
         }
         Some(())
     }
 
-    fn oauth(&mut self, oauth: &OAuth) {
+    fn oauth(&mut self, oauth: &OAuth) -> Option<()> {
         let source = |source: &SecretSource| match source {
             SecretSource::Given(secret) => secret.expose().to_owned(),
             SecretSource::File(path) => path.to_string_lossy().into_owned(),
@@ -186,6 +186,8 @@ impl Parts {
             Grant::Code => self.add("grant", ["code"]),
             Grant::ClientCredentials => self.add("grant", ["client"]),
             Grant::Workload(from) => self.add("grant", ["workload", &source(from)]),
+            // The file says who is signed in, and anybody may be next.
+            Grant::Enterprise(enterprise) if matches!(enterprise.id_token, SecretSource::File(_)) => return None,
             Grant::Enterprise(enterprise) => {
                 let token = source(&enterprise.id_token);
                 let secret = enterprise.client_secret.as_ref().map_or("", config::Secret::expose);
@@ -194,13 +196,14 @@ impl Parts {
                 self.add("grant", texts);
             }
         }
+        Some(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Secret, Server, Stdio};
+    use crate::config::{Enterprise, Secret, Server, Stdio};
 
     fn stdio(change: impl FnOnce(&mut Stdio)) -> Server {
         let mut stdio = Stdio { command: "server".into(), args: vec!["a".into(), "b".into()], ..Stdio::default() };
@@ -251,9 +254,17 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_whose_headers_a_program_gives() {
+    fn what_does_not_tell_whose_account_it_is_has_no_identity() {
         let helped = remote(|remote| remote.headers_helper = Some(config::Helper::new("token")));
         assert_eq!(identity(&helped), None);
+        let by_word_of = |id_token| {
+            let endpoint = "https://idp.example/token".parse().unwrap();
+            let grant = Grant::Enterprise(Box::new(Enterprise::new(endpoint, "client", id_token)));
+            identity(&remote(|remote| remote.auth = Auth::OAuth(Box::new(OAuth { grant, ..OAuth::default() }))))
+        };
+        assert_eq!(by_word_of(SecretSource::File("id-token".into())), None);
+        let given = |text: &str| by_word_of(SecretSource::Given(Secret::new(text)));
+        assert!(given("one").is_some() && given("one") != given("two"));
     }
 
     #[test]
