@@ -12,9 +12,10 @@ use tokio_util::task::TaskTracker;
 use super::backoff::Pace;
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS, Wire};
 use super::gate::Pass;
+use super::listing::Listed;
 use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
-use super::{Change, Listed, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
+use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
 use crate::auth::Notice;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer};
@@ -577,7 +578,7 @@ async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
 async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Listed, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
     // By the handshake it was known; whoever signs in while the lists are read has others.
-    let login = settings.target.login();
+    let login = settings.target.tokens().and_then(|tokens| tokens.login_id_now());
     let offer = listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await?;
     Ok(Listed { offer: Arc::new(offer), login })
 }

@@ -43,6 +43,7 @@ pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::{Cache, Offers, instructions};
 pub(crate) use infer::Inferred;
+pub(crate) use listing::Listed;
 #[cfg(feature = "fuzzing")]
 pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
@@ -83,11 +84,6 @@ impl Target {
             Self::Http(endpoint) | Self::Sse(endpoint) | Self::Auto(endpoint, _) => endpoint.tokens.as_ref(),
             Self::Stdio(_) | Self::Memory(_) => None,
         }
-    }
-
-    /// Stands for the login that its requests carry, as far as that is known.
-    pub(crate) fn login(&self) -> Option<String> {
-        self.tokens()?.login_id_now()
     }
 
     /// Waits until a user has signed in by another program; for ever, where nobody can.
@@ -235,14 +231,6 @@ pub(crate) struct Status {
 pub(crate) struct Unavailable {
     pub(crate) state: StateName,
     pub(crate) cause: Option<String>,
-}
-
-/// What a server lists.
-#[derive(Debug)]
-pub(crate) struct Listed {
-    pub(crate) offer: Arc<Offer>,
-    /// The login that it was asked by: to another one it may list something else.
-    pub(crate) login: Option<String>,
 }
 
 /// What clients want of a lease beyond calls; told to the server anew after each reconnect.

@@ -288,7 +288,7 @@ impl Server {
 
     /// Stands for the login that its requests carry now.
     pub(super) fn login(&self) -> Option<String> {
-        self.target.as_ref().and_then(Target::login)
+        self.tokens()?.login_id_now()
     }
 
     /// Stands for the entry and a login of it. Looks at files: it runs where blocking is fine.

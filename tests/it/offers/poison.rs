@@ -8,7 +8,7 @@ use mcp_host::config::{self, Syntax, Vars};
 use mcp_host::protocol::ProtocolVersion;
 use mcp_host::registry::Kind;
 use mcp_host::{Host, StateName};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{ACT, Home, kept};
 use crate::reload::until;
@@ -17,6 +17,7 @@ use crate::reload::until;
 #[derive(Debug, PartialEq)]
 struct Shown {
     lists: Vec<String>,
+    tools: usize,
     problems: Vec<String>,
 }
 
@@ -24,12 +25,7 @@ impl Shown {
     fn by(host: &Host, catalog: &mcp_host::Catalog) -> Self {
         let page = |kind| catalog.page(kind, None, ProtocolVersion::LATEST_HANDSHAKE).unwrap().to_string();
         let lists = [Kind::Tools, Kind::Prompts, Kind::ResourceTemplates].map(page).to_vec();
-        Self { lists, problems: host.status()[0].problems.clone() }
-    }
-
-    /// How many tools.
-    fn tools(&self) -> usize {
-        serde_json::from_str::<Value>(&self.lists[0]).unwrap()["tools"].as_array().unwrap().len()
+        Self { lists, tools: catalog.tools().len(), problems: host.status()[0].problems.clone() }
     }
 }
 
@@ -39,7 +35,7 @@ async fn host(home: &Home, state: &Path, startup_wait: &str) -> Host {
     entry["start"] = json!("lazy");
     let text = json!({
         "host": { "startupWait": startup_wait, "limits": { "tools": 20 } },
-        "mcpServers": { "it": entry, "other": { "command": "sh", "args": ["-c", "exit 3"], "start": "lazy" } },
+        "mcpServers": { "it": entry, "other": { "command": "sh", "args": ["-c", "exit 3"], "start": "lazy", "restart": { "maxRetries": 0 } } },
     });
     let config = config::parse_str(&text.to_string(), Syntax::Json, "mcp.json", &Vars::from_process()).unwrap();
     Host::builder().config(config).state_directory(state).start().await.unwrap()
@@ -58,8 +54,12 @@ async fn once(home: &Home) -> (PathBuf, String) {
 
 /// What is shown of a file with that text, while the server itself says nothing.
 async fn shown(home: &Home, file: &Path, text: &[u8]) -> Shown {
+    shown_within(home, file, text, "60ms").await
+}
+
+async fn shown_within(home: &Home, file: &Path, text: &[u8], startup_wait: &str) -> Shown {
     fs::write(file, text).unwrap();
-    let host = host(home, &home.path().join("state"), "60ms").await;
+    let host = host(home, &home.path().join("state"), startup_wait).await;
     let shown = Shown::by(&host, &*host.catalog_ready().await);
     host.kill();
     host.shutdown().await;
@@ -72,10 +72,10 @@ async fn a_file_that_is_cut_costs_a_wait_and_nothing_else() {
     let (file, text) = once(&home).await;
     home.put("hang", "");
     let text = text.as_bytes();
-    assert_eq!(shown(&home, &file, text).await.tools(), 1);
+    assert_eq!(shown(&home, &file, text).await.tools, 1);
     // Each byte: `manager/kept/listing.rs`.
     for length in (0..text.len()).rev().step_by(9) {
-        assert_eq!(shown(&home, &file, &text[..length]).await.tools(), 0, "{length}");
+        assert_eq!(shown(&home, &file, &text[..length]).await.tools, 0, "{length}");
     }
     // And it is kept anew once the server answers, whatever stands there.
     fs::remove_file(home.path().join("hang")).unwrap();
@@ -85,8 +85,8 @@ async fn a_file_that_is_cut_costs_a_wait_and_nothing_else() {
 
 #[tokio::test]
 async fn h41_h88_a_poisoned_file_is_shown_as_if_the_server_had_answered_so() {
-    let deep = format!("{}{}", r#"{"items":"#.repeat(2000), "{}".to_owned() + &"}".repeat(2000));
-    let wide: Vec<String> = (0..3000).map(|number| format!(r##""p{number}":{{"$ref":"#/$defs/a"}}"##)).collect();
+    let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(100), "}".repeat(100));
+    let wide: Vec<String> = (0..300).map(|number| format!(r##""p{number}":{{"$ref":"#/$defs/a"}}"##)).collect();
     let poison = [
         ACT.to_owned(),
         // Control and invisible characters, in a name, too.
@@ -122,16 +122,18 @@ async fn h41_h88_a_poisoned_file_is_shown_as_if_the_server_had_answered_so() {
         let server = Home::new(&poison);
         let host = host(&server, &server.path().join("state"), "10s").await;
         let told = Shown::by(&host, &*host.catalog_ready().await);
-        assert_eq!(host.status()[0].state, StateName::Connected);
+        assert_eq!(host.status()[0].state, StateName::Connected, "{:?}", host.status()[0].last_error);
         host.shutdown().await;
         told
     };
-    assert_eq!(told.tools(), 20, "the cap holds: {:?}", told.problems);
+    assert_eq!(told.tools, 20, "the cap holds: {:?}", told.problems);
     assert!(!told.lists[0].contains("\\u001b") && !told.lists[0].contains('\u{202e}'), "{}", told.lists[0]);
     home.put("hang", "");
     let of_file = text.replace(ACT, &poison);
     assert!(of_file.len() > poison.len());
-    assert_eq!(shown(&home, &file, of_file.as_bytes()).await, told);
+    let kept = shown_within(&home, &file, of_file.as_bytes(), "10s").await;
+    assert_eq!((kept.tools, &kept.problems), (told.tools, &told.problems));
+    assert!(kept == told, "byte for byte");
 }
 
 #[tokio::test]
@@ -148,14 +150,19 @@ async fn a_file_that_is_none_of_ours_is_not_shown() {
         ("of more than one page", text.replace(r#""tools":["#, r#""nextCursor":"n","tools":["#)),
         ("with a list that is none", text.replace(r#""tools":["#, r#""prompts":7,"tools":["#)),
         ("larger than a server may list", text.replace(r#""tools":["#, &more.replace('y', &"y".repeat(9 << 20)))),
+        // An answer like that costs a server its connection.
+        (
+            "deeper than a message may be",
+            text.replace(r#"{"type":"object"}"#, &format!("{}{{}}{}", r#"{"a":"#.repeat(2000), "}".repeat(2000))),
+        ),
         ("no JSON", "[".repeat(100_000)),
         ("no object", "[1]".to_owned()),
         ("no text", String::from_utf8_lossy(&[0xff, 0, 0xfe]).into_owned()),
     ] {
-        assert_eq!(shown(&home, &file, text.as_bytes()).await.tools(), 0, "{wrong}");
+        assert_eq!(shown(&home, &file, text.as_bytes()).await.tools, 0, "{wrong}");
     }
     // Bytes that are no text at all, a folder, and a file that never ends.
-    assert_eq!(shown(&home, &file, &[0xff; 4096]).await.tools(), 0);
+    assert_eq!(shown(&home, &file, &[0xff; 4096]).await.tools, 0);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     let host = host(&home, &home.path().join("state"), "60ms").await;
