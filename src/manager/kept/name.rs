@@ -132,7 +132,21 @@ pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) ->
 }
 
 /// Variables by which programs find their accounts, beside those that the config names.
-const ACCOUNT: &[&str] = &["HOME", "USER", "LOGNAME", "USERPROFILE", "APPDATA"];
+const ACCOUNT: &[&str] = &[
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    // Windows
+    "USERNAME",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+];
 
 /// Texts that are hashed so that none can pass for another: each with its length, each group with its count.
 struct Parts(Sha256);
