@@ -70,7 +70,7 @@ impl Manager {
         let instructions = peer.map_or(before, |peer| peer.instructions.as_deref().map(Into::into));
         let listing = Listing { offer, instructions };
         if state == StateName::Connected {
-            self.keep_listing(server, upstream, key, (&listing, &listed));
+            self.keep_listing(server, upstream, key, &listing, listed.login.clone());
         }
         if upstream.is_modern() {
             server.last_offers.keep_for_all(listing);

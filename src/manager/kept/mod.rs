@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::last::{KEYS, Listing};
 use super::{Manager, Server, leases, lock};
 use crate::config::{Manifest, Transport};
-use crate::upstream::{Listed, Target, Upstream};
+use crate::upstream::{Target, Upstream};
 use folder::Folder;
 pub(super) use key::ListKey;
 use listing::{Page, Reader};
@@ -34,7 +34,7 @@ pub(super) struct Kept {
     folder: Folder,
     due: Mutex<BTreeMap<Of, Due>>,
     /// Logins that are over: nothing of theirs is written any more.
-    over: Mutex<BTreeSet<Identity>>,
+    over: Mutex<BTreeSet<String>>,
     news: Notify,
 }
 
@@ -68,6 +68,7 @@ const LOGIN: Duration = Duration::from_secs(10);
 /// One server whose listings are to be read.
 struct Wanted {
     server: Arc<Server>,
+    login: Option<String>,
     identity: Identity,
     reader: Reader,
 }
@@ -95,8 +96,12 @@ impl Kept {
                 // Who signs out waits for the lock of the folder: what is written here is there to be removed.
                 let over = lock(&kept.over);
                 let text = |due: &Due| {
-                    let identity = due.server.identity(due.login.as_deref()).filter(|it| !over.contains(it))?;
-                    Some((names.listing(&identity, &due.page.key), listing::write(&due.page)))
+                    let login = due.login.as_deref();
+                    if login.is_some_and(|login| over.contains(login)) {
+                        return None;
+                    }
+                    let identity = due.server.identity(login)?;
+                    Some((names.listing(&identity, login, &due.page.key), listing::write(&due.page)))
                 };
                 due.values().filter_map(text).collect()
             })
@@ -107,10 +112,9 @@ impl Kept {
     }
 
     /// Removes what is kept of a login that is over, and keeps nothing more of it.
-    fn forget(&self, server: &Server, login: &str) -> std::io::Result<()> {
-        let Some(identity) = server.identity(Some(login)) else { return Ok(()) };
-        lock(&self.over).insert(identity);
-        self.folder.forget(|names| names.server(&identity))
+    fn forget(&self, login: &str) -> std::io::Result<()> {
+        lock(&self.over).insert(login.to_owned());
+        self.folder.forget(login)
     }
 
     /// Writes behind, until `stop`.
@@ -197,8 +201,9 @@ impl Manager {
                     is_remote: !matches!(server.config.transport, Transport::Stdio(_)),
                     host: host.clone(),
                 };
-                let Some(identity) = server.identity(server.login().as_deref()) else { continue };
-                let wanted = Wanted { server, identity, reader };
+                let login = server.login();
+                let Some(identity) = server.identity(login.as_deref()) else { continue };
+                let wanted = Wanted { server, login, identity, reader };
                 wanted.read(&folder, &names, &listings);
             }
         });
@@ -210,21 +215,21 @@ impl Manager {
     }
 
     /// Keeps what a lease lists for the next start, if it may be kept. A listing of a client's own lease is, as it was before
-    /// the first call: after that it may be a work of that client.
+    /// the first call: after that it may be a work of that client. `login`: it was listed to that one.
     pub(super) fn keep_listing(
         &self,
         server: &Arc<Server>,
         upstream: &Upstream,
         key: &ListKey,
-        of: (&Listing, &Listed),
+        listing: &Listing,
+        login: Option<String>,
     ) {
-        let (listing, listed) = of;
         let (Some(kept), Some(connection)) = (self.0.kept.get(), upstream.connection()) else { return };
         let Some(revision) = connection.peer().map(|peer| peer.version) else { return };
         let may = key.is_kept() && (*key == ListKey::Rest || !connection.has_served());
         if may && server.has_kept() && listing::is_whole(&listing.offer) {
             let page = Page { key: key.clone(), revision, listing: listing.clone() };
-            kept.put(Due { server: server.clone(), login: listed.login.clone(), page });
+            kept.put(Due { server: server.clone(), login, page });
         }
     }
 
@@ -234,8 +239,8 @@ impl Manager {
         let Some(server) = servers.iter().find(|other| other.config.name == server).cloned() else { return };
         server.last_offers.clear();
         if let Some(kept) = self.0.kept.get().cloned() {
-            let (login, of) = (login.to_owned(), server.clone());
-            let forgotten = tokio::task::spawn_blocking(move || kept.forget(&of, &login)).await;
+            let login = login.to_owned();
+            let forgotten = tokio::task::spawn_blocking(move || kept.forget(&login)).await;
             if let Ok(Err(error)) = forgotten {
                 tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
             }
@@ -254,6 +259,7 @@ impl Wanted {
     /// Reads the listings of a server. One that nobody can read is as good as none.
     fn read(&self, folder: &Folder, names: &name::Names, listings: &BTreeMap<String, Vec<String>>) {
         let Some(files) = listings.get(&names.server(&self.identity)) else { return };
+        let login = self.login.as_deref();
         let mut all: Vec<(ListKey, Listing)> = Vec::new();
         for file in files {
             let Ok(text) = folder.read(file, listing::cap(&self.reader)) else { continue };
@@ -262,7 +268,8 @@ impl Wanted {
                 continue;
             };
             // The name was made for its key: nobody gives a listing to others by renaming a file.
-            let Some(key) = ListKey::parse(&key).filter(|key| names.listing(&self.identity, key) == **file) else {
+            let Some(key) = ListKey::parse(&key).filter(|key| names.listing(&self.identity, login, key) == **file)
+            else {
                 continue;
             };
             if all.len() >= KEYS && key != ListKey::Rest {
@@ -308,8 +315,8 @@ mod tests {
     use crate::protocol::{ProtocolVersion, Raw};
     use crate::registry::{Caps, Kind, OfferBuilder, ParamHeaders};
 
-    fn server() -> Arc<Server> {
-        let remote = Remote::new("https://one.example/mcp".parse().unwrap());
+    fn server(name: &str) -> Arc<Server> {
+        let remote = Remote::new(format!("https://{name}.example/mcp").parse().unwrap());
         let entry = config::Server::new("it", Transport::Http(remote)).unwrap();
         let known = Arc::new(crate::manager::Known::load(None));
         Arc::new(Server::new(entry, None, UriMode::Passthrough, &known, &Default::default()))
@@ -329,14 +336,16 @@ mod tests {
     async fn nothing_is_kept_of_a_login_that_is_over() {
         let state = tempfile::tempdir().unwrap();
         let kept = Arc::new(Kept::new(state.path()));
-        let (server, count) = (server(), || kept.folder.listings().values().map(Vec::len).sum::<usize>());
-        kept.put(due(&server, "one"));
-        kept.put(due(&server, "two"));
+        let (server, changed) = (server("one"), server("two"));
+        let count = || kept.folder.listings().values().map(Vec::len).sum::<usize>();
+        for (server, login) in [(&server, "one"), (&server, "two"), (&changed, "one")] {
+            kept.put(due(server, login));
+        }
         kept.flush().await;
-        assert_eq!(count(), 2, "each login has its own");
+        assert_eq!(count(), 3, "each login has its own");
         kept.put(due(&server, "one"));
-        kept.forget(&server, "one").unwrap();
-        assert_eq!(count(), 1);
+        kept.forget("one").unwrap();
+        assert_eq!(count(), 1, "whatever the entry was when it was listed");
         kept.flush().await;
         kept.put(due(&server, "one"));
         kept.flush().await;

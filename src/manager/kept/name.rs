@@ -20,6 +20,8 @@ pub(in crate::manager) type Identity = [u8; 32];
 
 const KEY: &str = "key";
 const KEY_BYTES: usize = 32;
+/// In the place of a login, where there is none.
+const NO_LOGIN: &str = "0";
 
 impl Names {
     /// Reads the key of a folder; makes it if there is none. The caller holds the lock of the folder.
@@ -53,9 +55,15 @@ impl Names {
         self.short(b"server", identity)
     }
 
-    /// The name of one listing.
-    pub(super) fn listing(&self, identity: &Identity, key: &ListKey) -> String {
-        format!("{}-{}.json", self.server(identity), self.short(b"key", key.text().as_bytes()))
+    /// The name of one listing of a server, as it is signed in.
+    pub(super) fn listing(&self, identity: &Identity, login: Option<&str>, key: &ListKey) -> String {
+        let (server, key) = (self.server(identity), self.short(b"key", key.text().as_bytes()));
+        format!("{server}-{}-{key}.json", login.map_or_else(|| NO_LOGIN.to_owned(), |login| self.login(login)))
+    }
+
+    /// What stands in the middle of the names of all listings to a login, whatever became of its entry.
+    pub(super) fn login(&self, login: &str) -> String {
+        self.short(b"login", login.as_bytes())
     }
 
     fn short(&self, what: &[u8], of: &[u8]) -> String {
@@ -284,11 +292,11 @@ mod tests {
     #[test]
     fn names_hang_on_the_key_of_their_folder() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let name = |folder: &Path| Names::of(folder).unwrap().listing(&[7; 32], &ListKey::Rest);
+        let name = |folder: &Path| Names::of(folder).unwrap().listing(&[7; 32], Some("login"), &ListKey::Rest);
         assert_eq!(name(one.path()), name(one.path()), "the key is kept");
         assert_ne!(name(one.path()), name(other.path()));
         fs::write(one.path().join(KEY), "cut").unwrap();
         assert!(Names::read(one.path()).is_none());
-        assert_eq!(name(one.path()).len(), 32 + 1 + 32 + 5, "a new key is made");
+        assert_eq!(name(one.path()).len(), 3 * 32 + 2 + 5, "a new key is made");
     }
 }
