@@ -16,6 +16,8 @@ mod kill9;
 #[cfg(target_os = "linux")]
 mod ledger;
 #[cfg(target_os = "linux")]
+mod lists;
+#[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]
 mod refresh;
@@ -45,6 +47,10 @@ fn main() -> std::process::ExitCode {
     match arguments.next().as_deref() {
         Some(sessions::SERVER) => {
             sessions::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
+        Some(lists::SERVER) => {
+            lists::serve(arguments);
             return std::process::ExitCode::SUCCESS;
         }
         Some(ledger::server::MODE) => {
@@ -90,7 +96,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, clients, hostile, kill9, ledger, refresh, reload, sessions, sigterm, spawn};
+    use crate::{audit, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -108,13 +114,14 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 10] = [
+    const STAGES: [(&str, Stage); 11] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
         ("reload", reload::run),
         ("ledger", ledger::run),
+        ("lists", lists::run),
         ("audit", audit::run),
         ("refresh", refresh::run),
         ("hostile", hostile::run),

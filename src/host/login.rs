@@ -44,8 +44,8 @@ impl Host {
         let login = tokens.login_id().await;
         let signed_out = tokens.sign_out().await.map_err(|error| no_token(server, &error));
         // What was listed to that login is nobody's any more, whether its token could be taken back or not.
-        if login.is_some() {
-            self.0.manager.forget_listings(tokens.server(), login.as_deref()).await;
+        if let Some(login) = login {
+            self.0.manager.forget_listings(tokens.server(), &login).await;
         }
         signed_out
     }

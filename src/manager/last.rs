@@ -18,14 +18,14 @@ pub(super) struct Listing {
 pub(super) struct LastOffers(Mutex<Vec<(ListKey, Listing)>>);
 
 /// How many keys of one server are remembered.
-const KEPT: usize = 256;
+pub(super) const KEYS: usize = 256;
 
 impl LastOffers {
     /// Remembers what was listed under that key.
     pub(super) fn keep(&self, key: &ListKey, listing: Listing) {
         let mut listings = self.lock();
         listings.retain(|(of, _)| of != key);
-        if listings.len() >= KEPT {
+        if listings.len() >= KEYS {
             // What everybody may be shown goes last.
             let oldest = listings.iter().position(|(of, _)| *of != ListKey::Rest).unwrap_or_default();
             listings.remove(oldest);
@@ -44,7 +44,8 @@ impl LastOffers {
     /// Remembers what was listed in an earlier life, unless there is something newer.
     pub(super) fn recall(&self, key: &ListKey, listing: Listing) {
         let mut listings = self.lock();
-        if listings.len() < KEPT && !listings.iter().any(|(of, _)| of == key) {
+        let has_room = listings.len() < KEYS || *key == ListKey::Rest;
+        if has_room && !listings.iter().any(|(of, _)| of == key) {
             listings.insert(0, (key.clone(), listing));
         }
     }

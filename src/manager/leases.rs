@@ -339,7 +339,7 @@ impl Manager {
         match server.target {
             // Nothing is started that could keep anybody waiting.
             Some(Target::Memory(_)) => upstream.begin(),
-            _ if eager => self.0.starts.put(upstream),
+            _ if eager => self.0.starts.put(move || upstream.begin()),
             _ => {}
         }
     }

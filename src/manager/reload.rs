@@ -100,8 +100,8 @@ impl Manager {
         self.set(settings);
         let fresh: Vec<Arc<Server>> =
             new.iter().filter(|new| !old.iter().any(|old| Arc::ptr_eq(old, new))).cloned().collect();
-        self.0.servers.store(Arc::new(new));
         self.recall(&fresh);
+        self.0.servers.store(Arc::new(new));
         for server in fresh {
             self.tell_fixed(&server, &old);
             self.close_unused(&server);

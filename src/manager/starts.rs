@@ -2,30 +2,40 @@
 //! turn of the runtime. A start of fifty processes at once would keep the client that asks for the first list waiting.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::upstream::Upstream;
+use super::lock;
 
 /// Leases that wait for their start.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    waiting: Mutex<VecDeque<Arc<Upstream>>>,
+    waiting: Mutex<VecDeque<Begin>>,
     news: Notify,
     /// Counts the lists that were answered.
     listed: watch::Sender<u64>,
+}
+
+/// Starts one lease.
+struct Begin(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Begin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Begin")
+    }
 }
 
 /// A client that comes together with the host has asked for its list by then.
 const DOOR: Duration = Duration::from_millis(20);
 
 impl Starts {
-    /// Starts it soon; whoever needs it before that starts it at once.
-    pub(super) fn put(&self, upstream: Arc<Upstream>) {
-        self.waiting().push_back(upstream);
+    /// Starts a lease soon; whoever needs it before that starts it at once.
+    pub(super) fn put(&self, begin: impl FnOnce() + Send + 'static) {
+        lock(&self.waiting).push_back(Begin(Box::new(begin)));
         self.news.notify_one();
     }
 
@@ -48,22 +58,96 @@ impl Starts {
             loop {
                 self.news.notified().await;
                 self.door().await;
-                while let Some(upstream) = self.next() {
-                    upstream.begin();
+                while let Some(Begin(begin)) = self.next() {
+                    begin();
                     // The runtime looks for what came in before it is the next one's turn.
                     tokio::task::yield_now().await;
                 }
             }
         };
         stop.run_until_cancelled(all).await;
-        self.waiting().clear();
+        lock(&self.waiting).clear();
     }
 
-    fn next(&self) -> Option<Arc<Upstream>> {
-        self.waiting().pop_front()
+    fn next(&self) -> Option<Begin> {
+        lock(&self.waiting).pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    /// What happened, in order, and when.
+    #[derive(Clone, Debug, Default)]
+    struct Seen(Arc<Mutex<Vec<(&'static str, Duration)>>>);
+
+    impl Seen {
+        fn note(&self, what: &'static str, since: Instant) {
+            lock(&self.0).push((what, since.elapsed()));
+        }
+
+        fn all(&self) -> Vec<(&'static str, u128)> {
+            lock(&self.0).iter().map(|(what, at)| (*what, at.as_millis())).collect()
+        }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Arc<Upstream>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Three leases wait for their start.
+    fn waiting(since: Instant) -> (Arc<Starts>, Seen, CancellationToken) {
+        let (starts, seen, stop) = (Arc::<Starts>::default(), Seen::default(), CancellationToken::new());
+        for name in ["a", "b", "c"] {
+            let seen = seen.clone();
+            starts.put(move || seen.note(name, since));
+        }
+        tokio::spawn(starts.clone().run(stop.clone()));
+        (starts, seen, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_start_a_moment_after_the_doors_are_open() {
+        let (_, seen, _stop) = waiting(Instant::now());
+        sleep(Duration::from_millis(19)).await;
+        assert_eq!(seen.all(), []);
+        sleep(Duration::from_millis(5)).await;
+        assert_eq!(seen.all(), [("a", 20), ("b", 20), ("c", 20)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_start_once_the_first_list_is_written_and_the_doors_have_their_turns() {
+        let since = Instant::now();
+        let (starts, seen, _stop) = waiting(since);
+        sleep(Duration::from_millis(7)).await;
+        let (door, other) = (seen.clone(), seen.clone());
+        tokio::spawn(async move {
+            starts.listed();
+            // Its task goes on in the same turn.
+            door.note("written", since);
+        });
+        tokio::spawn(async move {
+            // The runtime takes those that are ready round by round, now this way, now that.
+            while other.all().last().is_none_or(|(what, _)| *what != "c") {
+                if other.all().last().is_some_and(|(what, _)| *what != "turn") {
+                    other.note("turn", since);
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        sleep(Duration::from_millis(1)).await;
+        let names: Vec<_> = seen.all().into_iter().map(|(what, _)| what).collect();
+        let place = |what: &str| names.iter().position(|name| *name == what).unwrap();
+        assert_eq!((place("written"), place("turn")), (0, 1));
+        assert!(names[place("a")..place("c")].contains(&"turn"), "not all in one turn: {names:?}");
+        assert!(seen.all().iter().all(|(_, at)| *at == 7), "not after its moment: {:?}", seen.all());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_starts_once_the_host_stops() {
+        let (starts, seen, stop) = waiting(Instant::now());
+        sleep(Duration::from_millis(5)).await;
+        stop.cancel();
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!((seen.all(), lock(&starts.waiting).len()), (Vec::new(), 0));
     }
 }

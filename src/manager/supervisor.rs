@@ -50,8 +50,16 @@ impl Manager {
     }
 
     /// What a lease lists is shown to those who have none yet, and kept for the next start.
-    fn note_listing(&self, server: &Server, upstream: &Upstream, key: &ListKey, state: StateName) {
-        let Some(offer) = upstream.offer() else { return };
+    fn note_listing(&self, server: &Arc<Server>, upstream: &Upstream, key: &ListKey, state: StateName) {
+        let Some(listed) = upstream.listed() else { return };
+        if listed.login != server.login() {
+            // It was listed to a login that is over, or to nobody so far: it is shown to nobody else.
+            if let (StateName::Unauthorized, Some(login)) = (state, &listed.login) {
+                self.forget_login(server, login.clone());
+            }
+            return;
+        }
+        let offer = listed.offer.clone();
         let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
         let connection = upstream.connection();
         if connection.is_none() && upstream.was_modern() {
@@ -62,7 +70,7 @@ impl Manager {
         let instructions = peer.map_or(before, |peer| peer.instructions.as_deref().map(Into::into));
         let listing = Listing { offer, instructions };
         if state == StateName::Connected {
-            self.keep_listing(server, upstream, key, &listing);
+            self.keep_listing(server, upstream, key, &listing, listed.login.clone());
         }
         if upstream.is_modern() {
             server.last_offers.keep_for_all(listing);

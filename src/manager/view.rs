@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::kept::ListKey;
 use super::lease::Key as LeaseKey;
 use super::{Manager, Server, Who, lock};
@@ -21,18 +23,19 @@ impl Manager {
     /// lease that lists is started; no list waits for a client's own ([`Self::to_open`]).
     pub(crate) async fn prepare(&self, who: &Who) {
         let (servers, wait) = (self.servers(), self.startup_wait());
-        let recalled = servers.iter().map(|server| server.kept.wait());
-        let _ = tokio::time::timeout(wait, futures_util::future::join_all(recalled)).await;
-        let mut waiting = Vec::new();
-        for server in servers.iter().filter(|server| known(server, who).is_none()) {
+        let end = Instant::now() + wait;
+        // One whose login is slow to be read keeps no other from being started.
+        let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
+            let _ = tokio::time::timeout_at(end, server.kept.wait()).await;
+            if known(server, who).is_some() {
+                return;
+            }
             if let Ok(upstream) = self.listing(server, who) {
                 upstream.start();
-                if !has_listed(&upstream) {
-                    waiting.push(upstream);
-                }
+                listed(&upstream, wait, end).await;
             }
-        }
-        futures_util::future::join_all(waiting.iter().map(|upstream| listed(upstream, wait))).await;
+        });
+        futures_util::future::join_all(each).await;
     }
 
     /// The servers that this client was shown without being on a lease of theirs. A server that starts when it is needed, or
@@ -182,15 +185,19 @@ fn is_given_up(server: &Server, stale: Duration) -> bool {
 
 fn is_over(upstream: &Upstream, stale: Duration) -> bool {
     let status = upstream.status();
-    status.state == StateName::Failed || status.gone.is_some_and(|gone| gone.elapsed() >= stale)
+    matches!(status.state, StateName::Failed | StateName::Disabled)
+        || status.gone.is_some_and(|gone| gone.elapsed() >= stale)
 }
 
 fn has_listed(upstream: &Upstream) -> bool {
     upstream.offer().is_some()
 }
 
-/// Waits for the first list of a lease, no longer than `wait` after its first start.
-async fn listed(upstream: &Upstream, wait: Duration) {
+/// Waits for the first list of a lease, no longer than `wait` after its first start, nor than until `end`.
+async fn listed(upstream: &Upstream, wait: Duration, end: Instant) {
+    if has_listed(upstream) {
+        return;
+    }
     let mut status = upstream.watch();
     let over = async {
         let seen = status.wait_for(|status| {
@@ -199,6 +206,6 @@ async fn listed(upstream: &Upstream, wait: Duration) {
         });
         drop(seen.await);
     };
-    let start = upstream.status().first_start.unwrap_or_else(tokio::time::Instant::now);
-    let _ = tokio::time::timeout_at(start + wait, over).await;
+    let until = upstream.status().first_start.map_or(end, |start| end.min(start + wait));
+    let _ = tokio::time::timeout_at(until, over).await;
 }

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::backoff::Pace;
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS, Wire};
 use super::gate::Pass;
+use super::listing::Listed;
 use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
 use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
@@ -32,9 +33,9 @@ const CHECK: Duration = Duration::from_secs(10);
 /// What the task waits for beside its inputs.
 enum Work {
     /// Handshake and first list.
-    Shake(BoxFuture<'static, Result<Offer, Error>>),
+    Shake(BoxFuture<'static, Result<Listed, Error>>),
     /// The lists again.
-    Refresh(BoxFuture<'static, Result<Offer, Error>>),
+    Refresh(BoxFuture<'static, Result<Listed, Error>>),
     /// Its turn to try again.
     Queue(BoxFuture<'static, Option<Pass>>),
     /// The end of the connection.
@@ -224,9 +225,9 @@ impl Life {
     fn done(&mut self, done: Done) -> Option<Input> {
         self.work = None;
         match done {
-            Done::Shaken(Ok(offer)) => {
+            Done::Shaken(Ok(listed)) => {
                 self.refreshes.done();
-                self.publish_offer(offer, true);
+                self.publish_offer(listed, true);
                 Some(Input::Ready)
             }
             Done::Shaken(Err(error)) => {
@@ -250,11 +251,11 @@ impl Life {
     }
 
     /// What the server told is in its lists, or it is asked for them again: it will not tell it twice.
-    fn refreshed(&mut self, lists: Result<Offer, Error>) {
+    fn refreshed(&mut self, lists: Result<Listed, Error>) {
         let failed = match lists {
-            Ok(offer) => {
-                let degraded = Kind::ALL.into_iter().any(|kind| offer.failed(kind));
-                self.publish_offer(offer, false);
+            Ok(listed) => {
+                let degraded = Kind::ALL.into_iter().any(|kind| listed.offer.failed(kind));
+                self.publish_offer(listed, false);
                 degraded.then_some(Duration::ZERO)
             }
             Err(error) => {
@@ -355,7 +356,7 @@ impl Life {
 
     fn shake(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
-        let (upstream, last) = (self.upstream.clone(), self.upstream.offer.load_full());
+        let (upstream, last) = (self.upstream.clone(), self.upstream.offer());
         let settings = upstream.settings.clone();
         let dialer = self.world.dialer.clone();
         self.work = Some(Work::Shake(Box::pin(async move {
@@ -372,7 +373,7 @@ impl Life {
 
     fn refresh(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
-        let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer.load_full());
+        let (settings, last) = (self.upstream.settings.clone(), self.upstream.offer());
         let earliest = Instant::from_std(self.refreshes.next(Instant::now().into_std()));
         self.work = Some(Work::Refresh(Box::pin(async move {
             tokio::time::sleep(DEBOUNCE).await;
@@ -429,15 +430,14 @@ impl Life {
         })));
     }
 
-    fn publish_offer(&self, offer: Offer, first: bool) {
-        let offer = Arc::new(offer);
+    fn publish_offer(&self, listed: Listed, first: bool) {
+        let Listed { offer, login } = listed;
         if let Some(connection) = self.connection.as_ref().filter(|connection| connection.is_modern()) {
             connection.keep_offer(offer.clone());
         }
-        let same = self.upstream.offer.load().as_ref().is_some_and(|old| old.hash() == offer.hash());
-        if !same {
-            self.upstream.offer.store(Some(offer));
-        }
+        let old = self.upstream.offer().filter(|old| old.hash() == offer.hash());
+        let same = old.is_some();
+        self.upstream.listed.store(Some(Arc::new(Listed { offer: old.unwrap_or(offer), login })));
         if !same && !first {
             // It is as connected as before, and lists something else.
             let (state, at) = (StateName::Connected, std::time::SystemTime::now());
@@ -530,8 +530,8 @@ impl Life {
 }
 
 enum Done {
-    Shaken(Result<Offer, Error>),
-    Refreshed(Result<Offer, Error>),
+    Shaken(Result<Listed, Error>),
+    Refreshed(Result<Listed, Error>),
     Admitted(Option<Pass>),
     Closed,
 }
@@ -575,7 +575,10 @@ async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
     let _ = tokio::time::timeout(OPENING, ready).await;
 }
 
-async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Offer, Error> {
+async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Listed, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
-    listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await
+    // By the handshake it was known; whoever signs in while the lists are read has others.
+    let login = settings.target.tokens().and_then(|tokens| tokens.login_id_now());
+    let offer = listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await?;
+    Ok(Listed { offer: Arc::new(offer), login })
 }

@@ -14,6 +14,14 @@ use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, PageError, ParamHeaders};
 use crate::transport::{Error, excerpt};
 
+/// What a server lists.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) offer: Arc<Offer>,
+    /// The login that it was asked by: to another one it may list something else.
+    pub(crate) login: Option<String>,
+}
+
 /// Says hello. The connection knows its peer afterwards.
 pub(super) async fn shake(connection: &Arc<Connection>, profile: Profile, client_info: &Raw) -> Result<(), Error> {
     let mut version = ProtocolVersion::LATEST_HANDSHAKE;

@@ -44,6 +44,7 @@ pub(crate) use era::Memory;
 pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
 pub(crate) use handshake::{Cache, Offers, instructions};
 pub(crate) use infer::Inferred;
+pub(crate) use listing::Listed;
 #[cfg(feature = "fuzzing")]
 pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
@@ -247,7 +248,7 @@ pub(crate) struct Upstream {
     settings: Settings,
     status: watch::Sender<Status>,
     connection: ArcSwapOption<Connection>,
-    offer: ArcSwapOption<Offer>,
+    listed: ArcSwapOption<Listed>,
     binding: Arc<Binding>,
     /// What the server was told at the last start that its clients can do, and what it is told at the next.
     declared: Mutex<(Profile, Profile)>,
@@ -316,7 +317,7 @@ impl Upstream {
             settings,
             status: watch::Sender::new(status),
             connection: ArcSwapOption::empty(),
-            offer: ArcSwapOption::empty(),
+            listed: ArcSwapOption::empty(),
             binding: Arc::default(),
             declared,
             users: Arc::default(),
@@ -431,7 +432,12 @@ impl Upstream {
 
     /// What the server listed last.
     pub(crate) fn offer(&self) -> Option<Arc<Offer>> {
-        self.offer.load_full()
+        self.listed.load().as_ref().map(|listed| listed.offer.clone())
+    }
+
+    /// The same, with the login that its server was asked by.
+    pub(crate) fn listed(&self) -> Option<Arc<Listed>> {
+        self.listed.load_full()
     }
 
     /// The connection as it is now.

@@ -16,6 +16,8 @@ mod itself;
 mod kept;
 mod limits;
 mod mistakes;
+#[cfg(unix)]
+mod offers;
 mod processes;
 mod readme;
 mod reload;

@@ -63,15 +63,15 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes all listings of a server.
-    pub(super) fn forget(&self, server: impl FnOnce(&Names) -> String) -> io::Result<()> {
+    /// Removes all listings to a login.
+    pub(super) fn forget(&self, login: &str) -> io::Result<()> {
         if !self.0.is_dir() {
             return Ok(());
         }
         let _lock = keep::lock(&self.0.join("lock"), keep::PATIENCE)?;
         let Some(names) = self.names() else { return Ok(()) };
-        let head = format!("{}-", server(&names));
-        for (name, _) in self.files().into_iter().filter(|(name, _)| name.starts_with(&head)) {
+        let login = names.login(login);
+        for (name, _) in self.files().into_iter().filter(|(name, _)| name.split('-').nth(1) == Some(login.as_str())) {
             fs::remove_file(self.0.join(name))?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::{ListKey, Listing};
+use crate::lineage::HostId;
 use crate::protocol::{ProtocolVersion, Raw};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, ParamHeaders};
 use crate::upstream::instructions;
@@ -26,11 +27,13 @@ pub(super) struct Page {
 }
 
 /// How a listing is read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::manager) struct Reader {
     pub(in crate::manager) caps: Caps,
     /// The server is behind a URL.
     pub(in crate::manager) is_remote: bool,
+    /// This host: what came through it is left out.
+    pub(in crate::manager) host: Option<HostId>,
 }
 
 #[derive(Serialize)]
@@ -85,6 +88,10 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
     let revision = ProtocolVersion::parse(&revision?.string()?)?;
     let rule = if revision.is_modern() && reader.is_remote { ParamHeaders::Mirror } else { ParamHeaders::Ignore };
     let mut builder = OfferBuilder::new(reader.caps, rule);
+    if let Some(own) = &reader.host {
+        // Which host the server is, if it is one, is written into its definitions already.
+        builder = builder.below(own.as_str(), None);
+    }
     for kind in KINDS {
         if result.member(kind.member()).is_some() && builder.page(kind, &result).ok()?.is_some() {
             // A listing is one page.
@@ -102,7 +109,8 @@ mod tests {
 
     use super::*;
 
-    const READER: Reader = Reader { caps: Caps { tools: 3, definitions: 4096, ..DEFAULT }, is_remote: false };
+    const READER: Reader =
+        Reader { caps: Caps { tools: 3, definitions: 4096, ..DEFAULT }, is_remote: false, host: None };
     const DEFAULT: Caps = Caps {
         tools: 1000,
         definitions: 8 << 20,

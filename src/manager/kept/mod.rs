@@ -11,16 +11,16 @@ mod key;
 mod listing;
 mod name;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::last::Listing;
-use super::{Manager, Server, leases};
+use super::last::{KEYS, Listing};
+use super::{Manager, Server, leases, lock};
 use crate::config::{Manifest, Transport};
 use crate::upstream::{Target, Upstream};
 use folder::Folder;
@@ -32,8 +32,21 @@ use name::Identity;
 #[derive(Debug)]
 pub(super) struct Kept {
     folder: Folder,
-    due: Mutex<BTreeMap<(Identity, String), Page>>,
+    due: Mutex<BTreeMap<Of, Due>>,
+    /// Logins that are over: nothing of theirs is written any more.
+    over: Mutex<BTreeSet<String>>,
     news: Notify,
+}
+
+/// Whose listing it is: the server, its login, and the key.
+type Of = (usize, Option<String>, String);
+
+/// A listing that is to be written.
+#[derive(Debug)]
+struct Due {
+    server: Arc<Server>,
+    login: Option<String>,
+    page: Page,
 }
 
 /// What a server needs to know of its own listings.
@@ -55,43 +68,53 @@ const LOGIN: Duration = Duration::from_secs(10);
 /// One server whose listings are to be read.
 struct Wanted {
     server: Arc<Server>,
+    login: Option<String>,
     identity: Identity,
     reader: Reader,
 }
 
 impl Kept {
     fn new(state: &Path) -> Self {
-        Self { folder: Folder::new(state), due: Mutex::default(), news: Notify::new() }
-    }
-
-    fn due(&self) -> MutexGuard<'_, BTreeMap<(Identity, String), Page>> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { folder: Folder::new(state), due: Mutex::default(), over: Mutex::default(), news: Notify::new() }
     }
 
     /// Takes a listing to be written; of several of one key the last.
-    fn put(&self, identity: Identity, page: Page) {
-        self.due().insert((identity, page.key.text()), page);
+    fn put(&self, due: Due) {
+        lock(&self.due).insert((due.server.id, due.login.clone(), due.page.key.text()), due);
         self.news.notify_one();
     }
 
     /// Writes what is due.
     async fn flush(self: &Arc<Self>) {
-        let due = std::mem::take(&mut *self.due());
+        let due = std::mem::take(&mut *lock(&self.due));
         if due.is_empty() {
             return;
         }
-        let folder = self.folder.clone();
+        let kept = self.clone();
         let written = tokio::task::spawn_blocking(move || {
-            folder.write(|names| {
-                let text = |((identity, _), page): (&(Identity, String), &Page)| {
-                    (names.listing(identity, &page.key), listing::write(page))
+            kept.folder.write(|names| {
+                // Who signs out waits for the lock of the folder: what is written here is there to be removed.
+                let over = lock(&kept.over);
+                let text = |due: &Due| {
+                    let login = due.login.as_deref();
+                    if login.is_some_and(|login| over.contains(login)) {
+                        return None;
+                    }
+                    let identity = due.server.identity(login)?;
+                    Some((names.listing(&identity, login, &due.page.key), listing::write(&due.page)))
                 };
-                due.iter().map(text).collect()
+                due.values().filter_map(text).collect()
             })
         });
         if let Ok(Err(error)) = written.await {
             tracing::warn!("what servers list is not kept for the next start: {error}");
         }
+    }
+
+    /// Removes what is kept of a login that is over, and keeps nothing more of it.
+    fn forget(&self, login: &str) -> std::io::Result<()> {
+        lock(&self.over).insert(login.to_owned());
+        self.folder.forget(login)
     }
 
     /// Writes behind, until `stop`.
@@ -167,7 +190,7 @@ impl Manager {
 
     async fn read_listings(&self, kept: &Arc<Kept>, servers: Vec<Arc<Server>>) {
         let folder = kept.folder.clone();
-        let settings = self.settings();
+        let (settings, host) = (self.settings(), self.host_id().cloned());
         let to_read = servers.clone();
         let read = tokio::task::spawn_blocking(move || {
             let Some(names) = folder.names() else { return };
@@ -176,9 +199,11 @@ impl Manager {
                 let reader = Reader {
                     caps: leases::caps(&settings, server.config.prefix),
                     is_remote: !matches!(server.config.transport, Transport::Stdio(_)),
+                    host: host.clone(),
                 };
-                let Some(identity) = server.identity() else { continue };
-                let wanted = Wanted { server, identity, reader };
+                let login = server.login();
+                let Some(identity) = server.identity(login.as_deref()) else { continue };
+                let wanted = Wanted { server, login, identity, reader };
                 wanted.read(&folder, &names, &listings);
             }
         });
@@ -190,32 +215,43 @@ impl Manager {
     }
 
     /// Keeps what a lease lists for the next start, if it may be kept. A listing of a client's own lease is, as it was before
-    /// the first call: after that it may be a work of that client.
-    pub(super) fn keep_listing(&self, server: &Server, upstream: &Upstream, key: &ListKey, listing: &Listing) {
+    /// the first call: after that it may be a work of that client. `login`: it was listed to that one.
+    pub(super) fn keep_listing(
+        &self,
+        server: &Arc<Server>,
+        upstream: &Upstream,
+        key: &ListKey,
+        listing: &Listing,
+        login: Option<String>,
+    ) {
         let (Some(kept), Some(connection)) = (self.0.kept.get(), upstream.connection()) else { return };
         let Some(revision) = connection.peer().map(|peer| peer.version) else { return };
         let may = key.is_kept() && (*key == ListKey::Rest || !connection.has_served());
-        if !may || !server.has_kept() || !listing::is_whole(&listing.offer) {
-            return;
-        }
-        if let Some(identity) = server.identity() {
-            kept.put(identity, Page { key: key.clone(), revision, listing: listing.clone() });
+        if may && server.has_kept() && listing::is_whole(&listing.offer) {
+            let page = Page { key: key.clone(), revision, listing: listing.clone() };
+            kept.put(Due { server: server.clone(), login, page });
         }
     }
 
     /// Forgets what was listed to that login of a server: it is over.
-    pub(crate) async fn forget_listings(&self, server: &str, login: Option<&str>) {
+    pub(crate) async fn forget_listings(&self, server: &str, login: &str) {
         let servers = self.servers();
-        let Some(server) = servers.iter().find(|other| other.config.name == server) else { return };
+        let Some(server) = servers.iter().find(|other| other.config.name == server).cloned() else { return };
         server.last_offers.clear();
-        let (Some(kept), Some(own)) = (self.0.kept.get().cloned(), server.own_identity()) else { return };
-        let identity = name::signed_in(&own, login);
-        kept.due().retain(|(of, _), _| *of != identity);
-        let forgotten = tokio::task::spawn_blocking(move || kept.folder.forget(|names| names.server(&identity))).await;
-        if let Ok(Err(error)) = forgotten {
-            tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
+        if let Some(kept) = self.0.kept.get().cloned() {
+            let login = login.to_owned();
+            let forgotten = tokio::task::spawn_blocking(move || kept.forget(&login)).await;
+            if let Ok(Err(error)) = forgotten {
+                tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
+            }
         }
         self.touch();
+    }
+
+    /// The same behind the news that a login is over, whoever ended it.
+    pub(super) fn forget_login(&self, server: &Server, login: String) {
+        let (manager, name) = (self.clone(), server.config.name.clone());
+        self.0.tasks.spawn(async move { manager.forget_listings(&name, &login).await });
     }
 }
 
@@ -223,6 +259,7 @@ impl Wanted {
     /// Reads the listings of a server. One that nobody can read is as good as none.
     fn read(&self, folder: &Folder, names: &name::Names, listings: &BTreeMap<String, Vec<String>>) {
         let Some(files) = listings.get(&names.server(&self.identity)) else { return };
+        let login = self.login.as_deref();
         let mut all: Vec<(ListKey, Listing)> = Vec::new();
         for file in files {
             let Ok(text) = folder.read(file, listing::cap(&self.reader)) else { continue };
@@ -231,9 +268,13 @@ impl Wanted {
                 continue;
             };
             // The name was made for its key: nobody gives a listing to others by renaming a file.
-            let Some(key) = ListKey::parse(&key).filter(|key| names.listing(&self.identity, key) == **file) else {
+            let Some(key) = ListKey::parse(&key).filter(|key| names.listing(&self.identity, login, key) == **file)
+            else {
                 continue;
             };
+            if all.len() >= KEYS && key != ListKey::Rest {
+                continue;
+            }
             // Most keys of a server list the same.
             let same = all.iter().find(|(_, other)| other.offer.hash() == listing.offer.hash());
             let offer = same.map_or(listing.offer, |(_, other)| other.offer.clone());
@@ -252,14 +293,65 @@ impl Server {
         has_identity && self.config.manifest == Manifest::On
     }
 
-    /// Stands for the entry.
-    fn own_identity(&self) -> Option<Identity> {
-        *self.kept.identity.get_or_init(|| name::identity(&self.config))
+    /// Stands for the login that its requests carry now.
+    pub(super) fn login(&self) -> Option<String> {
+        self.tokens()?.login_id_now()
     }
 
-    /// Stands for the entry and its login.
-    fn identity(&self) -> Option<Identity> {
-        let login = self.tokens().and_then(|tokens| tokens.login_id_now());
-        Some(name::signed_in(&self.own_identity()?, login.as_deref()))
+    /// Stands for the entry and a login of it. Looks at files: it runs where blocking is fine.
+    fn identity(&self, login: Option<&str>) -> Option<Identity> {
+        let own = *self.kept.identity.get_or_init(|| name::identity(&self.config));
+        Some(name::signed_in(&own?, login))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::{self, Remote};
+    use crate::exposed::UriMode;
+    use crate::protocol::{ProtocolVersion, Raw};
+    use crate::registry::{Caps, Kind, OfferBuilder, ParamHeaders};
+
+    fn server(name: &str) -> Arc<Server> {
+        let remote = Remote::new(format!("https://{name}.example/mcp").parse().unwrap());
+        let entry = config::Server::new("it", Transport::Http(remote)).unwrap();
+        let known = Arc::new(crate::manager::Known::load(None));
+        Arc::new(Server::new(entry, None, UriMode::Passthrough, &known, &Default::default()))
+    }
+
+    fn due(server: &Arc<Server>, login: &str) -> Due {
+        let mut builder = OfferBuilder::new(Caps::default(), ParamHeaders::Ignore);
+        let tools = Raw::trusted(r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}"#.into());
+        builder.page(Kind::Tools, &tools).unwrap();
+        let listing = Listing { offer: Arc::new(builder.finish()), instructions: None };
+        let page = Page { key: ListKey::Rest, revision: ProtocolVersion::LATEST_HANDSHAKE, listing };
+        Due { server: server.clone(), login: Some(login.to_owned()), page }
+    }
+
+    /// What is written behind may be written after the login of it is over, in whatever order.
+    #[tokio::test]
+    async fn nothing_is_kept_of_a_login_that_is_over() {
+        let state = tempfile::tempdir().unwrap();
+        let kept = Arc::new(Kept::new(state.path()));
+        let (server, changed) = (server("one"), server("two"));
+        let count = || kept.folder.listings().values().map(Vec::len).sum::<usize>();
+        for (server, login) in [(&server, "one"), (&server, "two"), (&changed, "one")] {
+            kept.put(due(server, login));
+        }
+        kept.flush().await;
+        assert_eq!(count(), 3, "each login has its own");
+        kept.put(due(&server, "one"));
+        kept.forget("one").unwrap();
+        assert_eq!(count(), 1, "whatever the entry was when it was listed");
+        kept.flush().await;
+        kept.put(due(&server, "one"));
+        kept.flush().await;
+        assert_eq!(count(), 1);
+        let names = kept.folder.names().unwrap();
+        let left = kept.folder.listings().into_keys().collect::<Vec<_>>();
+        assert_eq!(left, [names.server(&server.identity(Some("two")).unwrap())]);
     }
 }

@@ -20,6 +20,8 @@ pub(in crate::manager) type Identity = [u8; 32];
 
 const KEY: &str = "key";
 const KEY_BYTES: usize = 32;
+/// In the place of a login, where there is none.
+const NO_LOGIN: &str = "0";
 
 impl Names {
     /// Reads the key of a folder; makes it if there is none. The caller holds the lock of the folder.
@@ -53,9 +55,15 @@ impl Names {
         self.short(b"server", identity)
     }
 
-    /// The name of one listing.
-    pub(super) fn listing(&self, identity: &Identity, key: &ListKey) -> String {
-        format!("{}-{}.json", self.server(identity), self.short(b"key", key.text().as_bytes()))
+    /// The name of one listing of a server, as it is signed in.
+    pub(super) fn listing(&self, identity: &Identity, login: Option<&str>, key: &ListKey) -> String {
+        let (server, key) = (self.server(identity), self.short(b"key", key.text().as_bytes()));
+        format!("{server}-{}-{key}.json", login.map_or_else(|| NO_LOGIN.to_owned(), |login| self.login(login)))
+    }
+
+    /// What stands in the middle of the names of all listings to a login, whatever became of its entry.
+    pub(super) fn login(&self, login: &str) -> String {
+        self.short(b"login", login.as_bytes())
     }
 
     fn short(&self, what: &[u8], of: &[u8]) -> String {
@@ -68,7 +76,7 @@ impl Names {
 }
 
 /// Stands for an entry: everything of it that decides what the server lists, and the variables that it is given. `None` where
-/// that cannot be known: a program gives the headers, and with them the account.
+/// that cannot be known: a program gives the headers, and with them the account; or a file names the user who is signed in.
 pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> {
     let mut parts = Parts(Sha256::new());
     match &server.transport {
@@ -132,7 +140,21 @@ pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) ->
 }
 
 /// Variables by which programs find their accounts, beside those that the config names.
-const ACCOUNT: &[&str] = &["HOME", "USER", "LOGNAME", "USERPROFILE", "APPDATA"];
+const ACCOUNT: &[&str] = &[
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    // Windows
+    "USERNAME",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "HOMEDRIVE",
+    "HOMEPATH",
+];
 
 /// Texts that are hashed so that none can pass for another: each with its length, each group with its count.
 struct Parts(Sha256);
@@ -166,12 +188,12 @@ impl Parts {
         self.add("tls", files.iter().map(|path| &**path));
         match &remote.auth {
             Auth::Headers => self.add("auth", ["headers"]),
-            Auth::OAuth(oauth) => self.oauth(oauth),
+            Auth::OAuth(oauth) => self.oauth(oauth)?,
         }
         Some(())
     }
 
-    fn oauth(&mut self, oauth: &OAuth) {
+    fn oauth(&mut self, oauth: &OAuth) -> Option<()> {
         let source = |source: &SecretSource| match source {
             SecretSource::Given(secret) => secret.expose().to_owned(),
             SecretSource::File(path) => path.to_string_lossy().into_owned(),
@@ -186,6 +208,8 @@ impl Parts {
             Grant::Code => self.add("grant", ["code"]),
             Grant::ClientCredentials => self.add("grant", ["client"]),
             Grant::Workload(from) => self.add("grant", ["workload", &source(from)]),
+            // The file says who is signed in, and anybody may be next.
+            Grant::Enterprise(enterprise) if matches!(enterprise.id_token, SecretSource::File(_)) => return None,
             Grant::Enterprise(enterprise) => {
                 let token = source(&enterprise.id_token);
                 let secret = enterprise.client_secret.as_ref().map_or("", config::Secret::expose);
@@ -194,13 +218,14 @@ impl Parts {
                 self.add("grant", texts);
             }
         }
+        Some(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Secret, Server, Stdio};
+    use crate::config::{Enterprise, Secret, Server, Stdio};
 
     fn stdio(change: impl FnOnce(&mut Stdio)) -> Server {
         let mut stdio = Stdio { command: "server".into(), args: vec!["a".into(), "b".into()], ..Stdio::default() };
@@ -251,19 +276,27 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_whose_headers_a_program_gives() {
+    fn what_does_not_tell_whose_account_it_is_has_no_identity() {
         let helped = remote(|remote| remote.headers_helper = Some(config::Helper::new("token")));
         assert_eq!(identity(&helped), None);
+        let by_word_of = |id_token| {
+            let endpoint = "https://idp.example/token".parse().unwrap();
+            let grant = Grant::Enterprise(Box::new(Enterprise::new(endpoint, "client", id_token)));
+            identity(&remote(|remote| remote.auth = Auth::OAuth(Box::new(OAuth { grant, ..OAuth::default() }))))
+        };
+        assert_eq!(by_word_of(SecretSource::File("id-token".into())), None);
+        let given = |text: &str| by_word_of(SecretSource::Given(Secret::new(text)));
+        assert!(given("one").is_some() && given("one") != given("two"));
     }
 
     #[test]
     fn names_hang_on_the_key_of_their_folder() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let name = |folder: &Path| Names::of(folder).unwrap().listing(&[7; 32], &ListKey::Rest);
+        let name = |folder: &Path| Names::of(folder).unwrap().listing(&[7; 32], Some("login"), &ListKey::Rest);
         assert_eq!(name(one.path()), name(one.path()), "the key is kept");
         assert_ne!(name(one.path()), name(other.path()));
         fs::write(one.path().join(KEY), "cut").unwrap();
         assert!(Names::read(one.path()).is_none());
-        assert_eq!(name(one.path()).len(), 32 + 1 + 32 + 5, "a new key is made");
+        assert_eq!(name(one.path()).len(), 3 * 32 + 2 + 5, "a new key is made");
     }
 }

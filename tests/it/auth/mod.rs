@@ -12,6 +12,7 @@ mod invite;
 mod kept;
 mod lies;
 mod limits;
+mod listings;
 mod out;
 mod program;
 mod races;

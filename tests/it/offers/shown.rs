@@ -1,0 +1,100 @@
+//! Kept listings as clients see them: how long they may be kept, what follows when the server lists otherwise, and that a
+//! project that nobody has approved shows none.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{ACT, Client, Home, kept, names};
+use crate::reload::program::{Daemon, mcp_host};
+
+/// Where the program keeps its state in a home.
+fn state(home: &Home) -> std::path::PathBuf {
+    home.path().join("mcp-host")
+}
+
+fn config(home: &Home, more: &Value) -> String {
+    let mut entry = home.entry();
+    entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({ "mcpServers": { "it": entry } }).to_string()
+}
+
+/// Runs a daemon until what its server lists is kept.
+fn once(home: &Home, args: &[&str]) {
+    let daemon = Daemon::start(mcp_host(home.path(), &[args, &["--listen", "127.0.0.1:0"]].concat()));
+    daemon.hears("✓ it");
+    for _ in 0..2000 {
+        if !kept(&state(home)).is_empty() {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+    panic!("nothing is kept");
+}
+
+#[test]
+fn a_kept_list_is_for_no_time_and_a_live_one_for_as_long_as_its_server_tells_of_changes() {
+    let home = Home::new(ACT);
+    home.put("mcp.json", &config(&home, &json!({})));
+    once(&home, &["serve", "-c", "mcp.json"]);
+    let hints = |client: &mut Client, id| {
+        let list = client.list(
+            id,
+            &json!({ "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            } }),
+        );
+        assert_eq!(names(&list), ["it__act"]);
+        list["ttlMs"].clone()
+    };
+    home.put("hang", "");
+    let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
+    assert_eq!(hints(&mut client, 1), 0, "nobody tells when it changes");
+    drop(client);
+    fs::remove_file(home.path().join("hang")).unwrap();
+    let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
+    // A call waits for the server.
+    client.hello();
+    client.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "it__act" } }));
+    client.hears(|message| message["id"] == 2);
+    assert_eq!(hints(&mut client, 3), 30_000);
+}
+
+#[test]
+fn a_client_is_told_when_the_server_lists_otherwise() {
+    let home = Home::new(ACT);
+    home.put("mcp.json", &config(&home, &json!({})));
+    once(&home, &["serve", "-c", "mcp.json"]);
+    home.put("tools", &ACT.replace("act", "other"));
+    let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
+    client.hello();
+    assert_eq!(names(&client.list(1, &json!({}))), ["it__act"]);
+    client.hears(|message| message["method"] == "notifications/tools/list_changed");
+    assert_eq!(names(&client.list(2, &json!({}))), ["it__other"]);
+}
+
+#[test]
+fn h93_nothing_is_kept_or_shown_of_a_project_that_is_not_approved() {
+    let home = Home::new(ACT);
+    let project = |more: &Value| home.put("mcp-host.json", &config(&home, more));
+    let tools = || {
+        let mut client = Client::start(home.path(), &["stdio"]);
+        client.hello();
+        let list = client.list(1, &json!({}));
+        names(&list).iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()
+    };
+    project(&json!({}));
+    assert_eq!(tools(), [""; 0]);
+    assert!(kept(&state(&home)).is_empty());
+    let approve = mcp_host(home.path(), &["approve", "--yes"]).output().unwrap();
+    assert!(approve.status.success(), "{approve:?}");
+    once(&home, &["serve"]);
+    home.put("hang", "");
+    assert_eq!(tools(), ["it__act"]);
+    // It reaches the same server, and is not what was approved.
+    project(&json!({ "description": "other words" }));
+    assert_eq!(tools(), [""; 0]);
+    project(&json!({}));
+    assert_eq!(tools(), ["it__act"]);
+}
