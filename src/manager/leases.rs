@@ -205,7 +205,7 @@ impl Manager {
         if key.own {
             upstream.bind(who.owner);
         }
-        if let Some(told) = &who.roots {
+        if let Some(told) = key.roots_of(who) {
             upstream.keep_roots(told.result());
         }
         let mut entry = Entry::new(upstream.clone(), who.principal.clone(), key, counted);
@@ -432,8 +432,10 @@ impl Entry {
         }
         self.key = key.clone();
         self.upstream.declare(key.declares(rules));
-        if let Some(told) = &who.roots {
-            self.upstream.keep_roots(told.result());
+        match key.roots_of(who) {
+            Some(told) => self.upstream.keep_roots(told.result()),
+            None if key.own => self.upstream.forget_roots(),
+            None => {}
         }
         if !key.own {
             self.upstream.unbind();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::lease::{Key, Rules};
-use super::{Asked, Server, Told, known, lock};
+use super::{Asked, Server, Told, Who, known, lock};
 use crate::config::{Roots, Sharing, Transport};
 use crate::protocol::{Method, Profile};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -142,15 +142,23 @@ impl Server {
         lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern())
     }
 
-    /// The client of that lease has told its roots: clients that told the same may share it.
-    pub(crate) fn told_roots(&self, upstream: &Upstream, told: &Arc<Told>) {
-        upstream.keep_roots(told.result());
+    /// That client has told its roots. If no other has ever called on the lease they are the lease's: clients that told the
+    /// same may share it.
+    pub(crate) fn told_roots(&self, upstream: &Upstream, told: &Arc<Told>, who: &Who) {
+        if !upstream.is_only(who.owner) {
+            return;
+        }
         let rules = self.rules();
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
         if entry.key.own {
+            // Of several conversations each call has its own.
+            if who.is_one {
+                upstream.keep_roots(told.result());
+            }
             return;
         }
+        upstream.keep_roots(told.result());
         entry.key.roots = Some(told.clone());
         upstream.declare(entry.key.declares(&rules));
         if rules.sharing != Sharing::Session && self.asks().without(Asked::ROOTS).is_empty() {

@@ -192,7 +192,7 @@ impl Router {
         account: Account,
     ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
-        let who = Who { owner, principal, profile, roots: None };
+        let who = Who { owner, principal, profile, roots: None, is_one: !revision.is_modern() };
         let mailbox = Mailbox::new(self.limits().client_queue, account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());

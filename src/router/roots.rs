@@ -80,11 +80,10 @@ impl Router {
     fn tell_roots(&self, client: &Arc<Client>, told: Option<&Arc<Told>>) {
         for (server, upstream) in client.leases() {
             let Some(server) = self.manager().server(server) else { continue };
-            let alone = upstream.bound_to().or_else(|| upstream.only_caller()) == Some(client.owner());
-            if alone {
+            if upstream.is_only(client.owner()) {
                 if let Some(told) = told.filter(|_| server.wants_roots(client.profile()) || upstream.roots().is_some())
                 {
-                    server.told_roots(&upstream, told);
+                    server.told_roots(&upstream, told, &client.who_now());
                 }
                 upstream.tell_roots_changed();
             }
@@ -93,16 +92,21 @@ impl Router {
     }
 }
 
-/// Answers a question for roots where they are known; else the answer of the client is kept on its way back.
+/// Answers a question for roots where they are known, and where several clients have called: a server takes what it is told
+/// for all of them.
 pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Option<Ask> {
     if ask.method != Method::RootsList || ask.is_gathered() {
         return Some(ask);
     }
     if let Some(told) = client.roots().filter(|_| client.is_one_conversation()) {
-        server.told_roots(upstream, &told);
+        server.told_roots(upstream, &told, &client.who_now());
     }
     if let Some(roots) = upstream.roots() {
         ask.answer(Ok(roots));
+        return None;
+    }
+    if !upstream.is_only(client.owner()) {
+        ask.answer(Ok(Told::nothing().result().clone()));
         return None;
     }
     Some(ask)
@@ -118,11 +122,12 @@ pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Ar
     let keep = move |outcome: Outcome| -> Outcome {
         let Ok(result) = outcome else { return Ok(Told::nothing().result().clone()) };
         let told = Told::read(&result);
-        if let Some(client) = client.upgrade().filter(|client| client.is_one_conversation()) {
+        let Some(client) = client.upgrade() else { return Ok(result) };
+        if client.is_one_conversation() {
             client.keep_roots(Some(told.clone()));
         }
         if let Some(upstream) = upstream.upgrade() {
-            server.told_roots(&upstream, &told);
+            server.told_roots(&upstream, &told, &client.who_now());
         }
         Ok(result)
     };

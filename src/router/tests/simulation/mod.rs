@@ -14,6 +14,7 @@
 
 mod chance;
 mod client;
+mod crowd;
 mod greedy;
 mod server;
 mod tale;
