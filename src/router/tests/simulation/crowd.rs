@@ -2,7 +2,7 @@
 //! instant. No question and no answer may reach another client, each question has one answer, and in the end each client
 //! that can answer is on a lease of its own, those with roots share with no other list, and all others share the rest lease.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub(super) struct Crowd {
     calls: AtomicU64,
     /// Its clients, who are told of its first question.
     waiting: Mutex<Vec<Arc<Notify>>>,
+    /// Those of them that have a session.
+    sessions: Mutex<BTreeSet<u64>>,
     lives: Mutex<Vec<Weak<Life>>>,
     /// Which life each call was served by.
     served: Mutex<BTreeMap<String, u64>>,
@@ -83,8 +85,8 @@ impl Crowd {
             is_careless: chance.one_in(4),
             is_steady: chance.one_in(2),
         };
-        let (calls, waiting, lives, served) = Default::default();
-        Self { habit, calls, waiting, lives, served }
+        let (calls, waiting, sessions, lives, served) = Default::default();
+        Self { habit, calls, waiting, sessions, lives, served }
     }
 
     /// The server; of a revision that has sessions.
@@ -103,6 +105,10 @@ impl Crowd {
 
     pub(super) fn is_steady(&self) -> bool {
         self.habit.is_steady
+    }
+
+    pub(super) fn has_session(&self, number: u64) -> bool {
+        self.sessions.lock().unwrap().contains(&number)
     }
 
     pub(super) fn begins(&self, life: &Arc<Life>) {
@@ -181,6 +187,8 @@ pub(super) fn persons(world: &Arc<World>, router: &Router, crowd: &Crowd) -> Vec
     let count = 3 + world.chance_of("crowd", 1).below(4);
     let persons: Vec<_> = (FIRST..FIRST + count).map(|number| person(world, router, number)).collect();
     crowd.waiting.lock().unwrap().extend(persons.iter().map(|person| person.spark.clone()));
+    let sessions = persons.iter().filter(|person| person.session().is_some());
+    crowd.sessions.lock().unwrap().extend(sessions.map(|person| person.number));
     persons
 }
 
