@@ -30,6 +30,8 @@ pub(super) struct Entry {
     beside: Option<Arc<Notify>>,
     /// The host opened it, for itself.
     pub(super) eager: bool,
+    /// Nobody is given it any more: it declares less than others would now.
+    pub(super) outdated: bool,
     _counted: Counted,
 }
 
@@ -115,7 +117,8 @@ impl Manager {
             return Ok(entry.upstream.clone());
         }
         let rules = server.rules();
-        let fits = entries.iter().enumerate().filter_map(|(place, entry)| {
+        let all = entries.iter().enumerate().filter(|(_, entry)| !entry.outdated);
+        let fits = all.filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
             let fit = rules.fit(entry.candidate(), key, who)?;
             Some(((fit, entry.users.contains(&who.owner), entry.beside.is_none()), place))
@@ -157,7 +160,7 @@ impl Manager {
         let rules = server.rules();
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
-        entry.is_some_and(|entry| rules.fit(entry.candidate(), &rules.key(who), who).is_some())
+        entry.is_some_and(|entry| !entry.outdated && rules.fit(entry.candidate(), &rules.key(who), who).is_some())
     }
 
     /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
@@ -279,6 +282,7 @@ impl Manager {
             let rules = server.rules();
             // The one that lists stays while it is the only one, so that its server is up for the next client.
             let catalogs = table.entries.iter().filter(|entry| server.is_catalog(entry)).count();
+            let count = table.entries.len();
             table.entries.retain(|entry| {
                 let is_kept =
                     server.is_catalog(entry) && !entry.is_over(&rules) && (catalogs == 1 || entry.is_of_host());
@@ -290,8 +294,13 @@ impl Manager {
                 !over
             });
             let has_room = table.entries.len() < manager.limits().leases_per_server;
-            let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest());
+            let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest() && !entry.outdated);
+            let ended = table.entries.len() < count;
             drop(table);
+            if ended {
+                // Streams of changes that watch something there are opened anew.
+                manager.touch();
+            }
             if none {
                 let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
                 manager.open_rest(&server, start);
@@ -378,7 +387,7 @@ impl Manager {
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, key, users, used, served: 0, beside: None, eager: false, _counted: counted }
+        Self { upstream, principal, key, users, used, served: 0, beside: None, eager: false, outdated: false, _counted: counted }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.
@@ -450,7 +459,8 @@ impl Entry {
 
     /// Whether it declares more than its clients can answer, and none is on it.
     fn is_over(&self, rules: &Rules<'_>) -> bool {
-        self.users.is_empty() && self.is_idle() && rules.is_stale(&self.key, self.upstream.profile())
+        let is_left = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
+        is_left && self.users.is_empty() && self.is_idle()
     }
 }
 

@@ -5,6 +5,7 @@
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
+mod forget;
 mod fresh;
 mod kept;
 mod known;
