@@ -61,8 +61,7 @@ def forgotten(kind: str) -> Callable[[Pair], Awaitable[None]]:
         await pair.forget()
         clients = [(pair.client, True), (pair.quiet, False)]
         works = [first(pair, kind, client, declared) for client, declared in clients]
-        works += [beside(pair, client) for client, _ in clients]
-        await asyncio.gather(*works)
+        await asyncio.gather(*works, beside(pair, pair.quiet))
         await asked(pair, kind, pair.client, True)
         if kind == "roots":
             # A list of no roots harms nobody: who cannot tell any stays where all were.
