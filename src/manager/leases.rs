@@ -387,7 +387,18 @@ impl Manager {
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, key, users, used, served: 0, beside: None, eager: false, outdated: false, _counted: counted }
+        Self {
+            upstream,
+            principal,
+            key,
+            users,
+            used,
+            served: 0,
+            beside: None,
+            eager: false,
+            outdated: false,
+            _counted: counted,
+        }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.

@@ -13,7 +13,8 @@ use super::chance::Chance;
 use super::crowd::{self, Turn, question, roots_of};
 use super::world::World;
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta,
+    ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
+    meta,
 };
 use crate::transport::{self, Said, Wire};
 
@@ -166,7 +167,9 @@ impl Life {
                 Message::Response(Response { id: Some(RequestId::Number(id)), outcome }) => {
                     match life.asked.lock().unwrap().remove(&id) {
                         Some(asked) => drop(asked.send(outcome)),
-                        None => life.world.tale.fault(format!("{} has two answers to its question {id}", life.shape.name)),
+                        None => {
+                            life.world.tale.fault(format!("{} has two answers to its question {id}", life.shape.name))
+                        }
                     }
                 }
                 Message::Notification(notice) if notice.method == Method::Cancelled => {
