@@ -23,6 +23,7 @@ mod supervisor;
 mod told;
 mod unused;
 mod view;
+mod words;
 
 use std::collections::HashMap;
 use std::path::Path;
