@@ -46,7 +46,8 @@ impl Router {
 
     async fn ask_roots(&self, client: &Arc<Client>) -> Arc<Told> {
         let (ask, answer) = Ask::gathered("roots", client.revision(), Method::RootsList, None);
-        let leg = if client.mailbox().has_reader() { None } else { client.any_leg() };
+        // It is asked for a call of it: strict clients hear of such on the streams of requests alone.
+        let leg = client.any_leg();
         let _taken_back = AskGuard::new(client, NO_CALL);
         client.ask_beside(ask, NO_CALL, leg);
         match tokio::time::timeout(PATIENCE, answer).await {

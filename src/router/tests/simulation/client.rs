@@ -205,11 +205,16 @@ impl Person {
     }
 
     async fn list(&self) {
-        let (_, _leg, answer) = self.open(Method::ToolsList, &json!({}));
-        let answer = tokio::select! {
-            biased;
-            answer = tokio::time::timeout(BOUND, answer) => answer,
-            () = self.gone.cancelled() => return,
+        let (_, leg, answer) = self.open(Method::ToolsList, &json!({}));
+        let answer = tokio::time::timeout(BOUND, answer);
+        tokio::pin!(answer);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer,
+                Some(message) = leg.next() => self.hear(None, message),
+                () = self.gone.cancelled() => return,
+            }
         };
         match answer {
             Ok(Some(Ok(_))) => self.world.tale.tell(&format!("client {} has a list", self.number)),
