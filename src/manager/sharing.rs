@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::lease::{Key, Rules};
+use super::lease::Rules;
 use super::{Asked, Server, Told, Who, known, lock};
 use crate::config::{Roots, Sharing, Transport};
 use crate::protocol::{Method, Profile};
