@@ -77,7 +77,7 @@ impl Home {
     /// One call in a host of its own: what is told of the server after it.
     async fn call(&self) -> String {
         let host = self.host().await;
-        host.call_tool("it__act", Some(Raw::trusted("{}".into()))).await.unwrap();
+        host.call_tool("it__act", Raw::from_value(&json!({}))).await.unwrap();
         let words = sharing(&host);
         host.shutdown().await;
         words
