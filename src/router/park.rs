@@ -23,7 +23,7 @@ use super::missed::{Audience, Live, Said};
 use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
-use super::{Mailbox, Router, relay};
+use super::{Mailbox, Router, relay, roots};
 use crate::manager::{Principal, Server, Told, Who};
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
@@ -362,6 +362,7 @@ impl Parked {
     /// The server asks something.
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
         let wish = question::wished_key(&mut ask);
+        let Some(ask) = roots::for_whom_has_none(&self.server, upstream, &self.who, ask) else { return };
         let Some(ask) = question::judge(&self.server, self.declared, ask) else { return };
         if let (Method::RootsList, Some(roots)) = (&ask.method, self.roots_on(upstream)) {
             return ask.answer(Ok(roots));

@@ -8,7 +8,8 @@ use super::Router;
 use super::client::Client;
 use super::question;
 use super::running::AskGuard;
-use crate::manager::{Server, Told};
+use crate::config::Roots;
+use crate::manager::{Server, Told, Who};
 use crate::protocol::{Method, Outcome, Profile, Raw};
 use crate::upstream::{Ask, Upstream};
 
@@ -91,6 +92,19 @@ impl Router {
             client.drop_lease(server.id);
         }
     }
+}
+
+/// Tells a server no roots during the call of a client that has none, where several share a lease that declares them.
+pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
+    let is_asked =
+        ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);
+    let has_none = !server.declared(who.profile).has(Profile::ROOTS) && upstream.profile().has(Profile::ROOTS);
+    if is_asked && has_none && !upstream.is_only(who.owner) {
+        server.note_ask(&ask);
+        ask.answer(Ok(Told::nothing().result().clone()));
+        return None;
+    }
+    Some(ask)
 }
 
 /// Answers a question for roots where they are known, and where several clients have called: a server takes what it is told

@@ -44,8 +44,8 @@ fn check_names_browsers_that_clients_share() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert_snapshot!(run(&["check", "--connect", "--config", "mcp.json"]), @r#"
-    help: clients share the browser of `pages` (`browser_click` and 2 more); `"sharing": "session"` gives each its own, with `--isolated` in its `args` if it is to keep their profiles apart
     help: clients share the browser of `apart` (`browser_click` and 2 more); `"sharing": "session"` gives each its own
+    help: clients share the browser of `pages` (`browser_click` and 2 more); `"sharing": "session"` gives each its own, with `--isolated` in its `args` if it is to keep their profiles apart
     "#);
     assert_eq!(run(&["check", "--connect", "--config", "mcp.json", "--json"]), "");
 }

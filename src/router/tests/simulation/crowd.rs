@@ -224,7 +224,7 @@ impl Person {
             self.chance.wait().await;
             let person = self.clone();
             match self.chance.below(6) {
-                0 => deeds.spawn(async move { drop(person.call(Method::PromptsGet, "read", NAME, true).await) }),
+                0 => deeds.spawn(async move { person.read().await }),
                 _ => {
                     let tool = *self.chance.pick(&["do", "do", "slow", "ask"]);
                     deeds.spawn(async move { drop(person.call(Method::ToolsCall, tool, NAME, true).await) })
@@ -236,6 +236,18 @@ impl Person {
         }
         while let Some(done) = deeds.join_next().await {
             done.unwrap();
+        }
+    }
+
+    /// Gets a prompt, which may be asked for twice. Refused in vain the first time, its server asks no more.
+    async fn read(&self) {
+        let mark = self.call(Method::PromptsGet, "read", NAME, true).await;
+        let Habit { kinds, is_careless, is_steady, .. } = &self.world.crowd.habit;
+        let is_sure = *is_steady && !is_careless && kinds.iter().all(|kind| *kind == kinds[0]);
+        let kind = Asked::of(&kinds[0]);
+        let cannot = !Asked::answerable(self.can).has(kind) && kind != Asked::ROOTS;
+        if is_sure && cannot && self.world.tale.end_of(&mark) == Some(End::Other) {
+            self.world.tale.fault(format!("{mark} got no prompt for what its client cannot be asked"));
         }
     }
 
