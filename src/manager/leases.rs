@@ -117,10 +117,9 @@ impl Manager {
             return Ok(entry.upstream.clone());
         }
         let rules = server.rules();
-        let all = entries.iter().enumerate().filter(|(_, entry)| !entry.outdated);
-        let fits = all.filter_map(|(place, entry)| {
+        let fits = entries.iter().enumerate().filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
-            let fit = rules.fit(entry.candidate(), key, who)?;
+            let fit = rules.fit(entry.candidate(), key, who).filter(|_| !entry.outdated)?;
             Some(((fit, entry.users.contains(&who.owner), entry.beside.is_none()), place))
         });
         let mut fits: Vec<_> = fits.collect();
@@ -293,9 +292,9 @@ impl Manager {
                 }
                 !over
             });
-            let has_room = table.entries.len() < manager.limits().leases_per_server;
-            let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest() && !entry.outdated);
             let ended = table.entries.len() < count;
+            let has_room = table.entries.len() < manager.limits().leases_per_server;
+            let none = has_room && !table.entries.iter().any(|entry| entry.key.is_rest());
             drop(table);
             if ended {
                 // Streams of changes that watch something there are opened anew.

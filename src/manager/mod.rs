@@ -5,7 +5,6 @@
 //! `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
-mod forget;
 mod fresh;
 mod kept;
 mod known;
@@ -21,6 +20,7 @@ mod starts;
 mod status;
 mod supervisor;
 mod told;
+mod unlearn;
 mod unused;
 mod view;
 mod words;

@@ -4,6 +4,7 @@
 //! an offer of tools, prompts and resources, and what the server says that answers no request ([`Relayed`]).
 //! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then `life.rs`.
 
+mod alone;
 mod backoff;
 mod connection;
 mod drive;
@@ -471,11 +472,6 @@ impl Upstream {
         self.connection.load().as_ref()?.only_caller()
     }
 
-    /// Whether it is that client's, or no other has ever called on it.
-    pub(crate) fn is_only(&self, owner: Owner) -> bool {
-        self.bound_to().or_else(|| self.only_caller()) == Some(owner)
-    }
-
     /// That client has gone.
     pub(crate) fn forget_caller(&self, owner: Owner) {
         if let Some(connection) = &*self.connection.load() {
@@ -584,11 +580,6 @@ impl Upstream {
     /// Keeps roots for the next time that the server asks, when no client is there to be asked.
     pub(crate) fn keep_roots(&self, roots: &Raw) {
         *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots.detached());
-    }
-
-    /// Each call has roots of its own from now on.
-    pub(crate) fn forget_roots(&self) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Sets how much the server is to log, for all who listen on this lease.

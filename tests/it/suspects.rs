@@ -1,7 +1,5 @@
 //! `check --connect` names servers that hold something which all clients of one process share.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use insta::assert_snapshot;
 use serde_json::json;
 
