@@ -60,6 +60,8 @@ pub(super) struct Envelope {
 
 /// The member of `_meta` that holds such a word; ours, for clients that know of us.
 const AFFINITY: &str = "mcp-host/affinity";
+/// Words that begin so are given by doors of ours.
+pub(super) const OURS: char = '\0';
 /// Longer ones are no words.
 const LONGEST: usize = 128;
 
@@ -200,7 +202,8 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
         return Err(malformed(meta::CLIENT_INFO, "object"));
     }
     let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
-    let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(|word| word.len() <= LONGEST);
+    let is_word = |word: &String| word.len() <= LONGEST && !word.starts_with(OURS);
+    let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(is_word);
     let envelope = Envelope { capabilities, info, level: level.transpose()?, affinity };
     if !ProtocolVersion::MODERN.iter().any(|known| known.as_str() == version) {
         return Err(unsupported_version(&version));

@@ -71,6 +71,8 @@ pub(crate) struct Who {
     pub(crate) era: Era,
     /// The roots that it told, once it was asked for them.
     pub(crate) roots: Option<Arc<Told>>,
+    /// It is one conversation: all its requests are of the same roots.
+    pub(crate) is_one: bool,
 }
 
 /// What decides at one server who shares.
@@ -123,6 +125,11 @@ impl Key {
     /// Whether it is for clients that cannot be asked.
     pub(super) fn is_rest(&self) -> bool {
         *self == Self::REST || *self == Self { apps: false, ..Self::REST }
+    }
+
+    /// The roots that a server is told under it. Several conversations on one client's own lease each have theirs.
+    pub(super) fn roots_of<'a>(&self, who: &'a Who) -> Option<&'a Arc<Told>> {
+        who.roots.as_ref().filter(|_| !self.own || who.is_one)
     }
 
     /// What is declared under it.
@@ -189,12 +196,18 @@ impl Rules<'_> {
         !key.own && key.exact.is_none() && !asked.is_empty()
     }
 
+    /// Whether other conversations that count as the same client have had the lease, with other roots or before it was known
+    /// that their roots matter.
+    fn is_of_others(&self, lease: &Key, key: &Key, who: &Who) -> bool {
+        !who.is_one && !lease.own && key.roots.is_some() && lease.roots != key.roots
+    }
+
     /// How well a lease serves a client that has that key: not at all, or the better the higher.
     pub(super) fn fit(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> Option<u8> {
         if self.sharing == Sharing::Host {
             return Some(0);
         }
-        if *lease.principal != who.principal {
+        if *lease.principal != who.principal || self.is_of_others(lease.key, key, who) {
             return None;
         }
         match lease.bound_to {
@@ -208,6 +221,8 @@ impl Rules<'_> {
                     && (key.exact.is_none() || key.own)
                     && lease.key.exact.is_none()
                     && self.sharing == Sharing::Auto
+                    // A server that was told roots is no rest for others.
+                    && (lease.key.roots.is_none() || key.own || key.roots.is_some())
                     && !self.exceeds(lease.declared, who.profile)
                     && Asked::answerable(lease.declared).has(self.answers(who.profile));
                 stays.then_some(2)
@@ -225,7 +240,7 @@ mod tests {
     }
 
     fn who(profile: Profile) -> Who {
-        Who { owner: Owner(1), principal: Principal::local(), profile, era: Era::Legacy, roots: None }
+        Who { owner: Owner(1), principal: Principal::local(), profile, era: Era::Legacy, roots: None, is_one: true }
     }
 
     fn told(uri: &str) -> Option<Arc<Told>> {

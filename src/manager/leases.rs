@@ -32,6 +32,8 @@ pub(super) struct Entry {
     beside: Option<Arc<Notify>>,
     /// The host opened it, for itself.
     pub(super) eager: bool,
+    /// Nobody is given it any more: it declares less than others would now.
+    pub(super) outdated: bool,
     _counted: Counted,
 }
 
@@ -125,7 +127,7 @@ impl Manager {
         let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
         let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
-            let fit = rules.fit(entry.candidate(), key, who)?;
+            let fit = rules.fit(entry.candidate(), key, who).filter(|_| !entry.outdated)?;
             Some(((fit, entry.users.contains(&who.owner), entry.beside.is_none()), place))
         });
         let mut fits: Vec<_> = fits.collect();
@@ -170,7 +172,7 @@ impl Manager {
         let rules = server.rules();
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
-        entry.is_some_and(|entry| rules.fit(entry.candidate(), &rules.key(who), who).is_some())
+        entry.is_some_and(|entry| !entry.outdated && rules.fit(entry.candidate(), &rules.key(who), who).is_some())
     }
 
     /// A lease for a call that must not wait for the one that its client has, and its lane: another one of the client's
@@ -226,7 +228,7 @@ impl Manager {
         if key.own {
             upstream.bind(who.owner);
         }
-        if let Some(told) = &who.roots {
+        if let Some(told) = key.roots_of(who) {
             upstream.keep_roots(told.result());
         }
         upstream.begin();
@@ -378,6 +380,7 @@ impl Entry {
             served: 0,
             beside: None,
             eager: false,
+            outdated: false,
             _counted: counted,
         }
     }
@@ -438,8 +441,10 @@ impl Entry {
         }
         self.key = key.clone();
         self.upstream.declare(key.declares(rules));
-        if let Some(told) = &who.roots {
-            self.upstream.keep_roots(told.result());
+        match key.roots_of(who) {
+            Some(told) => self.upstream.keep_roots(told.result()),
+            None if key.own => self.upstream.forget_roots(),
+            None => {}
         }
         if !key.own {
             self.upstream.unbind();
@@ -454,7 +459,8 @@ impl Entry {
 
     /// Whether it declares more than its clients can answer, and none is on it.
     pub(super) fn is_over(&self, rules: &Rules<'_>) -> bool {
-        self.users.is_empty() && self.is_idle() && rules.is_stale(&self.key, self.upstream.profile())
+        let is_left = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
+        is_left && self.users.is_empty() && self.is_idle()
     }
 }
 

@@ -21,8 +21,10 @@ mod starts;
 mod status;
 mod supervisor;
 mod told;
+mod unlearn;
 mod unused;
 mod view;
+mod words;
 
 use std::collections::HashMap;
 use std::path::Path;

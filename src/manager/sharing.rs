@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::lease::{Key, Rules};
+use super::lease::Rules;
 use super::{Asked, Server, Told, Who, known, lock};
 use crate::config::{Roots, Sharing, Transport};
 use crate::protocol::{Method, Profile};
@@ -143,15 +143,23 @@ impl Server {
         lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern() && entry.is_in(era))
     }
 
-    /// The client of that lease has told its roots: clients that told the same may share it.
-    pub(crate) fn told_roots(&self, upstream: &Upstream, told: &Arc<Told>) {
-        upstream.keep_roots(told.result());
+    /// That client has told its roots. If no other has ever called on the lease they are the lease's: clients that told the
+    /// same may share it.
+    pub(crate) fn told_roots(&self, upstream: &Upstream, told: &Arc<Told>, who: &Who) {
+        if !upstream.is_only(who.owner) {
+            return;
+        }
         let rules = self.rules();
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
         if entry.key.own {
+            // Of several conversations each call has its own.
+            if who.is_one {
+                upstream.keep_roots(told.result());
+            }
             return;
         }
+        upstream.keep_roots(told.result());
         entry.key.roots = Some(told.clone());
         upstream.declare(entry.key.declares(&rules));
         if rules.sharing != Sharing::Session && self.asks().without(Asked::ROOTS).is_empty() {
@@ -169,52 +177,5 @@ impl Server {
             Some(entry) if entry.key.is_rest() && upstream.bound_to().is_none() => Profile::EMPTY,
             _ => upstream.profile(),
         }
-    }
-
-    /// In words, why it has how many connections.
-    pub(super) fn sharing_in_words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let asks = self.asks();
-        match self.config.sharing {
-            Sharing::Host => words.push("one for everybody (sharing: host), nothing is declared".to_owned()),
-            Sharing::Session => words.push("one for each client from its first call on (sharing: session)".to_owned()),
-            Sharing::Profile => words.push("one for each set of capabilities (sharing: profile)".to_owned()),
-            Sharing::Auto if asks.is_empty() => {
-                words.push("has asked clients nothing so far: they share one connection".to_owned());
-            }
-            Sharing::Auto => {}
-        }
-        if !asks.is_empty() && self.config.sharing != Sharing::Host {
-            let kinds = asks.words().join(", ");
-            let own = match asks.without(Asked::ROOTS).is_empty() {
-                true => "clients with roots share by their lists of roots",
-                false => "clients that can answer have one of their own, or one a list of roots",
-            };
-            words.push(format!("asks clients for {kinds}: {own}, all others share one (--forget)"));
-        }
-        if self.shows_ui() {
-            words.push("lists tools for MCP Apps: clients without these share another connection".to_owned());
-        }
-        let table = lock(&self.leases);
-        for entry in &table.entries {
-            let whom = match (entry.upstream.bound_to(), &entry.key) {
-                _ if entry.upstream.is_modern() && self.speaks_both() => "clients without a session".to_owned(),
-                _ if entry.upstream.is_modern() => "everybody, since it needs no session".to_owned(),
-                (Some(_), _) => "one client".to_owned(),
-                (None, Key { roots: Some(told), .. }) => format!("clients that told the same {} roots", told.count()),
-                (None, Key { exact: Some(_), .. }) => "clients with the same capabilities".to_owned(),
-                (None, key) if key.is_rest() => "lists, and clients that answer none of what it asks".to_owned(),
-                (None, _) => "clients without MCP Apps".to_owned(),
-            };
-            let principal = match &entry.principal {
-                principal if principal.is_local() => String::new(),
-                principal => format!(" of {:?}", principal.as_str()),
-            };
-            let process = entry.upstream.connection().and_then(|connection| connection.pid());
-            let process = process.map(|pid| format!("process {pid}: ")).unwrap_or_else(|| "a connection: ".to_owned());
-            let era = if self.is_for_sessions(&entry.upstream) { ", with a session" } else { "" };
-            words.push(format!("{process}for {whom}{principal}{era}, {} on it now", entry.user_count()));
-        }
-        words
     }
 }

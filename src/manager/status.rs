@@ -114,14 +114,6 @@ impl Manager {
         self.servers().iter().map(|server| self.status_of(server, &catalog)).collect()
     }
 
-    /// Forgets what the server of that name or alias asks clients; in words, what that was.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status socket asks"))]
-    pub(crate) fn forget_asks(&self, name: &str) -> Option<Vec<&'static str>> {
-        let servers = self.servers();
-        let is_it = |server: &&Arc<Server>| server.config.name == name || server.config.alias.as_str() == name;
-        Some(servers.iter().find(is_it)?.forget_asks().words())
-    }
-
     /// The state that people see.
     pub(super) fn shown(&self, server: &Server) -> StateName {
         if let Some((state, _)) = &server.fixed {

@@ -33,8 +33,14 @@ impl Manager {
                     return;
                 }
                 let mut table = lock(&server.leases);
-                if let Some(left) = table.end_unused(&server) {
-                    wait = left;
+                let count = table.entries.len();
+                let next = table.end_unused(&server);
+                if table.entries.len() < count {
+                    // Streams of changes that watch something there are opened anew.
+                    manager.touch();
+                }
+                if let Some(next) = next {
+                    wait = next;
                     continue;
                 }
                 table.lingers = false;

@@ -193,7 +193,8 @@ impl Router {
         account: Account,
     ) -> Arc<Client> {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
-        let who = Who { owner, principal, profile, era: revision.era(), roots: None };
+        let is_one = !revision.is_modern();
+        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one };
         let mailbox = Mailbox::new(self.limits().client_queue, account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());

@@ -100,6 +100,20 @@ impl Router {
         Ok(client)
     }
 
+    /// Whoever sent requests under that word sends no more.
+    pub(crate) fn leave(&self, affinity: &str) {
+        let mut gone = Vec::new();
+        self.pool().retain(|key, pooled| {
+            let stays = key.affinity.as_deref() != Some(affinity);
+            if !stays {
+                gone.push(pooled.client.clone());
+            }
+            stays
+        });
+        gone.sort_by_key(|client| client.owner());
+        gone.iter().for_each(|client| self.close(client));
+    }
+
     /// A mailbox for one modern request, with the level of log lines that it wants.
     #[cfg(test)]
     pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {

@@ -12,7 +12,7 @@ use super::question::{self, log, refuse};
 use super::roots;
 use super::subscribe::changes;
 use crate::adapt;
-use crate::manager::{News, Server};
+use crate::manager::{News, Server, Told};
 use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
 use crate::registry::expose_target;
 use crate::upstream::{Ask, Connection, Relayed, Upstream};
@@ -175,6 +175,10 @@ impl Router {
         }
         let Some(ask) = question::judge(server, declared, ask) else { return };
         let Some(ask) = roots::known(client, server, &upstream, ask) else { return };
+        if !client.is_one_conversation() {
+            // The only call under way may be of another conversation than the one that the server works for.
+            return ask.answer(Ok(Told::nothing().result().clone()));
+        }
         let router = self.clone();
         self.spawn(async move {
             let until = Instant::now() + HOLD;

@@ -23,8 +23,8 @@ use super::missed::{Audience, Live, Said};
 use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
-use super::{Mailbox, Router, relay};
-use crate::manager::{Principal, Server, Told};
+use super::{Mailbox, Router, relay, roots};
+use crate::manager::{Principal, Server, Told, Who};
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
@@ -47,6 +47,8 @@ pub(super) struct Parked {
     pub(super) server: Arc<Server>,
     /// What its client can be asked.
     declared: Profile,
+    /// The client whose lease it runs on.
+    who: Who,
     inner: Mutex<Inner>,
     /// For whoever attends: questions, or the answer.
     news: Notify,
@@ -120,6 +122,7 @@ impl Router {
             digest: forward.digest().to_owned(),
             server: forward.server.clone(),
             declared: forward.server.declared(client.profile()),
+            who: client.who_with(forward.roots.clone()),
             inner: Mutex::new(Inner::of(&account)),
             news: Notify::new(),
             answered: Arc::default(),
@@ -153,7 +156,7 @@ impl Router {
         }
         for (ask, value) in answers {
             if ask.method == Method::RootsList {
-                parked.keep_roots(&value);
+                parked.keep_roots(client, &value);
             }
             ask.answer(Ok(value));
         }
@@ -359,8 +362,9 @@ impl Parked {
     /// The server asks something.
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
         let wish = question::wished_key(&mut ask);
+        let Some(ask) = roots::for_whom_has_none(&self.server, upstream, &self.who, ask) else { return };
         let Some(ask) = question::judge(&self.server, self.declared, ask) else { return };
-        if let (Method::RootsList, Some(roots)) = (&ask.method, upstream.roots()) {
+        if let (Method::RootsList, Some(roots)) = (&ask.method, self.roots_on(upstream)) {
             return ask.answer(Ok(roots));
         }
         let Some(ask) = question::reword(&self.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
@@ -440,11 +444,25 @@ impl Parked {
         self.news.notify_waiters();
     }
 
-    fn keep_roots(&self, roots: &Raw) {
-        let upstream = self.lock().upstream.clone();
-        if let Some(upstream) = &upstream {
-            self.server.told_roots(upstream, &Told::read(roots));
+    fn keep_roots(&self, client: &Client, roots: &Raw) {
+        let (upstream, told) = (self.lock().upstream.clone(), Told::read(roots));
+        if client.is_one_conversation() {
+            client.keep_roots(Some(told.clone()));
         }
+        if let Some(upstream) = &upstream {
+            self.server.told_roots(upstream, &told, &self.who);
+        }
+    }
+
+    /// The roots that a server is told without asking: those of the lease; none where several clients have called; those of
+    /// the call where a lease of its client's own serves several conversations.
+    fn roots_on(&self, upstream: &Upstream) -> Option<Raw> {
+        if let Some(roots) = upstream.roots() {
+            return Some(roots);
+        }
+        let is_shared = !upstream.is_only(self.who.owner);
+        let told = if is_shared { Some(Told::nothing()) } else { self.who.roots.clone() };
+        told.map(|told| told.result().clone())
     }
 
     fn is_on(&self, upstream: &Arc<Upstream>) -> bool {

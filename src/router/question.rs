@@ -30,6 +30,7 @@ pub(super) fn put(
     answered: Option<Arc<Notify>>,
 ) {
     // Its lease may declare more than this client can.
+    let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
     let Some(ask) = judge(server, server.declared(client.profile()), ask) else { return };
     if client.revision().is_modern() {
         // It is asked by results alone, and this request has none that asks: a call that has is parked.

@@ -40,7 +40,8 @@ impl Router {
     ) -> Result<Arc<Upstream>, NoLease> {
         // Read first: what becomes known meanwhile is looked at the next time.
         let stamp = server.stamp();
-        let is_fixed = roots.is_none() || client.is_one_conversation();
+        // Another conversation that counts as the same client may have told other roots.
+        let is_fixed = client.is_one_conversation() || !server.wants_roots(client.profile());
         let stays = |upstream: &Arc<Upstream>| is_fixed && server.is_in_era(upstream, &client.who);
         if let Some(upstream) = client.lease(server.id, stamp).filter(stays) {
             return Ok(upstream);

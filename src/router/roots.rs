@@ -8,7 +8,8 @@ use super::Router;
 use super::client::Client;
 use super::question;
 use super::running::AskGuard;
-use crate::manager::{Server, Told};
+use crate::config::Roots;
+use crate::manager::{Server, Told, Who};
 use crate::protocol::{Method, Outcome, Profile, Raw};
 use crate::upstream::{Ask, Upstream};
 
@@ -46,7 +47,8 @@ impl Router {
 
     async fn ask_roots(&self, client: &Arc<Client>) -> Arc<Told> {
         let (ask, answer) = Ask::gathered("roots", client.revision(), Method::RootsList, None);
-        let leg = if client.mailbox().has_reader() { None } else { client.any_leg() };
+        // It is asked for a call of it: strict clients hear of such on the streams of requests alone.
+        let leg = client.any_leg();
         let _taken_back = AskGuard::new(client, NO_CALL);
         client.ask_beside(ask, NO_CALL, leg);
         match tokio::time::timeout(PATIENCE, answer).await {
@@ -80,11 +82,10 @@ impl Router {
     fn tell_roots(&self, client: &Arc<Client>, told: Option<&Arc<Told>>) {
         for (server, upstream) in client.leases() {
             let Some(server) = self.manager().server(server) else { continue };
-            let alone = upstream.bound_to().or_else(|| upstream.only_caller()) == Some(client.owner());
-            if alone {
+            if upstream.is_only(client.owner()) {
                 if let Some(told) = told.filter(|_| server.wants_roots(client.profile()) || upstream.roots().is_some())
                 {
-                    server.told_roots(&upstream, told);
+                    server.told_roots(&upstream, told, &client.who_now());
                 }
                 upstream.tell_roots_changed();
             }
@@ -93,16 +94,34 @@ impl Router {
     }
 }
 
-/// Answers a question for roots where they are known; else the answer of the client is kept on its way back.
+/// Tells a server no roots during the call of a client that has none, where several share a lease that declares them.
+pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
+    let is_asked =
+        ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);
+    let has_none = !server.declared(who.profile).has(Profile::ROOTS) && upstream.profile().has(Profile::ROOTS);
+    if is_asked && has_none && !upstream.is_only(who.owner) {
+        server.note_ask(&ask);
+        ask.answer(Ok(Told::nothing().result().clone()));
+        return None;
+    }
+    Some(ask)
+}
+
+/// Answers a question for roots where they are known, and where several clients have called: a server takes what it is told
+/// for all of them.
 pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Option<Ask> {
     if ask.method != Method::RootsList || ask.is_gathered() {
         return Some(ask);
     }
     if let Some(told) = client.roots().filter(|_| client.is_one_conversation()) {
-        server.told_roots(upstream, &told);
+        server.told_roots(upstream, &told, &client.who_now());
     }
     if let Some(roots) = upstream.roots() {
         ask.answer(Ok(roots));
+        return None;
+    }
+    if !upstream.is_only(client.owner()) {
+        ask.answer(Ok(Told::nothing().result().clone()));
         return None;
     }
     Some(ask)
@@ -118,11 +137,12 @@ pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Ar
     let keep = move |outcome: Outcome| -> Outcome {
         let Ok(result) = outcome else { return Ok(Told::nothing().result().clone()) };
         let told = Told::read(&result);
-        if let Some(client) = client.upgrade().filter(|client| client.is_one_conversation()) {
+        let Some(client) = client.upgrade() else { return Ok(result) };
+        if client.is_one_conversation() {
             client.keep_roots(Some(told.clone()));
         }
         if let Some(upstream) = upstream.upgrade() {
-            server.told_roots(&upstream, &told);
+            server.told_roots(&upstream, &told, &client.who_now());
         }
         Ok(result)
     };

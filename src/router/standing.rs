@@ -104,6 +104,6 @@ impl Client {
 
     /// The client as leases see it: with the roots that it told, or those of this request.
     pub(super) fn who_with(&self, roots: Option<Arc<Told>>) -> Who {
-        Who { roots, ..self.who.clone() }
+        Who { roots, is_one: self.is_one_conversation(), ..self.who.clone() }
     }
 }

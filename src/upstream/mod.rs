@@ -4,6 +4,7 @@
 //! an offer of tools, prompts and resources, and what the server says that answers no request ([`Relayed`]).
 //! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then `life.rs`.
 
+mod alone;
 mod backoff;
 mod connection;
 mod drive;

@@ -35,6 +35,7 @@ class Pair:
     control: Control
     direct: bool
     fresh: Callable[[Peer], Client]  # another client of the downstream kind
+    forget: Callable[[], Awaitable[None]] | None = None  # has the host forget what the server asks
 
     def name(self, raw: str) -> str:
         return raw if self.direct else f"{self.up.alias}__{raw}"

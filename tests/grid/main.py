@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
 import re
 import sys
@@ -15,9 +16,9 @@ from pathlib import Path
 from client.base import Client
 from corners import FEATURES, HOSTED
 from features import Pair
+from forgotten import FORGOTTEN
 from official import Official, Packages
 from report import Report
-from turns import Turns
 from words import R25B, R25C, R26, SHORT, Peer, peers
 from world import World, open_client, warm_up
 
@@ -25,13 +26,16 @@ AT_ONCE = 8  # pairs
 PACE = 0.025  # seconds between the calls of one client of the crowd
 
 
-async def one_pair(pair: Pair, features: list[str], turns: Turns, report: Report) -> None:
+async def one_pair(pair: Pair, features: list[str], world: World, report: Report) -> None:
     silent = pair.up.modern and pair.up.transport == "stdio"
     for feature in features:
-        async with turns.take(silent and feature in ("log", "quiet log")) if silent else nullcontext():
+        # What is forgotten of a server is forgotten for all of its cells.
+        alone = world.locks[pair.up] if feature in FORGOTTEN else nullcontext()
+        turn = world.turns.take(silent and feature in ("log", "quiet log")) if silent else nullcontext()
+        async with alone, turn:
             began = time.monotonic()
             try:
-                await asyncio.wait_for(FEATURES[feature](pair), 60)
+                await asyncio.wait_for((FEATURES | FORGOTTEN)[feature](pair), 120)
                 fault = None
             except Exception as error:  # a fault is a line, the other cells still run
                 fault = f"{type(error).__name__}: {error}"
@@ -65,7 +69,9 @@ async def downstream(
 
     async def run(up: Peer) -> None:
         async with slots:
-            await one_pair(Pair(down, up, *clients, world.control, options.direct, another), options.features, world.turns, report)
+            forget = functools.partial(world.forget, up.alias)
+            pair = Pair(down, up, *clients, world.control, options.direct, another, forget)
+            await one_pair(pair, options.features, world, report)
 
     await asyncio.gather(*(run(up) for up in ups))
     for client in clients:
@@ -111,6 +117,10 @@ async def crowd(world: World, report: Report, calls: int = 1000) -> None:
 async def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     downs = [peer for peer in peers() if re.fullmatch(options.down, str(peer))]
+    options.features = options.features or list(FORGOTTEN if options.forget else FEATURES)
+    if options.forget:
+        # A host on a pipe has one client of each kind, and what it knows is its own.
+        downs = [peer for peer in downs if peer.transport != "stdio"]
     ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
     if options.direct:
         options.features = [feature for feature in options.features if feature not in HOSTED]
@@ -131,7 +141,7 @@ async def main(options: argparse.Namespace) -> int:
         cells = f"{count} pairs x {len(options.features)} features = {count * len(options.features)} cells"
         print(f"{len(downs)} kinds of clients, {len(ups)} kinds of servers: {cells}", flush=True)
         await asyncio.gather(*(downstream(world, down, others, options, slots, report) for down, others in pairs))
-        if not options.direct and len(downs) == len(ups) == len(peers()):
+        if not options.direct and not options.forget and len(downs) == len(ups) == len(peers()):
             await crowd(world, report)
         if options.rmcp:
             packages = Packages(*(getattr(options, name) for name in Packages.__dataclass_fields__))
@@ -150,9 +160,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", default="")
     parser.add_argument("--direct", action="store_true")
+    parser.add_argument("--forget", action="store_true")
     parser.add_argument("--down", default=".*")
     parser.add_argument("--up", default=".*")
-    parser.add_argument("--features", type=lambda text: text.split(","), default=list(FEATURES))
+    parser.add_argument("--features", type=lambda text: text.split(","), default=[])
     parser.add_argument("--keep", action="store_true")
     for name in Packages.__dataclass_fields__:
         parser.add_argument(f"--{name}", type=Path)

@@ -36,6 +36,7 @@ class World:
         self.binary = binary
         self.control = Control()
         self.turns = Turns()
+        self.locks: dict[Peer, asyncio.Lock] = {peer: asyncio.Lock() for peer in peers()}
         self.children: list[asyncio.subprocess.Process] = []
         self.urls: dict[Peer, str] = {}
         self.host = ""
@@ -99,6 +100,14 @@ class World:
         if not url:
             raise RuntimeError(f"the host says {line!r}; see {errors}")
         return url.removesuffix("/mcp")
+
+    async def forget(self, alias: str) -> None:
+        """Has the daemon forget what a server asks its clients."""
+        command = [self.binary, "status", alias, "--forget", "--listen", self.host.removeprefix("http://")]
+        child = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=-1, env=self.environment())
+        said, errors = await asyncio.wait_for(child.communicate(), 20)
+        if child.returncode or not said.startswith(b"forgotten"):
+            raise RuntimeError(f"status --forget: {child.returncode}, {said!r}, {errors!r}")
 
     async def start_at(self, command: list[str], port: int, more: dict[str, str]) -> None:
         """Starts a server of others and waits until it listens."""

@@ -113,3 +113,32 @@ fn a_call_that_waited_in_a_host_that_is_gone_is_told_so_and_not_run_again() {
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.contains("expired") && message.contains("unknown"), "{message}");
 }
+
+/// `status SERVER --forget`: what it asks is told, forgotten, and learned anew from the next question.
+#[cfg(unix)]
+#[test]
+fn what_a_server_asks_is_told_and_forgotten() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = crate::reload::program::mcp_host(home.path(), args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        format!("exit {}\n{}{}", output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    let daemon = Daemon::start(home.path());
+    let sharing = || {
+        let told = run(&["status", "echo"]);
+        told.lines().find(|line| line.starts_with("sharing")).unwrap_or_else(|| panic!("{told}")).to_owned()
+    };
+    assert!(sharing().contains("has asked clients nothing so far"), "{}", sharing());
+    let asked = daemon.ask(&json!({}));
+    assert_eq!(text(&daemon.tell(&asked, "Ada")), "Hello Ada.");
+    assert!(sharing().contains("asks clients for elicitation"), "{}", sharing());
+    assert_eq!(run(&["status", "echo", "--forget"]), "exit 0\nforgotten what echo asks its clients: elicitation\n");
+    assert!(sharing().contains("has asked clients nothing so far"), "{}", sharing());
+    assert_eq!(run(&["status", "echo", "--forget", "--json"]), "exit 0\n{\"forgotten\":[]}\n");
+    assert!(run(&["status", "nobody", "--forget"]).starts_with("exit 2\nerror: no server \"nobody\""));
+    assert!(run(&["status", "--forget"]).starts_with("exit 2\n"));
+    let again = daemon.ask(&json!({}));
+    assert_eq!(text(&daemon.tell(&again, "Bob")), "Hello Bob.");
+    assert!(sharing().contains("asks clients for elicitation"), "{}", sharing());
+}

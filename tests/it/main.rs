@@ -14,6 +14,8 @@ mod hazards;
 mod itself;
 #[cfg(unix)]
 mod kept;
+#[cfg(unix)]
+mod known;
 mod limits;
 mod mistakes;
 #[cfg(unix)]
@@ -26,5 +28,7 @@ mod secrets;
 mod sse;
 #[cfg(unix)]
 mod start;
+#[cfg(unix)]
+mod suspects;
 mod tidy;
 mod tls;

@@ -8,6 +8,7 @@ mod standard;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{Call, Ending, Progress, Step};
-use super::classify::{self, Envelope, Eras, Header, Route};
+use super::classify::{self, Envelope, Eras, Header, OURS, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{ENDLESS, Line, Lines};
 use crate::protocol::{
@@ -35,6 +36,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const LAST_CALLS: Duration = Duration::from_millis(2500);
 /// Sets of capabilities that one pipe may come with, before the oldest may be forgotten.
 const PLACES: usize = 16;
+/// Counts pipes, so that each has a word of its own.
+static PIPES: AtomicU64 = AtomicU64::new(0);
 
 /// Serves the client on our own stdin and stdout until stdin ends, stdout breaks or `stop`.
 ///
@@ -63,6 +66,7 @@ where
     W: AsyncWrite + Unpin + Send,
 {
     let account = router.account();
+    let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
         lines: Lines::new(router.limits().body),
         room: router.limits().client_queue,
@@ -72,6 +76,7 @@ where
             client: None,
             out: Outbox::new(account.share()),
             account,
+            pipe,
             calls: FuturesUnordered::new(),
             places: VecDeque::new(),
             stateless: HashMap::new(),
@@ -83,7 +88,10 @@ where
         output,
     };
     let end = door.run(&stop).await;
-    door.finish(end).await
+    let (router, pipe) = (door.session.router.clone(), door.session.pipe.clone());
+    let result = door.finish(end).await;
+    router.leave(&pipe);
+    result
 }
 
 struct Door<R, W> {
@@ -106,6 +114,8 @@ struct Session {
     out: Outbox,
     /// What waits for the client.
     account: Account,
+    /// By which requests without a session are those of this pipe: all that comes through it is of one conversation.
+    pipe: String,
     calls: FuturesUnordered<Step>,
     /// Who sends requests without a session: one client, unless its capabilities change. It stays as long as the pipe.
     places: VecDeque<Place>,
@@ -356,11 +366,11 @@ impl Session {
             let text = format!("request id {} is in use by a request without an answer yet", Theirs(&id.to_string()));
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
-        let client =
-            match self.router.modern_apart(Principal::local(), &envelope.capabilities, envelope.affinity.as_deref()) {
-                Ok(client) => client,
-                Err(error) => return self.refuse(Some(id), error),
-            };
+        let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
+        let client = match self.router.modern_apart(Principal::local(), &envelope.capabilities, Some(word)) {
+            Ok(client) => client,
+            Err(error) => return self.refuse(Some(id), error),
+        };
         if !self.places.iter().any(|place| place.is_of(&client)) {
             if self.places.len() >= PLACES {
                 self.places.pop_front();

@@ -14,6 +14,8 @@ mod greedy;
 mod growth;
 #[cfg(feature = "server")]
 mod jobs;
+#[cfg(feature = "server")]
+mod knowing;
 mod leaks;
 #[cfg(feature = "server")]
 mod levels;

@@ -20,14 +20,14 @@ use crate::upstream::Starter;
 const GONE: Duration = Duration::from_secs(150);
 
 /// Servers behind pipes, and how often each was started.
-struct World {
-    router: Router,
+pub(super) struct World {
+    pub(super) router: Router,
     starts: Vec<Arc<AtomicUsize>>,
 }
 
 /// A client with a session that answers what it declared.
-struct Person {
-    client: Arc<Client>,
+pub(super) struct Person {
+    pub(super) client: Arc<Client>,
     roots: Arc<std::sync::Mutex<&'static str>>,
     asked_for_roots: Arc<AtomicUsize>,
 }
@@ -63,7 +63,7 @@ fn server(number: Arc<AtomicUsize>) -> Starter {
 }
 
 /// `known`: what each server is known to ask.
-fn world(known: &[Asked], change: impl Fn(&mut Server)) -> World {
+pub(super) fn world(known: &[Asked], change: impl Fn(&mut Server)) -> World {
     let mut config = Config::default();
     let (mut starters, mut starts) = (HashMap::new(), Vec::new());
     for number in 0..known.len() {
@@ -83,7 +83,7 @@ fn world(known: &[Asked], change: impl Fn(&mut Server)) -> World {
 }
 
 impl World {
-    fn person(&self, profile: Profile, roots: &'static str) -> Person {
+    pub(super) fn person(&self, profile: Profile, roots: &'static str) -> Person {
         let client = self.router.admit(Principal::local(), ProtocolVersion::V2025_11_25, profile, None);
         let roots = Arc::new(std::sync::Mutex::new(roots));
         let asked_for_roots = Arc::<AtomicUsize>::default();
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// What a tool says: which start of its server, and what came of it.
-    async fn call(&self, person: &Person, server: usize, tool: &str) -> String {
+    pub(super) async fn call(&self, person: &Person, server: usize, tool: &str) -> String {
         let name = format!("s{server}__{tool}");
         let running =
             request(&self.router, &person.client, Method::ToolsCall, &json!({ "name": name, "arguments": {} }));
@@ -118,11 +118,11 @@ impl World {
         text(&result).to_owned()
     }
 
-    fn leases(&self) -> usize {
+    pub(super) fn leases(&self) -> usize {
         self.router.gauges().leases
     }
 
-    fn starts(&self, server: usize) -> usize {
+    pub(super) fn starts(&self, server: usize) -> usize {
         self.starts[server].load(Ordering::SeqCst)
     }
 }
@@ -139,8 +139,8 @@ fn answer(router: &Router, client: &Arc<Client>, message: Message, roots: &str, 
     router.answer(client, Response { id: Some(asked.id), outcome });
 }
 
-const FORM: Profile = Profile::ELICITATION_FORM;
-const ROOTS: Profile = Profile::ROOTS.with(Profile::ROOTS_CHANGED);
+pub(super) const FORM: Profile = Profile::ELICITATION_FORM;
+pub(super) const ROOTS: Profile = Profile::ROOTS.with(Profile::ROOTS_CHANGED);
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_nothing_is_one_process_whatever_clients_can() {

@@ -4,6 +4,7 @@ use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{ServerStatus, StateName};
 
 use super::check::{not_approved, unusable};
+use super::suspects;
 use crate::args::{Check, Common};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -24,13 +25,16 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         plan.config.servers.iter().filter(|server| is_told(server)).map(|server| server.name.clone()).collect();
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
+    let servers = plan.config.servers.clone();
     let session = Session::look(plan, again.clone(), output).await?;
     let status = session.host.status();
+    let suspects = suspects::lines(&servers, &session.host.catalog());
     session.close().await;
     if output.json {
         output.value(&status)?;
     } else {
         output.lines(lines(&status, output))?;
+        suspects.iter().for_each(|line| output.talk(line));
     }
     let failures: Vec<Failure> = status
         .iter()

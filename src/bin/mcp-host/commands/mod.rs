@@ -18,6 +18,7 @@ mod serve;
 mod serving;
 mod status;
 mod stdio;
+mod suspects;
 mod token;
 mod tools;
 mod watch;

@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::chance::Chance;
+use super::crowd::{mark_of, roots_of};
 use super::server::LATE;
 use super::tale::End;
 use super::world::World;
-use crate::manager::Principal;
+use crate::manager::{Asked, Principal};
 use crate::protocol::{
     Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
 };
@@ -33,17 +35,22 @@ pub(super) enum Kind {
     Greedy,
     /// Wants little.
     Modest,
+    /// One of those at the shared server.
+    Member,
 }
 
 /// One person at one client.
 pub(super) struct Person {
     pub(super) world: Arc<World>,
     pub(super) router: Router,
-    number: u64,
+    pub(super) number: u64,
     pub(super) chance: Chance,
     kind: Kind,
     principal: Principal,
-    asks: bool,
+    /// What it can be asked.
+    pub(super) can: Profile,
+    /// The shared server asks for the first time.
+    pub(super) spark: Arc<Notify>,
     /// The session; there is none since 2026-07-28.
     session: Option<Arc<Client>>,
     ids: AtomicI64,
@@ -70,7 +77,18 @@ impl Person {
         (principal, kind, chance): (Principal, Kind, Chance),
     ) -> Arc<Self> {
         let asks = !chance.one_in(3) || kind == Kind::Greedy;
-        let profile = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
+        let can = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
+        Self::able(world, router, number, (principal, kind, chance), can)
+    }
+
+    /// Somebody who can be asked that.
+    pub(super) fn able(
+        world: &Arc<World>,
+        router: &Router,
+        number: u64,
+        (principal, kind, chance): (Principal, Kind, Chance),
+        can: Profile,
+    ) -> Arc<Self> {
         let revision = *chance.pick(&[
             ProtocolVersion::V2024_11_05,
             ProtocolVersion::V2025_06_18,
@@ -80,12 +98,12 @@ impl Person {
         ]);
         // Of those with a session it is not known whether they are still there to answer.
         let revision = if kind == Kind::Greedy { ProtocolVersion::LATEST_MODERN } else { revision };
-        let session = (!revision.is_modern()).then(|| router.admit(principal.clone(), revision, profile, None));
-        world.tale.tell(&format!("client {number} is {revision}, {principal:?}, asks: {asks}"));
+        let session = (!revision.is_modern()).then(|| router.admit(principal.clone(), revision, can, None));
+        world.tale.tell(&format!("client {number} is {revision}, {principal:?}, can: {can:?}"));
         world.tale.comes(number, principal.as_str());
         let (world, router) = (world.clone(), router.clone());
-        let (ids, gone) = (AtomicI64::new(0), CancellationToken::new());
-        Arc::new(Self { world, router, number, chance, kind, principal, asks, session, ids, gone })
+        let (ids, gone, spark) = (AtomicI64::new(0), CancellationToken::new(), Arc::default());
+        Arc::new(Self { world, router, number, chance, kind, principal, can, spark, session, ids, gone })
     }
 
     /// What it does from its first word to its last.
@@ -103,6 +121,7 @@ impl Person {
             Kind::Plain => {}
             Kind::Greedy => return self.grab().await,
             Kind::Modest => return self.ask_little().await,
+            Kind::Member => return self.crowd().await,
         }
         let mut deeds = JoinSet::new();
         for _ in 0..2 + self.chance.below(5) {
@@ -147,6 +166,14 @@ impl Person {
         }
     }
 
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.is_cancelled()
+    }
+
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     pub(super) fn session(&self) -> Option<&Arc<Client>> {
         self.session.as_ref()
     }
@@ -155,8 +182,8 @@ impl Person {
         if let Some(session) = &self.session {
             return session.clone();
         }
-        let capabilities = if self.asks { r#"{"elicitation":{}}"# } else { "{}" };
-        self.router.modern_apart(self.principal.clone(), &Raw::trusted(capabilities.into()), None).unwrap()
+        let capabilities = Raw::trusted(self.can.to_capabilities().into());
+        self.router.modern_apart(self.principal.clone(), &capabilities, None).unwrap()
     }
 
     fn open(&self, method: Method, params: &Value) -> (RequestId, Arc<Mailbox>, Answer) {
@@ -178,11 +205,16 @@ impl Person {
     }
 
     async fn list(&self) {
-        let (_, _leg, answer) = self.open(Method::ToolsList, &json!({}));
-        let answer = tokio::select! {
-            biased;
-            answer = tokio::time::timeout(BOUND, answer) => answer,
-            () = self.gone.cancelled() => return,
+        let (_, leg, answer) = self.open(Method::ToolsList, &json!({}));
+        let answer = tokio::time::timeout(BOUND, answer);
+        tokio::pin!(answer);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer,
+                Some(message) = leg.next() => self.hear(None, message),
+                () = self.gone.cancelled() => return,
+            }
         };
         match answer {
             Ok(Some(Ok(_))) => self.world.tale.tell(&format!("client {} has a list", self.number)),
@@ -282,8 +314,9 @@ impl Person {
         let questions = result["inputRequests"].as_object().unwrap();
         let mut responses = json!({});
         for (key, question) in questions {
-            self.check_question(Some(mark), &question["params"]);
-            responses[key] = self.reply(mark);
+            let kind = Method::parse(question["method"].as_str().unwrap_or_default());
+            self.check_question(Some(mark), &kind, &question["params"]);
+            responses[key] = self.reply(&kind, mark);
         }
         let chance = self.world.chance_of(mark, 1001);
         if chance.one_in(8) || self.kind == Kind::Greedy {
@@ -294,15 +327,27 @@ impl Person {
         Some(Some(json!({ "inputResponses": responses, "requestState": result["requestState"] })))
     }
 
-    fn reply(&self, mark: &str) -> Value {
-        match self.world.chance_of(mark, 1002).below(6) {
-            0 => json!({ "action": "decline" }),
-            _ => json!({ "action": "accept", "content": { "word": format!("word of {mark}") } }),
+    fn reply(&self, kind: &Method, mark: &str) -> Value {
+        let word = format!("word of {mark}");
+        match (kind, self.world.chance_of(mark, 1002).below(6)) {
+            (Method::RootsList, _) => json!({ "roots": [{ "uri": roots_of(&self.world, self.number) }] }),
+            (Method::CreateMessage, _) => {
+                json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": word } })
+            }
+            (_, 0) => json!({ "action": "decline" }),
+            _ => json!({ "action": "accept", "content": { "word": word } }),
         }
     }
 
-    fn check_question(&self, call: Option<&str>, params: &Value) -> String {
-        let of = params["message"].as_str().unwrap_or_default().to_owned();
+    /// The call that it is about; none for roots, which are the same in all calls of a client.
+    fn check_question(&self, call: Option<&str>, kind: &Method, params: &Value) -> Option<String> {
+        if !Asked::answerable(self.can).has(Asked::of(kind)) {
+            self.world.tale.fault(format!("client {} cannot be asked {kind}: {params}", self.number));
+        }
+        let Some(of) = mark_of(kind, params) else {
+            self.world.tale.tell(&format!("client {} is asked {kind}", self.number));
+            return None;
+        };
         let mine = of.split('.').next() == Some(&self.number.to_string());
         // Requests of clients without a session that can do the same are one client's.
         let is_late = of.ends_with(LATE);
@@ -311,11 +356,8 @@ impl Person {
         if wrong {
             self.world.tale.fault(format!("client {} is asked in {call:?} about {of}", self.number));
         }
-        if !self.asks {
-            self.world.tale.fault(format!("client {} cannot be asked about {of}", self.number));
-        }
         self.world.tale.tell(&format!("client {} is asked about {of}", self.number));
-        of
+        Some(of)
     }
 
     /// Something that is said before an answer, or beside all.
@@ -323,15 +365,16 @@ impl Person {
         match message {
             Message::Request(request) => {
                 let params: Value = request.params.map_or_else(|| json!({}), |params| params.read().unwrap());
-                let of = self.check_question(call, &params);
+                let of = self.check_question(call, &request.method, &params).unwrap_or_default();
                 let chance = self.world.chance_of(&of, 1003);
-                if (chance.one_in(10) && !of.ends_with(LATE)) || self.kind == Kind::Greedy {
+                let answers = request.method == Method::RootsList || of.ends_with(LATE) || !chance.one_in(10);
+                if !answers || self.kind == Kind::Greedy {
                     return;
                 }
                 let (Some(session), router) = (self.session.clone(), self.router.clone()) else {
                     return self.world.tale.fault(format!("client {} is asked by a request", self.number));
                 };
-                let reply = Ok(Raw::from_value(&self.reply(&of)));
+                let reply = Ok(Raw::from_value(&self.reply(&request.method, &of)));
                 let pause = Duration::from_millis(chance.below(3000));
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,9 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::chance::Chance;
+use super::crowd::{self, Turn, question, roots_of};
 use super::world::World;
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, ProtocolVersion, Raw, Request, RequestId, Response, meta,
+    ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
+    meta,
 };
 use crate::transport::{self, Said, Wire};
 
@@ -34,7 +36,7 @@ pub(super) struct Shape {
 /// One life of a server: what a lease talks to.
 pub(super) struct Life {
     world: Arc<World>,
-    shape: Shape,
+    pub(super) shape: Shape,
     number: u64,
     /// For all but calls, which have numbers of their own.
     chance: Chance,
@@ -44,6 +46,8 @@ pub(super) struct Life {
     running: Mutex<BTreeMap<RequestId, CancellationToken>>,
     listens: Mutex<Vec<u64>>,
     count: AtomicU64,
+    /// What it was told that it can ask.
+    declared: OnceLock<Profile>,
     /// It has one tool more.
     grown: AtomicBool,
     dead: CancellationToken,
@@ -73,10 +77,12 @@ impl Life {
             running: Mutex::default(),
             listens: Mutex::default(),
             count: AtomicU64::new(0),
+            declared: OnceLock::new(),
             grown: AtomicBool::new(false),
             dead: CancellationToken::new(),
         });
         world.tale.tell(&format!("{} begins life {number}, of {}", shape.name, shape.revision));
+        world.crowd.begins(&life);
         life.live(wire.input)
     }
 
@@ -111,9 +117,24 @@ impl Life {
         self.dead.cancel();
     }
 
+    fn is_shared(&self) -> bool {
+        self.shape.name == crowd::NAME
+    }
+
+    fn is_steady(&self) -> bool {
+        self.is_shared() && self.world.crowd.is_steady()
+    }
+
+    /// Its questions that have no answer, if it lives.
+    pub(super) fn unanswered(&self) -> Vec<i64> {
+        // One that forgot its session hears nothing any more.
+        let is_over = self.dead.is_cancelled() || self.refuses.load().is_some();
+        if is_over { Vec::new() } else { self.asked.lock().unwrap().keys().copied().collect() }
+    }
+
     /// Ends at once, unless there was enough of that.
     fn die(&self) -> bool {
-        let dies = self.world.may_harm();
+        let dies = !self.is_steady() && self.world.may_harm();
         if dies {
             self.world.tale.tell(&format!("{} dies", self.shape.name));
             self.dead.cancel();
@@ -123,7 +144,7 @@ impl Life {
 
     /// Knows the host no more: refuses what comes from now on.
     fn forget(&self) {
-        if self.world.may_harm() {
+        if !self.is_steady() && self.world.may_harm() {
             self.world.tale.tell(&format!("{} forgets its session", self.shape.name));
             let error = if self.chance.one_in(2) {
                 transport::Error::SessionEnded
@@ -138,14 +159,17 @@ impl Life {
         let life = self.clone();
         let work = async move {
             let calls = matches!(&message, Message::Request(request) if matches!(request.method, Method::ToolsCall | Method::PromptsGet));
-            if !calls {
+            if !calls && !life.is_steady() {
                 life.world.wait(&life.chance).await;
             }
             match message {
                 Message::Request(request) => life.take(request).await,
                 Message::Response(Response { id: Some(RequestId::Number(id)), outcome }) => {
-                    if let Some(asked) = life.asked.lock().unwrap().remove(&id) {
-                        let _ = asked.send(outcome);
+                    match life.asked.lock().unwrap().remove(&id) {
+                        Some(asked) => drop(asked.send(outcome)),
+                        None => {
+                            life.world.tale.fault(format!("{} has two answers to its question {id}", life.shape.name))
+                        }
                     }
                 }
                 Message::Notification(notice) if notice.method == Method::Cancelled => {
@@ -170,7 +194,7 @@ impl Life {
         if starts && self.chance.one_in(12) {
             self.die();
         }
-        if starts && self.chance.one_in(16) && self.world.may_harm() {
+        if starts && self.chance.one_in(16) && !self.is_steady() && self.world.may_harm() {
             return self.world.tale.tell(&format!("{} says nothing to {method}", self.shape.name));
         }
         let changes = json!({ "listChanged": self.shape.tells });
@@ -180,8 +204,12 @@ impl Life {
                 let data = Raw::from_value(&json!({ "supported": [self.shape.revision.as_str()] }));
                 return self.answer(&id, Err(ErrorObject::new(-32022, "another revision").with_data(data))).await;
             }
-            Method::Initialize => json!({ "protocolVersion": self.shape.revision.as_str(),
-                "capabilities": capabilities, "serverInfo": { "name": self.shape.name, "version": "1" } }),
+            Method::Initialize => {
+                let declared = Raw::from_value(&params["capabilities"]);
+                let _ = self.declared.set(Profile::from_capabilities(declared.as_value()));
+                json!({ "protocolVersion": self.shape.revision.as_str(),
+                    "capabilities": capabilities, "serverInfo": { "name": self.shape.name, "version": "1" } })
+            }
             Method::Discover if modern => json!({ "resultType": "complete",
                 "supportedVersions": [self.shape.revision.as_str()], "capabilities": capabilities }),
             Method::Ping | Method::SetLevel => json!({}),
@@ -218,16 +246,21 @@ impl Life {
             self.world.tale.serves(&format!("{}/{}", self.shape.name, self.number), &mark);
         }
         let chance = &self.world.chance_of(&mark, self.number);
+        if self.is_shared() {
+            self.world.crowd.serves(&mark, self.number);
+        }
         self.world.wait(chance).await;
+        let (turn, is_first) = self.turn(params["name"].as_str().unwrap(), chance);
         if chance.one_in(40) && self.die() {
             return self.world.wait(chance).await;
         }
         let cancel = CancellationToken::new();
         self.running.lock().unwrap().insert(id.clone(), cancel.clone());
         let work = async {
+            let asks = (&turn, is_first);
             match method {
-                Method::PromptsGet => self.prompt(&params),
-                _ => self.call(&id, &params, chance).await,
+                Method::PromptsGet => self.prompt(&id, &params, asks, chance).await,
+                _ => self.call(&id, &params, asks, chance).await,
             }
         };
         let outcome = cancel.run_until_cancelled(work).await;
@@ -243,6 +276,14 @@ impl Life {
             return self.world.wait(chance).await;
         }
         self.answer(&id, outcome.clone()).await;
+        if let Turn::After(kind) = &turn {
+            if is_first {
+                self.world.crowd.spark(chance).await;
+            } else {
+                self.world.wait(chance).await;
+            }
+            drop(self.ask(None, kind, &mark, LATE).await);
+        }
         if chance.one_in(10) {
             self.world.wait(chance).await;
             self.answer(&id, outcome).await;
@@ -261,27 +302,44 @@ impl Life {
         if chance.one_in(8) {
             self.change().await;
         }
-        if chance.one_in(8) && !self.shape.revision.is_modern() {
+        if chance.one_in(8) && !self.shape.revision.is_modern() && !self.is_shared() {
             // It asks yet, when its call is over.
             self.world.wait(chance).await;
-            let late = question(&format!("{mark}{LATE}"));
-            drop(self.ask(None, &late).await);
+            drop(self.ask(None, &Method::Elicit, &mark, LATE).await);
         }
     }
 
-    fn prompt(&self, params: &Value) -> Outcome {
+    /// When it asks during a request, and whether it never did before.
+    fn turn(&self, name: &str, chance: &Chance) -> (Turn, bool) {
+        if self.is_shared() {
+            let declared = self.declared.get().copied().unwrap_or(Profile::EMPTY);
+            return self.world.crowd.turn(name, declared, chance);
+        }
+        let turn = if name == "ask" { Turn::In(Method::Elicit) } else { Turn::Never };
+        (turn, false)
+    }
+
+    async fn prompt(&self, id: &RequestId, params: &Value, asks: (&Turn, bool), chance: &Chance) -> Outcome {
         let mark = params["arguments"]["mark"].as_str().unwrap();
+        if let (Turn::In(kind), is_first) = asks {
+            if is_first {
+                self.world.crowd.spark(chance).await;
+            }
+            if self.ask(during(id), kind, mark, "").await.is_err() {
+                return Err(ErrorObject::new(-32000, format!("refused {mark}")));
+            }
+        }
         self.world.tale.tell(&format!("{} reads {mark}", self.shape.name));
         let text = format!("{mark}|{}", self.shape.name);
         let result = json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": text } }] });
         Ok(Raw::from_value(&result))
     }
 
-    async fn call(&self, id: &RequestId, params: &Value, chance: &Chance) -> Outcome {
+    async fn call(&self, id: &RequestId, params: &Value, asks: (&Turn, bool), chance: &Chance) -> Outcome {
         let mark = params["arguments"]["mark"].as_str().unwrap();
-        let asks = params["name"] == "ask";
-        if asks && self.shape.revision.is_modern() && params["requestState"].is_null() {
-            let question = json!({ "method": "elicitation/create", "params": question(mark) });
+        let (turn, is_first) = asks;
+        if *turn != Turn::Never && self.shape.revision.is_modern() && params["requestState"].is_null() {
+            let question = json!({ "method": "elicitation/create", "params": question(&Method::Elicit, mark) });
             let result = json!({ "resultType": "input_required", "inputRequests": { "q": question },
                 "requestState": mark });
             self.step(id, params, 0).await;
@@ -294,6 +352,13 @@ impl Life {
             self.notify(during(id), Method::LogMessage, &level).await;
         }
         let word = match params["name"].as_str().unwrap() {
+            _ if self.is_shared() && matches!(turn, Turn::In(_)) => {
+                if is_first {
+                    self.world.crowd.spark(chance).await;
+                }
+                let Turn::In(kind) = turn else { unreachable!() };
+                self.word(during(id), kind, mark).await
+            }
             "never" => std::future::pending().await,
             "slow" => {
                 for number in 1..=1 + chance.below(3) {
@@ -309,7 +374,7 @@ impl Life {
                 self.step(id, params, 1).await;
                 word(&params["inputResponses"]["q"])
             }
-            "ask" => {
+            "ask" if *turn != Turn::Never => {
                 self.world.tale.tell(&format!("{} asks {mark}", self.shape.name));
                 self.step(id, params, 0).await;
                 // It goes on working while a person thinks.
@@ -319,13 +384,9 @@ impl Life {
                         self.step(id, params, number).await;
                     }
                 };
-                let question = question(mark);
-                let (reply, ()) = tokio::join!(self.ask(during(id), &question), work);
+                let (word, ()) = tokio::join!(self.word(during(id), &Method::Elicit, mark), work);
                 self.step(id, params, 3).await;
-                match reply {
-                    Ok(reply) => word(&reply.read().unwrap()),
-                    Err(_) => "refused".to_owned(),
-                }
+                word
             }
             _ => {
                 self.world.wait(chance).await;
@@ -343,13 +404,37 @@ impl Life {
         Raw::from_value(&json!({ "content": [{ "type": "text", "text": text }] }))
     }
 
-    async fn ask(&self, during: Option<u64>, params: &Value) -> Outcome {
+    /// What comes of a question, in a word.
+    async fn word(&self, during: Option<u64>, kind: &Method, mark: &str) -> String {
+        match self.ask(during, kind, mark, "").await {
+            Ok(reply) => word(&reply.read().unwrap()),
+            Err(_) => "refused".to_owned(),
+        }
+    }
+
+    /// Asks the client of that call.
+    async fn ask(&self, during: Option<u64>, kind: &Method, mark: &str, late: &str) -> Outcome {
+        let params = question(kind, &format!("{mark}{late}"));
+        let outcome = self.put(during, kind, &params).await;
+        if let (Method::RootsList, Ok(result)) = (kind, &outcome) {
+            let number = mark.split('.').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+            let (own, told) = (roots_of(&self.world, number), result.to_string());
+            // What is asked when a call is over may be that of another conversation of a client without a session.
+            let is_one = late.is_empty() || self.world.crowd.has_session(number);
+            if told.contains("file:///") && !told.contains(&own) && is_one {
+                self.world.tale.fault(format!("{mark}{late} was told the roots {told}, and its own are {own}"));
+            }
+        }
+        outcome
+    }
+
+    async fn put(&self, during: Option<u64>, kind: &Method, params: &Value) -> Outcome {
         // Ids of every life begin anew.
         let id = i64::try_from(self.count.fetch_add(1, Ordering::Relaxed)).unwrap();
         let (answer, answered) = oneshot::channel();
         self.asked.lock().unwrap().insert(id, answer);
         let request =
-            Request { id: RequestId::Number(id), method: Method::Elicit, params: Some(Raw::from_value(params)) };
+            Request { id: RequestId::Number(id), method: kind.clone(), params: Some(Raw::from_value(params)) };
         self.say(during, Message::Request(request)).await;
         answered.await.unwrap_or_else(|_| Err(ErrorObject::internal("nobody is there")))
     }
@@ -402,14 +487,10 @@ impl Life {
 /// Ends what a server asks after its call.
 pub(super) const LATE: &str = ".late";
 
-fn question(mark: &str) -> Value {
-    let schema = json!({ "type": "object", "properties": { "word": { "type": "string" } } });
-    json!({ "message": mark, "requestedSchema": schema })
-}
-
 /// What a reply to a question says.
 fn word(reply: &Value) -> String {
-    reply["content"]["word"].as_str().or(reply["action"].as_str()).unwrap_or("nothing").to_owned()
+    let text = reply["content"]["word"].as_str().or(reply["content"]["text"].as_str());
+    text.or(reply["action"].as_str()).unwrap_or("nothing").to_owned()
 }
 
 fn during(id: &RequestId) -> Option<u64> {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::chance::Chance;
 use super::client::Person;
+use super::crowd::{self, Crowd};
 use super::greedy;
 use super::server::{Life, Shape};
 use super::tale::Tale;
@@ -26,6 +27,8 @@ pub(super) struct World {
     seed: u64,
     pub(super) tale: Tale,
     pub(super) servers: Vec<Shape>,
+    /// What is known of one server more, in worlds without greed.
+    pub(super) crowd: Crowd,
     /// How much harm there may still be.
     harm: AtomicI64,
     peace: AtomicBool,
@@ -96,7 +99,9 @@ impl World {
             shape.mute = chance.one_in(3);
         }
         let harm = i64::try_from(chance.below(8)).unwrap();
-        Arc::new(Self { seed, tale: Tale::new(), servers, harm: AtomicI64::new(harm), peace: AtomicBool::new(false) })
+        let (tale, crowd) = (Tale::new(), Crowd::new(&Chance::of(seed, 2)));
+        let (harm, peace) = (AtomicI64::new(harm), AtomicBool::new(false));
+        Arc::new(Self { seed, tale, servers, crowd, harm, peace })
     }
 
     /// Whether somebody in it takes all there is.
@@ -127,6 +132,8 @@ impl World {
         if self.has_greed() {
             persons.extend(greedy::persons(&self, &router));
         }
+        let members = if self.has_greed() { Vec::new() } else { crowd::persons(&self, &router, &self.crowd) };
+        persons.extend(members.iter().cloned());
         let mut lives: JoinSet<_> = persons.iter().map(|person| person.clone().live()).collect();
         while let Some(life) = lives.join_next().await {
             life.unwrap();
@@ -137,8 +144,12 @@ impl World {
         let names: Vec<String> = self.servers.iter().map(|shape| shape.name.clone()).collect();
         let last = Person::new(&self, &router, 99);
         last.clone().call_each(&names).await;
+        if !self.has_greed() {
+            crowd::settle(&self, &router, &self.crowd, &members).await;
+        }
         tokio::time::sleep(SETTLED).await;
         self.check(&router, &persons);
+        self.crowd.check(&self);
         for person in persons.iter().chain([&last]) {
             person.go();
         }
@@ -159,11 +170,9 @@ impl World {
         let mut config = Config::default();
         let mut starters = HashMap::new();
         for shape in &self.servers {
-            let mut entry = config::Server::new(&shape.name, Transport::Stdio(Stdio::default())).unwrap();
-            entry.sharing = *chance.pick(&[Sharing::Auto, Sharing::Auto, Sharing::Session, Sharing::Host]);
-            entry.start_timeout = Duration::from_secs(5);
-            entry.call_timeout = Duration::from_secs(5);
-            entry.max_call_time = Duration::from_secs(40);
+            let sharing = *chance.pick(&[Sharing::Auto, Sharing::Auto, Sharing::Session, Sharing::Host]);
+            let shape = Shape { for_all: sharing == Sharing::Host, ..shape.clone() };
+            let entry = self.add(&mut config, &mut starters, shape.clone(), sharing);
             let few = chance.one_in(4);
             // Calls that were left at a question keep their slots: whoever leaves two takes both.
             entry.max_concurrent = if few && !self.has_greed() { 2 } else { 0 };
@@ -176,14 +185,12 @@ impl World {
             if shape.turns.is_some() {
                 entry.era = config::Era::Auto;
             }
-            let shape = Shape { for_all: entry.sharing == Sharing::Host, ..shape.clone() };
             entry.restart.max_retries = if chance.one_in(4) { 1 } else { 1000 };
-            config.servers.push(entry);
-            let (world, lives) = (self.clone(), AtomicU64::new(0));
-            let start: Starter = Arc::new(move |wire, _| {
-                tokio::spawn(Life::begin(&world, &shape, lives.fetch_add(1, Ordering::Relaxed), wire));
-            });
-            starters.insert(config.servers.last().unwrap().name.clone(), start);
+        }
+        if !self.has_greed() {
+            let chance = self.chance_of("crowd", 0);
+            self.add(&mut config, &mut starters, Crowd::shape(&chance), Sharing::Auto);
+            config.servers.last_mut().unwrap().restart.max_retries = 1000;
         }
         let limits = &mut config.host.limits;
         limits.answer = Duration::from_secs(20);
@@ -198,6 +205,28 @@ impl World {
         let nature = Nature { chance, outside: Arc::new(move || begun.elapsed()), lineage: Arc::default() };
         let (manager, news) = Manager::start_in(nature, config, &starters, info.clone(), None, Default::default());
         Router::start(manager, news, info)
+    }
+
+    /// Adds a server to a config.
+    fn add<'a>(
+        self: &Arc<Self>,
+        config: &'a mut Config,
+        starters: &mut HashMap<String, Starter>,
+        shape: Shape,
+        sharing: Sharing,
+    ) -> &'a mut config::Server {
+        let mut entry = config::Server::new(&shape.name, Transport::Stdio(Stdio::default())).unwrap();
+        entry.sharing = sharing;
+        entry.start_timeout = Duration::from_secs(5);
+        entry.call_timeout = Duration::from_secs(5);
+        entry.max_call_time = Duration::from_secs(40);
+        let (world, lives) = (self.clone(), AtomicU64::new(0));
+        let start: Starter = Arc::new(move |wire, _| {
+            tokio::spawn(Life::begin(&world, &shape, lives.fetch_add(1, Ordering::Relaxed), wire));
+        });
+        starters.insert(entry.name.clone(), start);
+        config.servers.push(entry);
+        config.servers.last_mut().unwrap()
     }
 
     /// Nothing is under way: nothing may be left of what was.

@@ -1,0 +1,49 @@
+//! `check --connect` names servers that hold something which all clients of one process share.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::reload::program::mcp_host;
+
+/// A browser in shell: `$0` are the definitions of its tools.
+const SERVER: &str = r#"
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/p')
+  case $line in
+    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) reply "{\"tools\":[$0]}" ;;
+  esac
+done"#;
+
+fn tools(names: &[&str]) -> String {
+    let tools = names.iter().map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }).to_string());
+    tools.collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn check_names_browsers_that_clients_share() {
+    let home = tempfile::tempdir().unwrap();
+    let browser = tools(&["browser_click", "browser_close", "browser_type", "wait"]);
+    let entry = |args: &[&str], sharing: &str| {
+        let args: Vec<&str> = ["-c", SERVER].iter().chain(args).copied().collect();
+        json!({ "command": "sh", "args": args, "sharing": sharing })
+    };
+    let config = json!({ "mcpServers": {
+        "pages": entry(&[&browser], "auto"),
+        "apart": entry(&[&browser, "--isolated"], "auto"),
+        "own": entry(&[&browser], "session"),
+        "notes": entry(&[&tools(&["read_browser", "write"])], "auto"),
+    } });
+    std::fs::write(home.path().join("mcp.json"), config.to_string()).unwrap();
+    let run = |args: &[&str]| {
+        let output = mcp_host(home.path(), args).env("PATH", std::env::var_os("PATH").unwrap()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_snapshot!(run(&["check", "--connect", "--config", "mcp.json"]), @r#"
+    help: clients share the browser of `apart` (`browser_click` and 2 more); `"sharing": "session"` gives each its own
+    help: clients share the browser of `pages` (`browser_click` and 2 more); `"sharing": "session"` gives each its own, with `--isolated` in its `args` if it is to keep their profiles apart
+    "#);
+    assert_eq!(run(&["check", "--connect", "--config", "mcp.json", "--json"]), "");
+}
