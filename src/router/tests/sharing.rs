@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::support::{request, text};
-use crate::config::{Config, Server, Sharing, Stdio, Transport};
+use crate::config::{Config, Prefix, Server, Sharing, Stdio, Transport};
 use crate::in_process::{InProcess, Running as Runs};
 use crate::manager::{Asked, Manager, Principal};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Response};
@@ -256,6 +256,19 @@ async fn clients_that_told_the_same_roots_share() {
     let moved = world.call(&two, 0, "roots").await;
     assert_eq!(moved, stays, "to those with the same roots");
     assert_eq!(world.call(&one, 0, "roots").await, first);
+}
+
+/// Nor is its client asked for roots.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_tells_of_no_server_opens_no_lease_where_lists_are_known() {
+    let world = world(&[Asked::ROOTS; 3], |entry| entry.prefix = Prefix::Auto);
+    let one = world.person(ROOTS, "file:///a");
+    let ask = |method, params: Value| request(&world.router, &one.client, method, &params).answer();
+    let list = ask(Method::ToolsList, json!({})).await;
+    assert_eq!(list["tools"].as_array().map(Vec::len), Some(9), "{list}");
+    let answer = ask(Method::ToolsCall, json!({ "name": "nothing", "arguments": {} })).await;
+    assert_eq!(answer["message"], "unknown tool: nothing");
+    assert_eq!((world.leases(), one.asked_for_roots.load(Ordering::SeqCst)), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]
