@@ -8,6 +8,8 @@ mod call;
 mod defaults;
 #[cfg(feature = "server")]
 mod endpoint;
+#[cfg(feature = "server")]
+mod guests;
 mod login;
 mod reload;
 #[cfg(feature = "server")]

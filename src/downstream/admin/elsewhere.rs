@@ -1,11 +1,13 @@
 //! Systems without local sockets: everything says so.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
+use super::client::Introduction;
 use super::{AskError, Error};
 
 /// There is none.
@@ -17,11 +19,37 @@ impl Socket {
         Err(Error::Unsupported)
     }
 
-    pub(super) async fn serve<F>(&self, _: impl Fn(Vec<u8>) -> F, _: &CancellationToken)
-    where
+    pub(super) async fn serve<F, G>(
+        &self,
+        _: impl Fn(Vec<u8>) -> F,
+        _: impl Fn(Arrival) -> G,
+        _: &CancellationToken,
+    ) where
         F: Future<Output = String>,
+        G: Future<Output = ()>,
     {
         match self.0 {}
+    }
+}
+
+/// Nobody ever arrives.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(super) introduction: Introduction,
+    never: Infallible,
+}
+
+impl Arrival {
+    pub(super) async fn say(&mut self, _: &impl serde::Serialize) -> io::Result<()> {
+        match self.never {}
+    }
+
+    pub(super) async fn line(&mut self) -> io::Result<Vec<u8>> {
+        match self.never {}
+    }
+
+    pub(crate) fn pipes(self) -> (tokio::io::Empty, tokio::io::Empty) {
+        match self.never {}
     }
 }
 

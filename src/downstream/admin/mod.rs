@@ -4,8 +4,12 @@
 //! A word comes in, `status` or `reload`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
 //! an answer, and nothing can be changed here but by files that are this user's.
 
+mod client;
 #[cfg(not(unix))]
 mod elsewhere;
+mod guests;
+#[cfg(unix)]
+mod joining;
 #[cfg(unix)]
 mod unix;
 
@@ -20,6 +24,12 @@ use tokio_util::sync::CancellationToken;
 use self::elsewhere as platform;
 #[cfg(unix)]
 use self::unix as platform;
+pub use self::client::{Introduction, Refusal};
+pub(crate) use self::client::{Grounds, No};
+pub(crate) use self::guests::{Guests, receive};
+#[cfg(unix)]
+pub use self::joining::{Joined, NotJoined, join};
+pub(crate) use self::platform::Arrival;
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, Router, Usage};
 
@@ -88,6 +98,8 @@ pub struct StatusSocket {
     inner: platform::Socket,
     listen: SocketAddr,
     since: Instant,
+    /// Tells this daemon from the one before it: a client that was cut off meets the same one again.
+    boot: String,
 }
 
 impl StatusSocket {
@@ -96,19 +108,36 @@ impl StatusSocket {
     /// # Errors
     /// When another daemon has the lock, or the socket cannot be made.
     pub fn open(listen: SocketAddr) -> Result<Self, Error> {
-        Ok(Self { inner: platform::Socket::open(&platform::directories(), listen)?, listen, since: Instant::now() })
+        Ok(Self::of(platform::Socket::open(&platform::directories(), listen)?, listen))
     }
 
-    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins.
-    pub(crate) async fn serve<F, G>(
+    fn of(inner: platform::Socket, listen: SocketAddr) -> Self {
+        let mut bytes = [0u8; 8];
+        // Without chance each daemon has its process at least.
+        if getrandom::fill(&mut bytes).is_err() {
+            bytes = u64::from(std::process::id()).to_be_bytes();
+        }
+        Self { inner, listen, since: Instant::now(), boot: client::hex(&bytes) }
+    }
+
+    /// Tells this daemon from every other one.
+    pub(crate) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins, `guest` serves one who
+    /// wants to be a client.
+    pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
         reload: impl Fn() -> F,
         sign_in: impl Fn(SignIn) -> G,
+        guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
     ) where
         F: Future<Output = Result<Reload, String>>,
         G: Future<Output = String>,
+        H: Future<Output = ()>,
     {
         let (reload, sign_in, router) = (&reload, &sign_in, &router);
         let answer = |request: Vec<u8>| async move {
@@ -123,7 +152,7 @@ impl StatusSocket {
                 },
             }
         };
-        self.inner.serve(answer, stop).await;
+        self.inner.serve(answer, guest, stop).await;
     }
 
     fn line(&self, router: &Router) -> String {
@@ -267,7 +296,7 @@ mod tests_only {
         /// A socket in a directory of the test's own.
         pub(crate) fn open_in(directory: &std::path::Path, listen: SocketAddr) -> Result<Self, Error> {
             let inner = platform::Socket::open(&[directory.to_owned()], listen)?;
-            Ok(Self { inner, listen, since: Instant::now() })
+            Ok(Self::of(inner, listen))
         }
     }
 

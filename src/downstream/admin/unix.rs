@@ -14,12 +14,16 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::client::Introduction;
+use super::guests::Hello;
 use super::{AskError, Error};
 
 /// How long one side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take for which others are asked, each with a limit of its own.
 const ASKING: Duration = Duration::from_secs(60);
+/// How long each line of a client may take that wants to be let in.
+const TALK: Duration = Duration::from_secs(1);
 /// How many may ask at once; more wait.
 const ASKERS: usize = 8;
 const REQUEST_BYTES: u64 = 16 * 1024;
@@ -76,15 +80,21 @@ impl Socket {
         }
     }
 
-    /// Answers until `stop`.
-    pub(super) async fn serve<F>(&self, reply: impl Fn(Vec<u8>) -> F, stop: &CancellationToken)
-    where
+    /// Answers until `stop`, and then until the last guest has left.
+    pub(super) async fn serve<F, G>(
+        &self,
+        reply: impl Fn(Vec<u8>) -> F,
+        guest: impl Fn(Arrival) -> G,
+        stop: &CancellationToken,
+    ) where
         F: Future<Output = String>,
+        G: Future<Output = ()>,
     {
         let mut askers = FuturesUnordered::new();
+        let mut guests = FuturesUnordered::new();
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 accepted = self.listener.accept(), if askers.len() < ASKERS => match accepted {
                     // One who hangs up or dawdles gets no answer, and needs none.
                     Ok((stream, _)) => askers.push(timeout(ASKING, answer(stream, &reply))),
@@ -93,9 +103,17 @@ impl Socket {
                         sleep(Duration::from_millis(100)).await;
                     }
                 },
-                Some(_) = askers.next() => {}
+                Some(asked) = askers.next() => {
+                    if let Ok(Ok(Some(arrival))) = asked {
+                        guests.push(guest(arrival));
+                    }
+                }
+                Some(()) = guests.next() => {}
             }
         }
+        // Nobody finds it from now on. Those who came are told, and leave.
+        let _ = std::fs::remove_file(&self.path);
+        while guests.next().await.is_some() {}
     }
 }
 
@@ -161,24 +179,68 @@ fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
 }
 
-async fn answer<F>(mut stream: UnixStream, reply: &impl Fn(Vec<u8>) -> F) -> io::Result<()>
+/// Somebody who wants to be a client of the daemon.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(super) introduction: Introduction,
+    stream: UnixStream,
+    /// What came behind the line that was read last.
+    rest: Vec<u8>,
+}
+
+impl Arrival {
+    /// Says a line.
+    pub(super) async fn say(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
+        line.push(b'\n');
+        timeout(TALK, self.stream.write_all(&line)).await?
+    }
+
+    /// Reads the next line.
+    pub(super) async fn line(&mut self) -> io::Result<Vec<u8>> {
+        let rest = std::mem::take(&mut self.rest);
+        let (line, rest) = timeout(TALK, line(&mut self.stream, rest)).await??;
+        self.rest = rest;
+        Ok(line)
+    }
+
+    /// The two ends of what follows.
+    pub(crate) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
+        let (input, output) = self.stream.into_split();
+        (tokio::io::AsyncReadExt::chain(io::Cursor::new(self.rest), input), output)
+    }
+}
+
+/// A line and what came behind it. The first of a connection may have no end: the end of what is sent will do.
+async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    loop {
+        if let Some(at) = read.iter().position(|byte| *byte == b'\n') {
+            let rest = read.split_off(at + 1);
+            return Ok((read, rest));
+        }
+        let left = REQUEST_BYTES.saturating_sub(read.len() as u64);
+        if left == 0 || stream.take(left).read_buf(&mut read).await? == 0 {
+            return Ok((read, Vec::new()));
+        }
+    }
+}
+
+async fn answer<F>(mut stream: UnixStream, reply: &impl Fn(Vec<u8>) -> F) -> io::Result<Option<Arrival>>
 where
     F: Future<Output = String>,
 {
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
-        return Ok(());
+        return Ok(None);
     }
-    let mut request = Vec::new();
-    let mut reader = (&mut stream).take(REQUEST_BYTES);
-    let read = async {
-        while !request.contains(&b'\n') && reader.read_buf(&mut request).await? > 0 {}
-        Ok::<(), io::Error>(())
-    };
-    timeout(PATIENCE, read).await??;
+    let (request, rest) = timeout(PATIENCE, line(&mut stream, Vec::new())).await??;
+    if let Ok(Hello { client }) = serde_json::from_slice(&request) {
+        return Ok(Some(Arrival { introduction: client, stream, rest }));
+    }
     let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
-    stream.shutdown().await
+    stream.shutdown().await?;
+    Ok(None)
 }
 
 /// Asks the daemon on that port, or the only one.
