@@ -167,6 +167,20 @@ impl Host {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
     }
 
+    /// The same over one end of a pair of sockets.
+    ///
+    /// # Errors
+    /// When the socket cannot be used.
+    #[cfg(unix)]
+    pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
+        stream.set_nonblocking(true).map_err(failed)?;
+        let (input, output) = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
+        let (router, stop) = (self.0.router.clone(), self.0.stop.child_token());
+        let serve = downstream::stdio::serve(router, self.0.eras, input, output, stop);
+        self.0.doors.track_future(serve).await.map_err(failed)
+    }
+
     /// Takes another config: servers that are the same go on undisturbed, those that are gone or changed have
     /// `limits.drain` to finish their calls and take no new ones. What the result names as pending counts from the next
     /// start on. Servers in this process stay.

@@ -98,6 +98,12 @@ pub(crate) struct Serve {
 
 #[derive(Args, Debug)]
 pub(crate) struct Stdio {
+    /// Have servers of its own, also where a daemon of the same config runs
+    #[arg(long, conflicts_with = "join")]
+    pub(crate) own: bool,
+    /// Use the daemon at this address, whatever its config
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::address)]
+    pub(crate) join: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
