@@ -12,6 +12,8 @@ mod given;
 mod heap;
 mod hidden;
 mod itself;
+#[cfg(unix)]
+mod joined;
 mod listen;
 mod live;
 mod mask;

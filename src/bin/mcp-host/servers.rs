@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mcp_host::approvals::Approvals;
 use mcp_host::config::{self, Approved, Config, HostSettings, LoadRequest, Prefix, Server, Stdio, Transport};
@@ -101,6 +101,16 @@ impl Plan {
             return Err(self.unknown_server(name));
         }
         Ok(())
+    }
+
+    /// Whether the demo servers are among it.
+    pub(crate) fn is_demo(&self) -> bool {
+        self.clock
+    }
+
+    /// The folder that was named to choose among the projects of a file.
+    pub(crate) fn project_directory(&self) -> Option<&Path> {
+        self.request.project_directory.as_deref()
     }
 
     /// Whether a server is called that.

@@ -28,13 +28,12 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 18] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "audit",
     "auth",
-    "idleExit",
     "inheritEnv",
     "insecureHttp",
     "join",
@@ -82,8 +81,6 @@ pub struct HostSettings {
     pub audit: Option<Audit>,
     /// Whether other processes of this user use a running daemon of the same config; the default is `auto`.
     pub join: Option<Join>,
-    /// How long a daemon that a client started goes on after its last client.
-    pub idle_exit: Duration,
     /// Where tokens of servers are kept.
     pub secrets: Secrets,
     /// How much, how many, how long at most.
@@ -107,7 +104,6 @@ impl Default for HostSettings {
             inherit_env: Vec::new(),
             audit: None,
             join: None,
-            idle_exit: Duration::from_secs(600),
             secrets: Secrets::default(),
             limits: Limits::default(),
         }

@@ -287,7 +287,7 @@ mod tests {
             (r#""join":"never""#.to_owned(), Err(Refusal::Never)),
             (auth.to_owned(), Err(Refusal::Auth)),
             (format!(r#"{auth},"join":"auto""#), Ok(vec![])),
-            (r#""join":"start""#.to_owned(), Ok(vec![])),
+            (r#""join":"auto""#.to_owned(), Ok(vec![])),
         ] {
             let grounds = grounds(folder.path(), &format!(r#"{{"mcpServers":{{}},"host":{{{host}}}}}"#));
             for client in [client(folder.path()), Introduction::to_any()] {

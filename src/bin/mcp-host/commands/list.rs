@@ -45,6 +45,15 @@ pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Outpu
 
 /// Lists what the servers of a plan offer.
 pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) -> Result<Exit, Failure> {
+    #[cfg(unix)]
+    let plan = {
+        let mut plan = plan;
+        // Only tools can be told apart by their server.
+        if matches!(kind, Kind::Tools) {
+            crate::joined::lead(&mut plan, None).await;
+        }
+        plan
+    };
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let mut failures = session.failures();

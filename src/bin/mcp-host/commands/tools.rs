@@ -31,6 +31,8 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
         return Err(plan.unknown_server(&typed));
     }
     plan.keep(Wanted::Named(&typed))?;
+    #[cfg(unix)]
+    crate::joined::lead(&mut plan, None).await;
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let found = named::entry(&session.host, catalog.tools(), &typed).map(|entry| {

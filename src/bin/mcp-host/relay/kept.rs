@@ -408,7 +408,7 @@ mod tests {
         let mut kept = Kept::default();
         let long = "x".repeat(LONGEST - 100);
         for id in 0..10 {
-            say(&mut kept, &format!(r#"{{"id":{id},"method":"tools/call","x":"{long}"}}"#), 0, id, 0);
+            say(&mut kept, &format!(r#"{{"id":{id},"method":"tools/call","x":"{long}"}}"#), 0, id + 1, 0);
         }
         assert!(kept.bytes <= MOST && kept.requests.len() == 10);
         assert_eq!(kept.left(0, 0).answers.len(), 6, "those that were not kept are told so");

@@ -1,0 +1,40 @@
+//! One-shot commands beside a daemon: its servers are used.
+
+use serde_json::Value;
+
+use super::Place;
+
+fn run(place: &Place, args: &[&str]) -> (i32, String, String) {
+    let output = place.command(args).args(["--config", "mcp.json"]).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn tools_and_calls_start_no_server_once_more() {
+    let place = Place::new();
+    // As without a daemon, to the byte.
+    let alone = run(&place, &["tools", "--json"]);
+    let starts = place.starts();
+    assert!(starts > 0);
+    let daemon = place.serve();
+    super::until(|| place.starts() > starts);
+    super::until(|| {
+        let status = place.command(&["status", "--json"]).output().unwrap();
+        serde_json::from_slice::<Value>(&status.stdout).is_ok_and(|status| status["servers"][0]["state"] == "connected")
+    });
+    let starts = place.starts();
+    for args in [["tools", "--json"], ["tools", "echo"], ["tools", "echo.ask"]] {
+        let (code, out, err) = run(&place, &args);
+        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+        assert!(out.contains("ask"), "{out}");
+    }
+    assert_eq!(run(&place, &["tools", "--json"]).1, alone.1);
+    let (code, out, err) = run(&place, &["call", "echo__countdown", "from=1"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(place.starts(), starts);
+    // What the daemon says of a tool that is not there, and of arguments, is told as ever.
+    assert_eq!(run(&place, &["call", "echo__contdown"]).0, 2);
+    assert_eq!(run(&place, &["call", "echo__countdown", "from=x"]).0, 2);
+    drop(daemon);
+}
