@@ -59,8 +59,7 @@ impl Config {
                     && exists(&stdio.command);
                 // The path of an option may stand behind its `=`.
                 let value = |argument: &str| argument.split_once('=').is_some_and(|(_, v)| relative(v) && exists(v));
-                command
-                    || stdio.args.iter().any(|argument| (relative(argument) && exists(argument)) || value(argument))
+                command || stdio.args.iter().any(|argument| (relative(argument) && exists(argument)) || value(argument))
             }
             _ => false,
         };

@@ -36,7 +36,9 @@ pub(crate) async fn lead(plan: &mut Plan, patience: Option<Duration>) {
     if plan.is_demo() || !relay::is_wanted() || plan.config.host.join == Some(Join::Never) {
         return;
     }
-    let Some(client) = Introduction::of(&plan.config.files, plan.config.project, plan.project_directory()) else { return };
+    let Some(client) = Introduction::of(&plan.config.files, plan.config.project, plan.project_directory()) else {
+        return;
+    };
     // It is let in by all that is compared; the relays go by the port alone.
     let joined = tokio::task::spawn_blocking(move || admin::join(&client, None)).await;
     let Ok(Ok(joined)) = joined else { return };

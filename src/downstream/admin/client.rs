@@ -231,8 +231,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The bytes of a text of hex digits.
 #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
-    (digits.len() % 2 == 0).then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    let digits: Vec<u8> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
+    (digits.len().is_multiple_of(2)).then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 #[cfg(test)]
@@ -271,7 +272,7 @@ mod tests {
         twice.files.push("/other.json".into());
         assert_eq!(no(&twice), Err(Refusal::Config));
         assert_eq!(no(&Introduction { scope: Some("/p".into()), ..same.clone() }), Err(Refusal::Config));
-        let elsewhere = Introduction { cwd: other.path().to_owned(), ..same.clone() };
+        let elsewhere = Introduction { cwd: other.path().to_owned(), ..same };
         assert!(no(&elsewhere).is_ok(), "the file is in neither folder");
         std::fs::write(other.path().join("server.py"), "").unwrap();
         assert_eq!(no(&elsewhere), Err(Refusal::Cwd));

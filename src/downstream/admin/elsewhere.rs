@@ -19,12 +19,8 @@ impl Socket {
         Err(Error::Unsupported)
     }
 
-    pub(super) async fn serve<F, G>(
-        &self,
-        _: impl Fn(Vec<u8>) -> F,
-        _: impl Fn(Arrival) -> G,
-        _: &CancellationToken,
-    ) where
+    pub(super) async fn serve<F, G>(&self, _: impl Fn(Vec<u8>) -> F, _: impl Fn(Arrival) -> G, _: &CancellationToken)
+    where
         F: Future<Output = String>,
         G: Future<Output = ()>,
     {

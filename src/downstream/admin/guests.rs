@@ -52,15 +52,8 @@ pub(super) struct Reply {
 #[serde(untagged)]
 pub(super) enum Said {
     Word(String),
-    No {
-        no: Refusal,
-        why: String,
-    },
-    Prove {
-        boot: String,
-        salt: String,
-        compare: Vec<String>,
-    },
+    No { no: Refusal, why: String },
+    Prove { boot: String, salt: String, compare: Vec<String> },
 }
 
 /// What the client proves of its variables.

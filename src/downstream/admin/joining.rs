@@ -67,11 +67,7 @@ pub fn join(client: &Introduction, port: Option<u16>) -> Result<Joined, NotJoine
     join_in(&directories(), client, port)
 }
 
-pub(super) fn join_in(
-    directories: &[PathBuf],
-    client: &Introduction,
-    port: Option<u16>,
-) -> Result<Joined, NotJoined> {
+pub(super) fn join_in(directories: &[PathBuf], client: &Introduction, port: Option<u16>) -> Result<Joined, NotJoined> {
     let mut found = sockets(directories);
     found.retain(|(known, _)| port.is_none_or(|port| port == *known));
     let mut living = found.into_iter().filter_map(|(port, path)| Some((port, connect(&path)?))).peekable();

@@ -20,16 +20,16 @@ use std::time::Instant;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::client::{Grounds, No};
+pub use self::client::{Introduction, Refusal};
 #[cfg(not(unix))]
 use self::elsewhere as platform;
-#[cfg(unix)]
-use self::unix as platform;
-pub use self::client::{Introduction, Refusal};
-pub(crate) use self::client::{Grounds, No};
 pub(crate) use self::guests::{Guests, receive};
 #[cfg(unix)]
 pub use self::joining::{Joined, NotJoined, join};
 pub(crate) use self::platform::Arrival;
+#[cfg(unix)]
+use self::unix as platform;
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, Router, Usage};
 

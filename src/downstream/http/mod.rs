@@ -189,7 +189,12 @@ fn turn_away(stream: &TcpStream) {
 impl Holds for Door {
     fn held(&self) -> Held {
         let (sessions, sessions_of_one) = self.sessions.counts();
-        Held { connections: self.wires.count() + self.guests.count(), sessions, sessions_of_one, bodies: self.bodies.used() }
+        Held {
+            connections: self.wires.count() + self.guests.count(),
+            sessions,
+            sessions_of_one,
+            bodies: self.bodies.used(),
+        }
     }
 }
 

@@ -414,11 +414,14 @@ impl Session {
             let text = format!("request id {} is in use by a request without an answer yet", Theirs(&id.to_string()));
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
-        let client =
-            match self.router.modern_apart(self.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref()) {
-                Ok(client) => client,
-                Err(error) => return self.refuse(Some(id), error),
-            };
+        let client = match self.router.modern_apart(
+            self.principal.clone(),
+            &envelope.capabilities,
+            envelope.affinity.as_deref(),
+        ) {
+            Ok(client) => client,
+            Err(error) => return self.refuse(Some(id), error),
+        };
         if !self.places.iter().any(|place| place.is_of(&client)) {
             if self.places.len() >= PLACES {
                 self.places.pop_front();

@@ -23,11 +23,20 @@ impl Client {
         Self { child, input, output, next: 1, heard: Vec::new() }
     }
 
-    /// The same with its session begun.
-    pub(super) fn begun(mut self) -> Self {
+    /// The same with its session begun; nothing can be asked of it.
+    pub(super) fn begun(self) -> Self {
+        self.begun_with(&json!({}))
+    }
+
+    /// One that forms can be shown.
+    pub(super) fn begun_asked(self) -> Self {
+        self.begun_with(&json!({ "elicitation": {} }))
+    }
+
+    fn begun_with(mut self, capabilities: &Value) -> Self {
         let params = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": { "elicitation": {} },
+            "capabilities": capabilities,
             "clientInfo": { "name": "test", "version": "1" },
         });
         let answer = self.ask("initialize", &params);

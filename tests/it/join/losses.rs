@@ -12,7 +12,7 @@ fn kind(answer: &Value) -> &Value {
 fn a_restart_loses_no_call() {
     let place = Place::new();
     let daemon = place.serve();
-    let mut client = place.stdio().begun();
+    let mut client = place.stdio().begun_asked();
     assert!(client.tools() > 0);
     client.ask("logging/setLevel", &json!({ "level": "error" }));
     // One that is answered by the daemon while it stops, whose question the client answers meanwhile.
@@ -43,7 +43,7 @@ fn a_restart_loses_no_call() {
 fn a_death_is_told_and_the_session_goes_on() {
     let place = Place::new();
     let daemon = place.serve();
-    let mut client = place.stdio().begun();
+    let mut client = place.stdio().begun_asked();
     let asks = client.call("echo__ask", &json!({}));
     let question = client.hears("elicitation/create");
     daemon.kill();
@@ -61,7 +61,7 @@ fn a_death_is_told_and_the_session_goes_on() {
 fn without_another_daemon_the_process_becomes_a_host() {
     let place = Place::new();
     let daemon = place.serve();
-    let mut client = place.stdio().begun();
+    let mut client = place.stdio().begun_asked();
     assert!(client.tools() > 0);
     daemon.kill();
     assert!(client.tools() > 0);
@@ -77,7 +77,7 @@ fn the_end_of_stdin_and_a_signal_bring_the_last_answers() {
     let place = Place::new();
     let daemon = place.serve();
     for by_signal in [false, true] {
-        let mut client = place.stdio().begun();
+        let mut client = place.stdio().begun_asked();
         client.tools();
         let id = client.call("echo__countdown", &json!({ "from": 1 }));
         if by_signal {

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 
 use serde_json::json;
 
-use super::{Client, Place, canonical};
+use super::{Client, Daemon, Place, canonical};
 
 const JOINED: &str = "note: joined the mcp-host on port ";
 
@@ -79,8 +79,6 @@ fn h83_what_the_config_depends_on_is_compared() {
     drop(daemon);
 }
 
-use super::Daemon;
-
 impl Daemon {
     fn of(place: &Place, file: &str) -> Self {
         std::fs::rename(place.file(file), place.file("aside")).unwrap();
@@ -99,7 +97,8 @@ fn a_relative_path_means_another_server_in_another_folder() {
     let place = Place::new();
     std::fs::create_dir(place.file("elsewhere")).unwrap();
     for folder in ["", "elsewhere/"] {
-        std::fs::write(place.file(&format!("{folder}server.sh")), format!("exec {} __demo-server", super::PROGRAM)).unwrap();
+        std::fs::write(place.file(&format!("{folder}server.sh")), format!("exec {} __demo-server", super::PROGRAM))
+            .unwrap();
     }
     let script = r#"echo started >>"$0"; exec sh "$1""#;
     let args = json!(["-c", script, place.file("starts"), "server.sh"]);
@@ -123,8 +122,11 @@ fn a_daemon_that_lets_nobody_in_is_not_joined() {
     ] {
         let place = Place::with(&host);
         let daemon = place.serve();
-        let (did, text) = joins(&place, place.command(&["stdio", "--config", "mcp.json"]));
-        assert_eq!(did, joined, "{host}: {text}");
+        // Beside clients that prove who they are it is somebody else, with servers of its own in the daemon.
+        let mut client = place.stdio().begun();
+        assert!(client.tools() > 0);
+        let text = client.leave().1;
+        assert_eq!(text.starts_with(JOINED), joined, "{host}: {text}");
         drop(daemon);
     }
 }
@@ -160,14 +162,18 @@ fn sockets_that_lead_nowhere_cost_a_line_at_most() {
     drop(socket(&place));
     assert_eq!(joins(&place, place.command(&["stdio", "--config", "mcp.json"])), (false, String::new()));
     // One that dies between `connect` and the first byte, one that never answers, and one of another version.
-    let replies: [(Option<&str>, &str); 3] =
-        [(Some(""), "did not answer"), (None, "did not answer"), (Some("{\"error\":\"unknown request\"}\n"), "another version")];
+    let replies: [(Option<&str>, &str); 3] = [
+        (Some(""), "did not answer"),
+        (None, "did not answer"),
+        (Some("{\"error\":\"unknown request\"}\n"), "another version"),
+    ];
     for (reply, says) in replies {
         let place = Place::new();
         let listener = socket(&place);
         let held = std::thread::spawn(move || {
-            use std::io::Write as _;
+            use std::io::{BufRead as _, BufReader, Write as _};
             let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
             match reply {
                 Some(reply) => drop(stream.write_all(reply.as_bytes())),
                 None => return Some(stream),

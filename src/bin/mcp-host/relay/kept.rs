@@ -132,7 +132,12 @@ impl Kept {
         self.bytes -= request.line.as_ref().map_or(0, Vec::len);
         let taken = |notice: &Notice| notice.at.peer != peer || notice.at.index > request.at.index;
         let bytes = &mut self.bytes;
-        self.notices.retain(|notice| taken(notice) || { *bytes -= notice.line.len(); false });
+        self.notices.retain(|notice| {
+            taken(notice) || {
+                *bytes -= notice.line.len();
+                false
+            }
+        });
         Some(request.method)
     }
 
@@ -227,9 +232,8 @@ impl Kept {
     /// What the client is told then: its lists may be others.
     pub(super) fn changes(&self) -> Vec<u8> {
         let lists = self.agreed.iter().flat_map(|agreed| &agreed.changes);
-        let told = |list: &&str| {
-            written(&json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") }))
-        };
+        let told =
+            |list: &&str| written(&json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") }));
         lists.flat_map(told).collect()
     }
 }
@@ -290,7 +294,10 @@ fn ending(id: &str, method: &str, sent: bool) -> Vec<u8> {
         return written(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
     let (kind, text) = match sent {
-        true => ("outcome_unknown", "the mcp-host that served it is gone; the outcome is unknown: the work may have been done"),
+        true => (
+            "outcome_unknown",
+            "the mcp-host that served it is gone; the outcome is unknown: the work may have been done",
+        ),
         false => ("unavailable", "the mcp-host that was to serve it is gone; it was not sent: send it again"),
     };
     let details = json!({ "kind": kind, "sent": sent, "retryable": !sent });
@@ -385,12 +392,20 @@ mod tests {
         let mut kept = Kept::default();
         say(&mut kept, r#"{"id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#, 0, 1, 0);
         assert!(kept.begins(0) && kept.session().is_none());
-        kept.agree(br#"{"id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}}"#);
+        kept.agree(
+            br#"{"id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}}}}"#,
+        );
         kept.answered("1", 0);
         say(&mut kept, r#"{"method":"notifications/initialized"}"#, 0, 2, 0);
         say(&mut kept, r#"{"id":2,"method":"logging/setLevel","params":{"level":"error"}}"#, 0, 3, 0);
         for (id, method, uri) in [(3, "subscribe", "a:b"), (4, "subscribe", "c:d"), (5, "unsubscribe", "a:b")] {
-            say(&mut kept, &format!(r#"{{"id":{id},"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#), 0, id, 0);
+            say(
+                &mut kept,
+                &format!(r#"{{"id":{id},"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#),
+                0,
+                id,
+                0,
+            );
         }
         let (line, revision) = kept.session().unwrap();
         assert_eq!(revision, "2025-11-25");

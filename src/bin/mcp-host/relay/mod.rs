@@ -72,7 +72,9 @@ pub(crate) fn files(named: &[PathBuf]) -> (Vec<PathBuf>, bool) {
 }
 
 fn refused(why: &str, output: &Output) -> Exit {
-    Failure::new(Exit::Unreachable, why).help("mcp-host status lists the daemons; leave out --join for a host of its own").tell(output)
+    Failure::new(Exit::Unreachable, why)
+        .help("mcp-host status lists the daemons; leave out --join for a host of its own")
+        .tell(output)
 }
 
 /// Relays until the client is gone.

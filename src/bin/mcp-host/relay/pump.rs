@@ -548,7 +548,9 @@ impl<'a, S: Source> Pump<'a, S> {
         match peer.take_up(&self.kept).and_then(|same| peer.ready().map(|()| same)) {
             Ok(true) => {}
             Ok(false) => {
-                self.source.tell("error: the mcp-host that runs now speaks another revision of the protocol than the one before");
+                self.source.tell(
+                    "error: the mcp-host that runs now speaks another revision of the protocol than the one before",
+                );
                 self.over = Some(End::Failed);
                 return;
             }

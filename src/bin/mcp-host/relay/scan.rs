@@ -212,10 +212,10 @@ mod tests {
             (r#"{"result":{"a":"}{\"id\":3"},"id":4}"#, vec![item(Some("4"), None)]),
             (r#"{"id":null,"error":{}}"#, vec![item(None, None)]),
             (r#"{"id":{"a":1},"method":["x"]}"#, vec![item(None, None)]),
-            (r#"[{"id":1,"method":"a"},{"method":"b","params":[1,{"id":9}]}]"#, vec![
-                item(Some("1"), Some("a")),
-                item(None, Some("b")),
-            ]),
+            (
+                r#"[{"id":1,"method":"a"},{"method":"b","params":[1,{"id":9}]}]"#,
+                vec![item(Some("1"), Some("a")), item(None, Some("b"))],
+            ),
             ("nonsense", vec![]),
         ] {
             assert_eq!(Scan::line(line.as_bytes()).items, items, "{line}");
