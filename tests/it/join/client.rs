@@ -45,7 +45,7 @@ impl Client {
         self
     }
 
-    pub(super) fn say(&mut self, message: &Value) {
+    pub(super) fn say(&self, message: &Value) {
         writeln!(self.input.as_ref().unwrap(), "{message}").unwrap();
     }
 

@@ -6,6 +6,7 @@
 //! whatever becomes of the daemon: from it, from the next one, from a host of this process, or from the relay. Start reading
 //! at `pump.rs`.
 
+mod ends;
 mod kept;
 mod own;
 mod peer;
@@ -21,7 +22,8 @@ use std::thread::JoinHandle;
 use mcp_host::admin::{self, Introduction, Joined, NotJoined};
 use mcp_host::config::LoadRequest;
 
-use self::pump::{End, Ends, Pump, Source};
+use self::ends::{End, Ends, Source};
+use self::pump::Pump;
 pub(crate) use self::words::Words;
 use crate::output::Output;
 use crate::paint::When;

@@ -6,13 +6,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use mcp_host::admin::Joined;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, OFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 
+use super::ends::{Away, End, Ends, Passing, Ready, Source, timespec};
 use super::kept::{self, Again, Kept, LONGEST, Lost};
 use super::peer::Peer;
 use super::scan::{Envelope, Scan};
@@ -33,46 +32,6 @@ const LATER: Duration = Duration::from_secs(1);
 /// How long last answers may take once the client has closed its side.
 const LAST: Duration = Duration::from_millis(2500);
 
-/// Where the next daemon comes from.
-pub(super) trait Source {
-    /// A daemon that lets us in, if there is one now.
-    fn find(&mut self, asked: u64) -> Option<Joined>;
-    /// A host of this process.
-    fn own(&mut self) -> io::Result<UnixStream>;
-    /// Says something to the user.
-    fn tell(&self, text: &str);
-}
-
-/// How the relay came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The client is gone, and has what was there for it.
-    Done,
-    /// The daemon cut it off, or another one does not speak as the first did.
-    Failed,
-}
-
-/// A long message of the client that passes in pieces.
-#[derive(Debug)]
-struct Passing {
-    /// The daemon that gets it; none where the rest of it is dropped.
-    to: Option<usize>,
-    scan: Scan,
-    start: kept::At,
-    /// The whole so far, while it is short enough to be said once more.
-    line: Option<Vec<u8>>,
-}
-
-/// No daemon is there.
-#[derive(Debug)]
-struct Away {
-    next: Instant,
-    /// Since when the client waits.
-    waits: Option<Instant>,
-    /// The daemon that went without a word: it has cut us off if it lives.
-    boot: Option<String>,
-}
-
 pub(super) struct Pump<'a, S> {
     source: &'a mut S,
     kept: Kept,
@@ -91,34 +50,6 @@ pub(super) struct Pump<'a, S> {
     talks: Option<usize>,
     end: Option<Instant>,
     over: Option<End>,
-}
-
-/// The descriptors that the client and the system know us by.
-pub(super) struct Ends {
-    pub(super) input: io::Stdin,
-    pub(super) output: io::Stdout,
-    /// Readable once the process is to end.
-    pub(super) signal: UnixStream,
-}
-
-impl Ends {
-    pub(super) fn new() -> io::Result<Self> {
-        let (signal, sender) = UnixStream::pair()?;
-        for number in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::low_level::pipe::register(number, sender.try_clone()?)?;
-        }
-        signal.set_nonblocking(true)?;
-        let ends = Self { input: io::stdin(), output: io::stdout(), signal };
-        for end in [ends.input.as_fd(), ends.output.as_fd()] {
-            let kind = FileType::from_raw_mode(rustix::fs::fstat(end)?.st_mode);
-            // Others share the settings of a terminal; a file is never waited for.
-            if matches!(kind, FileType::Fifo | FileType::Socket) {
-                let flags = rustix::fs::fcntl_getfl(end)?;
-                rustix::fs::fcntl_setfl(end, flags | OFlags::NONBLOCK)?;
-            }
-        }
-        Ok(ends)
-    }
 }
 
 impl<'a, S: Source> Pump<'a, S> {
@@ -147,7 +78,7 @@ impl<'a, S: Source> Pump<'a, S> {
     pub(super) fn run(mut self, ends: &Ends) -> io::Result<End> {
         let mut piece = vec![0; HELD];
         loop {
-            self.from_client();
+            self.take_said();
             self.look_around();
             if let Some(end) = self.over(Instant::now()) {
                 self.last_words(ends);
@@ -170,7 +101,7 @@ impl<'a, S: Source> Pump<'a, S> {
                 self.peers[peer].write();
             }
             for peer in ready.readable {
-                self.from_peer(peer, &mut piece);
+                self.read_peer(peer, &mut piece);
             }
             self.bury();
         }
@@ -223,7 +154,7 @@ impl<'a, S: Source> Pump<'a, S> {
     }
 
     /// Passes on what the client said.
-    fn from_client(&mut self) {
+    fn take_said(&mut self) {
         let mut input = std::mem::take(&mut self.input);
         let mut done = 0;
         while done < input.len() && self.room() {
@@ -330,7 +261,7 @@ impl<'a, S: Source> Pump<'a, S> {
     }
 
     /// Says something of our own to the client.
-    fn to_client(&mut self, lines: &[u8]) {
+    fn tell_client(&mut self, lines: &[u8]) {
         let to = if self.talks.is_some() { &mut self.behind } else { &mut self.out };
         to.extend_from_slice(lines);
     }
@@ -367,7 +298,7 @@ impl<'a, S: Source> Pump<'a, S> {
 
     // -- the daemons --
 
-    fn from_peer(&mut self, at: usize, piece: &mut [u8]) {
+    fn read_peer(&mut self, at: usize, piece: &mut [u8]) {
         let first = self.kept.begins(self.peers[at].number);
         let peer = &mut self.peers[at];
         let read = peer.read(piece);
@@ -464,7 +395,7 @@ impl<'a, S: Source> Pump<'a, S> {
                 self.quiet();
             }
             for question in &peer.questions {
-                self.to_client(&kept::withdrawal(question));
+                self.tell_client(&kept::withdrawal(question));
             }
             if let Some(passing) = self.passing.as_mut().filter(|passing| passing.to == Some(peer.number)) {
                 passing.to = None;
@@ -485,7 +416,7 @@ impl<'a, S: Source> Pump<'a, S> {
 
     /// What a daemon did not answer goes to the next one, or is answered here.
     fn settle(&mut self, lost: Lost) {
-        self.to_client(&lost.answers.concat());
+        self.tell_client(&lost.answers.concat());
         if !lost.again.is_empty()
             && let Some(away) = &mut self.away
         {
@@ -571,7 +502,7 @@ impl<'a, S: Source> Pump<'a, S> {
         self.away = None;
         self.peers.push(peer);
         let changes = self.kept.changes();
-        self.to_client(&changes);
+        self.tell_client(&changes);
         self.say_pending();
     }
 
@@ -646,21 +577,4 @@ enum To {
     Nobody,
 }
 
-/// What can be done without waiting.
-#[derive(Default)]
-struct Ready {
-    signal: bool,
-    input: bool,
-    output: bool,
-    /// Positions of daemons.
-    writable: Vec<usize>,
-    readable: Vec<usize>,
-}
-
 const LEAVING: &str = "notifications/mcp-host/leaving";
-
-fn timespec(time: Duration) -> Timespec {
-    // A moment more: a wait that ends too early is another round.
-    let time = time + Duration::from_millis(1);
-    Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
-}

@@ -238,7 +238,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_message_cut_anywhere(id in any::<i32>(), method in ".{0,9}", params in value(), cut in any::<usize>()) {
-            let line = json!({ "a": params.clone(), "id": id, "method": method.clone(), "z": params }).to_string();
+            let line = json!({ "a": params, "id": id, "method": method, "z": params }).to_string();
             let (first, second) = line.as_bytes().split_at(cut % (line.len() + 1));
             let mut scan = Scan::new();
             scan.feed(first);
