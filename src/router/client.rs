@@ -326,7 +326,6 @@ impl Client {
 
     /// Questions with ids up to that one were put to it by another daemon: ours get ids above, so that an answer to one of
     /// those fits none.
-    #[cfg(feature = "server")]
     pub(crate) fn has_asked(&self, asked: u64) {
         let mut state = self.state();
         state.asked_so_far = state.asked_so_far.max(asked);
