@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use mcp_host::admin::{self, Introduction};
-use mcp_host::config::{Join, Prefix, Server, Stdio, Transport};
+use mcp_host::config::{Join, Prefix, Server, Sharing, Stdio, Transport};
 use serde::Deserialize;
 
 use crate::relay;
@@ -31,8 +31,17 @@ const LONG: Duration = Duration::from_secs(24 * 3600);
 /// Variables by which a relay finds the socket.
 const PLACES: [&str; 3] = ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
 
+/// What a command does with the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It lists, and cannot be asked anything.
+    List,
+    /// It calls, and puts questions to the terminal.
+    Call,
+}
+
 /// Leads the servers of a plan to the daemon that serves the same config, if one runs. `patience`: what a call may take.
-pub(crate) async fn lead(plan: &mut Plan, patience: Option<Duration>) {
+pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Duration>) {
     if plan.is_demo() || !relay::is_wanted() || plan.config.host.join == Some(Join::Never) {
         return;
     }
@@ -53,6 +62,8 @@ pub(crate) async fn lead(plan: &mut Plan, patience: Option<Duration>) {
         let is_usable = server.disabled.is_none() && server.unusable.is_none() && server.prefix == Prefix::Always;
         if is_usable && running.servers.iter().any(is_ready) && patience.is_none_or(|p| p <= server.call_timeout) {
             redirect(server, &program, joined.port, &separator);
+            // To the daemon it declares what can be answered here, and no more: more would cost a process there.
+            server.sharing = if purpose == Purpose::List { Sharing::Host } else { Sharing::Session };
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) config: Config,
     /// The demo server that runs in this process.
     clock: bool,
+    /// Whether the demo servers were asked for, also where only one of them is needed.
+    demo: bool,
     /// How the config came to be.
     request: LoadRequest,
 }
@@ -54,7 +56,7 @@ impl Plan {
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: first(&request)?, clock: false, request });
+            return Ok(Self { config: first(&request)?, clock: false, demo: false, request });
         }
         let mut config = if common.config.is_empty() { demo_only(listen)? } else { first(&request)? };
         let child = demo_child()?;
@@ -67,7 +69,7 @@ impl Plan {
             .help("leave out --config or --demo"));
         }
         config.servers.push(child);
-        Ok(Self { config, clock: true, request })
+        Ok(Self { config, clock: true, demo: true, request })
     }
 
     /// What reads the config again: the files that were read, whatever else may be found by then.
@@ -103,9 +105,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the demo servers are among it.
+    /// Whether the demo servers were asked for.
     pub(crate) fn is_demo(&self) -> bool {
-        self.clock
+        self.demo
     }
 
     /// The folder that was named to choose among the projects of a file.
@@ -247,7 +249,7 @@ mod tests {
         for name in ["Files", "file", "git"] {
             config.servers.push(Server::new(name, Transport::Stdio(Stdio::default())).unwrap());
         }
-        Plan { config, clock: true, request: LoadRequest::default() }
+        Plan { config, clock: true, demo: true, request: LoadRequest::default() }
     }
 
     fn kept(wanted: Wanted<'_>) -> Vec<String> {

@@ -43,6 +43,14 @@ impl Place {
         std::fs::write(self.file("mcp.json"), config.to_string()).unwrap();
     }
 
+    /// Has its server shared by all clients, whatever they can be asked.
+    fn share_by_all(&self) {
+        let text = std::fs::read_to_string(self.file("mcp.json")).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        config["mcpServers"]["echo"]["sharing"] = "host".into();
+        self.write(&config);
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }

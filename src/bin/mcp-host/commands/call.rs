@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result
     let mut plan = Plan::load(common, args.demo.demo, None)?;
     plan.keep(Wanted::Named(&typed))?;
     #[cfg(unix)]
-    crate::joined::lead(&mut plan, args.timeout).await;
+    crate::joined::lead(&mut plan, crate::joined::Purpose::Call, args.timeout).await;
     for server in &mut plan.config.servers {
         // Whoever says how long it may take does not want to be cut short by the config.
         server.call_timeout = server.call_timeout.max(args.timeout.unwrap_or_default());

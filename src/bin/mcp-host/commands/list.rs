@@ -50,7 +50,7 @@ pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) 
         let mut plan = plan;
         // Only tools can be told apart by their server.
         if matches!(kind, Kind::Tools) {
-            crate::joined::lead(&mut plan, None).await;
+            crate::joined::lead(&mut plan, crate::joined::Purpose::List, None).await;
         }
         plan
     };

@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     }
     plan.keep(Wanted::Named(&typed))?;
     #[cfg(unix)]
-    crate::joined::lead(&mut plan, None).await;
+    crate::joined::lead(&mut plan, crate::joined::Purpose::List, None).await;
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let found = named::entry(&session.host, catalog.tools(), &typed).map(|entry| {
