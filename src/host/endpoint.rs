@@ -69,7 +69,7 @@ impl Host {
     }
 
     /// For whoever asks over the status socket: what came of it, in words.
-    async fn reload_now(&self) -> Result<Reload, String> {
+    pub(super) async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
     }
 }

@@ -14,6 +14,8 @@ mod login;
 mod reload;
 #[cfg(feature = "server")]
 mod sign_in;
+#[cfg(feature = "server")]
+mod socket;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +29,8 @@ pub use builder::HostBuilder;
 pub use call::{Call, Progress};
 #[cfg(feature = "server")]
 pub use endpoint::HttpEndpoint;
+#[cfg(feature = "server")]
+pub use socket::SocketEndpoint;
 
 use reload::Configured;
 

@@ -303,13 +303,6 @@ impl Client {
         }
     }
 
-    /// Questions with ids up to that one were put to it by another daemon: ours get ids above, so that an answer to one of
-    /// those fits none.
-    pub(crate) fn has_asked(&self, asked: u64) {
-        let mut state = self.state();
-        state.asked_so_far = state.asked_so_far.max(asked);
-    }
-
     /// The client answered a question.
     pub(super) fn answer(&self, id: &RequestId, outcome: Outcome) {
         let RequestId::Number(id) = id else { return };
@@ -370,6 +363,13 @@ impl Client {
 
     pub(super) fn set_level(&self, level: Level) {
         self.state().level = Some(level);
+    }
+
+    /// Questions with ids up to that one were put to it by another daemon: ours get ids above, so that an answer to one of
+    /// those fits none.
+    pub(crate) fn has_asked(&self, asked: u64) {
+        let mut state = self.state();
+        state.asked_so_far = state.asked_so_far.max(asked);
     }
 
     /// Whether a log line of that level is for it, on that leg: since 2026-07-28 each request says what it wants, before

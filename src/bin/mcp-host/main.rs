@@ -12,7 +12,6 @@ mod given;
 mod heap;
 mod hidden;
 mod itself;
-#[cfg(unix)]
 mod joined;
 mod listen;
 mod live;
@@ -33,6 +32,8 @@ mod schema;
 mod servers;
 mod session;
 mod signals;
+#[cfg(unix)]
+mod starter;
 mod table;
 mod telemetry;
 mod text;
@@ -90,7 +91,7 @@ fn start(cli: Cli, tried: bool) -> Exit {
     let output = Output::new(common.json, common.quiet, common.color.unwrap_or_default());
     // Nobody but the log tells how the servers of `stdio` are. How its config is, every command tells by itself.
     let told = match cli.command {
-        Some(Command::Stdio(_)) => ",mcp_host::host=error",
+        Some(Command::Stdio(_) | Command::Daemon(_)) => ",mcp_host::host=error",
         Some(Command::Serve(_)) => ",mcp_host::upstream=error,mcp_host::host=error",
         // Each tells by itself why a server did not start.
         _ => ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error",

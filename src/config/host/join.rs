@@ -13,11 +13,16 @@ pub enum Join {
     Auto,
     /// Never.
     Never,
+    /// The daemon of the config, which the first of them starts.
+    Start,
 }
 
 /// Reads it.
 pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     if let Some(field) = fields.take(&["join"], report) {
-        settings.join = field.choice(&[("auto", Join::Auto), ("never", Join::Never)], report);
+        settings.join = field.choice(&[("auto", Join::Auto), ("never", Join::Never), ("start", Join::Start)], report);
+    }
+    if let Some(idle) = fields.take(&["idleExit"], report).and_then(|field| field.time(report)) {
+        settings.idle_exit = idle;
     }
 }

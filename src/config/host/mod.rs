@@ -28,12 +28,13 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "audit",
     "auth",
+    "idleExit",
     "inheritEnv",
     "insecureHttp",
     "join",
@@ -81,6 +82,8 @@ pub struct HostSettings {
     pub audit: Option<Audit>,
     /// Whether other processes of this user use a running daemon of the same config; the default is `auto`.
     pub join: Option<Join>,
+    /// How long a daemon that was started by `join` stays after its last client.
+    pub idle_exit: Duration,
     /// Where tokens of servers are kept.
     pub secrets: Secrets,
     /// How much, how many, how long at most.
@@ -104,6 +107,7 @@ impl Default for HostSettings {
             inherit_env: Vec::new(),
             audit: None,
             join: None,
+            idle_exit: Duration::from_secs(600),
             secrets: Secrets::default(),
             limits: Limits::default(),
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
+use super::at::At;
 use super::client::Introduction;
 use super::{AskError, Error};
 
@@ -15,7 +16,7 @@ use super::{AskError, Error};
 pub(super) struct Socket(Infallible);
 
 impl Socket {
-    pub(super) fn open(_: &[PathBuf], _: SocketAddr) -> Result<Self, Error> {
+    pub(super) fn open(_: &[PathBuf], _: &At, _: &str) -> Result<Self, Error> {
         Err(Error::Unsupported)
     }
 

@@ -12,27 +12,39 @@ use super::platform::Arrival;
 
 /// How many there are. They count among `host.limits.connections`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Guests(Arc<AtomicUsize>);
+pub(crate) struct Guests(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    here: AtomicUsize,
+    so_far: AtomicUsize,
+}
 
 /// A place among them, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(Arc<AtomicUsize>);
+pub(crate) struct Seat(Arc<Counts>);
 
 impl Guests {
     pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.here.load(Ordering::Relaxed)
+    }
+
+    /// How many there were since the start, those that left included.
+    pub(crate) fn so_far(&self) -> usize {
+        self.0.so_far.load(Ordering::Relaxed)
     }
 
     /// One more.
     pub(crate) fn seat(&self) -> Seat {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.here.fetch_add(1, Ordering::Relaxed);
+        self.0.so_far.fetch_add(1, Ordering::Relaxed);
         Seat(self.0.clone())
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.here.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

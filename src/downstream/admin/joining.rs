@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::at::At;
 use super::client::{self, Introduction, Refusal};
 use super::guests::{Hello, OK, Proven, Reply, Said};
 
@@ -25,8 +26,10 @@ pub struct Joined {
     pub stream: UnixStream,
     /// Tells this daemon from the one before it.
     pub boot: String,
-    /// The port that it serves.
-    pub port: u16,
+    /// Which daemon it is.
+    pub at: At,
+    /// Its socket.
+    pub path: PathBuf,
 }
 
 /// Why there is no connection.
@@ -37,18 +40,18 @@ pub enum NotJoined {
     #[error("no mcp-host is running")]
     NotRunning,
     /// It did not answer, or not as daemons of this version do.
-    #[error("the mcp-host on port {port} {what}")]
+    #[error("{at} {what}")]
     Silent {
-        /// Its port.
-        port: u16,
+        /// Which one.
+        at: At,
         /// What it did instead.
         what: String,
     },
     /// It said no.
-    #[error("the mcp-host on port {port} cannot be used: {why}")]
+    #[error("{at} cannot be used: {why}")]
     No {
-        /// Its port.
-        port: u16,
+        /// Which one.
+        at: At,
         /// Why.
         no: Refusal,
         /// In its words.
@@ -59,28 +62,29 @@ pub enum NotJoined {
     Several,
 }
 
-/// Joins the first daemon that lets us in, or the one on that port.
+/// Joins the first daemon that lets us in, or the one that is named.
 ///
 /// # Errors
 /// When there is none. Of several that said no, it is told what the nearest one said.
-pub fn join(client: &Introduction, port: Option<u16>) -> Result<Joined, NotJoined> {
-    join_in(&directories(), client, port)
+pub fn join(client: &Introduction, named: Option<&At>) -> Result<Joined, NotJoined> {
+    join_in(&directories(), client, named)
 }
 
-pub(super) fn join_in(directories: &[PathBuf], client: &Introduction, port: Option<u16>) -> Result<Joined, NotJoined> {
+pub(super) fn join_in(directories: &[PathBuf], client: &Introduction, named: Option<&At>) -> Result<Joined, NotJoined> {
     let mut found = sockets(directories);
-    found.retain(|(known, _)| port.is_none_or(|port| port == *known));
-    let mut living = found.into_iter().filter_map(|(port, path)| Some((port, connect(&path)?))).peekable();
-    if port.is_none() && client.takes_any() {
+    found.retain(|(at, _)| named.is_none_or(|named| named == at));
+    let living = found.into_iter().filter_map(|(at, path)| Some((connect(&path)?, at, path)));
+    let mut living = living.peekable();
+    if named.is_none() && client.takes_any() {
         let one = living.next();
         if living.peek().is_some() {
             return Err(NotJoined::Several);
         }
-        return one.map_or(Err(NotJoined::NotRunning), |(port, stream)| talk(stream, client, port));
+        return one.map_or(Err(NotJoined::NotRunning), |(stream, at, path)| talk(stream, client, at, path));
     }
     let mut nearest = NotJoined::NotRunning;
-    for (port, stream) in living {
-        match talk(stream, client, port) {
+    for (stream, at, path) in living {
+        match talk(stream, client, at, path) {
             Ok(joined) => return Ok(joined),
             // A daemon of this config says more than one of another.
             Err(error) if nearest == NotJoined::NotRunning || is_other_config(&nearest) => nearest = error,
@@ -111,16 +115,12 @@ fn directories() -> Vec<PathBuf> {
 }
 
 /// The sockets there are, living or not; the lowest port of the first place first.
-fn sockets(directories: &[PathBuf]) -> Vec<(u16, PathBuf)> {
+fn sockets(directories: &[PathBuf]) -> Vec<(At, PathBuf)> {
     let mut found = Vec::new();
     for directory in directories {
         let Ok(entries) = std::fs::read_dir(directory) else { continue };
-        let port = |path: &Path| {
-            path.extension().filter(|extension| *extension == "sock")?;
-            path.file_stem()?.to_str()?.parse::<u16>().ok()
-        };
         let paths = entries.flatten().map(|entry| entry.path());
-        let mut here: Vec<(u16, PathBuf)> = paths.filter_map(|path| Some((port(&path)?, path))).collect();
+        let mut here: Vec<(At, PathBuf)> = paths.filter_map(|path| Some((At::of_socket(&path)?, path))).collect();
         here.sort();
         found.extend(here);
     }
@@ -166,14 +166,14 @@ fn peer(_: &UnixStream) -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
 }
 
-fn talk(mut stream: UnixStream, client: &Introduction, port: u16) -> Result<Joined, NotJoined> {
+fn talk(mut stream: UnixStream, client: &Introduction, at: At, path: PathBuf) -> Result<Joined, NotJoined> {
     match introduced(&mut stream, client) {
-        Ok(Ok(boot)) => Ok(Joined { stream, boot, port }),
-        Ok(Err((no, why))) => Err(NotJoined::No { port, no, why: escaped(&why) }),
+        Ok(Ok(boot)) => Ok(Joined { stream, boot, at, path }),
+        Ok(Err((no, why))) => Err(NotJoined::No { at, no, why: escaped(&why) }),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(NotJoined::Silent { port, what: "is of another version and takes no clients here".to_owned() })
+            Err(NotJoined::Silent { at, what: "is of another version and takes no clients here".to_owned() })
         }
-        Err(_) => Err(NotJoined::Silent { port, what: "did not answer".to_owned() }),
+        Err(_) => Err(NotJoined::Silent { at, what: "did not answer".to_owned() }),
     }
 }
 

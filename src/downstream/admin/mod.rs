@@ -4,12 +4,16 @@
 //! A word comes in, `status` or `reload`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
 //! an answer, and nothing can be changed here but by files that are this user's.
 
+mod at;
 mod client;
 #[cfg(not(unix))]
 mod elsewhere;
 mod guests;
 #[cfg(unix)]
 mod joining;
+#[cfg(unix)]
+mod launch;
+mod owners;
 #[cfg(unix)]
 mod unix;
 
@@ -20,6 +24,7 @@ use std::time::Instant;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub use self::at::At;
 pub(crate) use self::client::{Grounds, No};
 pub use self::client::{Introduction, Refusal};
 #[cfg(not(unix))]
@@ -27,6 +32,9 @@ use self::elsewhere as platform;
 pub(crate) use self::guests::{Guests, receive};
 #[cfg(unix)]
 pub use self::joining::{Joined, NotJoined, join};
+#[cfg(unix)]
+pub use self::launch::{Launch, Turn};
+pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
 #[cfg(unix)]
 use self::unix as platform;
@@ -96,7 +104,7 @@ pub enum AskError {
 #[derive(Debug)]
 pub struct StatusSocket {
     inner: platform::Socket,
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
     since: Instant,
     /// Tells this daemon from the one before it: a client that was cut off meets the same one again.
     boot: String,
@@ -108,10 +116,20 @@ impl StatusSocket {
     /// # Errors
     /// When another daemon has the lock, or the socket cannot be made.
     pub fn open(listen: SocketAddr) -> Result<Self, Error> {
-        Ok(Self::of(platform::Socket::open(&platform::directories(), listen)?, listen))
+        let at = At::Port(listen.port());
+        let socket = platform::Socket::open(&platform::directories(), &at, &listen.to_string())?;
+        Ok(Self::of(socket, Some(listen)))
     }
 
-    fn of(inner: platform::Socket, listen: SocketAddr) -> Self {
+    /// The same of a daemon without a port.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at(at: &At) -> Result<Self, Error> {
+        Ok(Self::of(platform::Socket::open(&platform::directories(), at, &at.word())?, None))
+    }
+
+    fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {
         let mut bytes = [0u8; 8];
         // Without chance each daemon has its process at least.
         if getrandom::fill(&mut bytes).is_err() {
@@ -143,6 +161,8 @@ impl StatusSocket {
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => self.line(router),
+                // Nothing in it can fail to be written.
+                b"owners" => serde_json::to_string(&Owners::of(&router.manager().hint())).unwrap_or_default(),
                 b"reload" => reloaded(&reload().await),
                 request => match serde_json::from_slice(request) {
                     Ok(request) => sign_in(request).await,
@@ -178,6 +198,15 @@ impl StatusSocket {
 /// When there is none, more than one, or it does not answer.
 pub async fn ask(port: Option<u16>) -> Result<String, AskError> {
     platform::ask(&platform::directories(), port, "status").await
+}
+
+/// Asks the daemon behind a socket that let us in.
+///
+/// # Errors
+/// When it does not answer.
+#[cfg(unix)]
+pub async fn ask_joined(joined: &Joined, what: &str) -> Result<String, AskError> {
+    platform::ask_at(&joined.path, what).await
 }
 
 /// Has the daemon on that port, or the only one there is, read its config again; its answer is a line of JSON.
@@ -275,7 +304,9 @@ fn reloaded(done: &Result<Reload, String>) -> String {
 #[serde(rename_all = "camelCase")]
 struct Status {
     pid: u32,
-    listen: SocketAddr,
+    /// None where it has no port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listen: Option<SocketAddr>,
     uptime_ms: u64,
     version: &'static str,
     config: ConfigStatus,
@@ -295,8 +326,9 @@ mod tests_only {
     impl StatusSocket {
         /// A socket in a directory of the test's own.
         pub(crate) fn open_in(directory: &std::path::Path, listen: SocketAddr) -> Result<Self, Error> {
-            let inner = platform::Socket::open(&[directory.to_owned()], listen)?;
-            Ok(Self::of(inner, listen))
+            let at = At::Port(listen.port());
+            let inner = platform::Socket::open(&[directory.to_owned()], &at, &listen.to_string())?;
+            Ok(Self::of(inner, Some(listen)))
         }
     }
 

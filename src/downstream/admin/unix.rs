@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::at::At;
 use super::client::Introduction;
 use super::guests::Hello;
 use super::{AskError, Error};
@@ -50,20 +51,20 @@ pub(super) fn directories() -> Vec<PathBuf> {
 
 impl Socket {
     /// Opens the socket in the first directory that can be used.
-    pub(super) fn open(directories: &[PathBuf], listen: SocketAddr) -> Result<Self, Error> {
+    pub(super) fn open(directories: &[PathBuf], at: &At, note: &str) -> Result<Self, Error> {
         let mut result = Err(Error::NoDirectory);
         for directory in directories {
             result = match prepare(directory) {
-                Ok(()) => return Self::open_in(directory, listen),
+                Ok(()) => return Self::open_in(directory, at, note),
                 Err(source) => Err(Error::Make { path: directory.clone(), source }),
             };
         }
         result
     }
 
-    fn open_in(directory: &Path, listen: SocketAddr) -> Result<Self, Error> {
-        let lock = lock(&directory.join(format!("{}.lock", listen.port())), listen)?;
-        let path = directory.join(format!("{}.sock", listen.port()));
+    fn open_in(directory: &Path, at: &At, note: &str) -> Result<Self, Error> {
+        let lock = lock(&directory.join(format!("{}.lock", at.word())), note)?;
+        let path = directory.join(format!("{}.sock", at.word()));
         let make = || {
             // With the lock in hand, what lies there is left over from a daemon that did not come to its end.
             match std::fs::remove_file(&path) {
@@ -125,7 +126,7 @@ impl Drop for Socket {
 }
 
 /// Makes the directory, for us alone.
-fn prepare(directory: &Path) -> io::Result<()> {
+pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = directory.metadata()?;
     if found.uid() != rustix::process::geteuid().as_raw() {
@@ -137,7 +138,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn lock(path: &Path, listen: SocketAddr) -> Result<File, Error> {
+fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     let make = |source: io::Error| Error::Make { path: path.to_owned(), source };
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(make)?;
@@ -145,7 +146,7 @@ fn lock(path: &Path, listen: SocketAddr) -> Result<File, Error> {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let (pid, at) = holder(&mut file);
-            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_string()), pid });
+            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
         }
         Err(error) => return Err(make(error.into())),
     }
@@ -257,6 +258,17 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) 
         listen.sort();
         return Err(AskError::Several { listen });
     }
+    put(stream, path, what).await
+}
+
+/// Asks the daemon behind that socket.
+pub(super) async fn ask_at(path: &Path, what: &str) -> Result<String, AskError> {
+    let stream =
+        UnixStream::connect(path).await.map_err(|source| AskError::Silent { path: path.to_owned(), source })?;
+    put(stream, path.to_owned(), what).await
+}
+
+async fn put(stream: UnixStream, path: PathBuf, what: &str) -> Result<String, AskError> {
     let patience = if what.starts_with('{') { ASKING } else { PATIENCE };
     let answer = timeout(patience, said(stream, what)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     answer.map_err(|source| AskError::Silent { path, source })

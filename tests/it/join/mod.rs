@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod apart;
 mod client;
+mod load;
 mod losses;
 mod once;
+mod start;
 mod who;
 
 use std::path::{Path, PathBuf};
@@ -29,25 +32,39 @@ impl Place {
     /// One with these settings of the host.
     fn with(host: &Value) -> Self {
         let place = Self { home: tempfile::tempdir().unwrap() };
-        let script = r#"echo started >>"$0"; exec "$1" __demo-server"#;
-        let server = json!({
-            "command": "sh",
-            "args": ["-c", script, place.file("starts"), PROGRAM],
-            "env": { "SECRET": "${SECRET:-none}" },
-        });
-        place.write(&json!({ "mcpServers": { "echo": server }, "host": host }));
+        place.write(&json!({ "mcpServers": { "echo": place.server() }, "host": host }));
         place
+    }
+
+    /// One with so many servers: `echo0`, `echo1` and so on.
+    fn several(count: usize) -> Self {
+        let place = Self { home: tempfile::tempdir().unwrap() };
+        let servers: serde_json::Map<String, Value> =
+            (0..count).map(|number| (format!("echo{number}"), place.server())).collect();
+        place.write(&json!({ "mcpServers": servers }));
+        place
+    }
+
+    fn server(&self) -> Value {
+        let script = r#"echo started >>"$0"; exec "$1" __demo-server"#;
+        json!({
+            "command": "sh",
+            "args": ["-c", script, self.file("starts"), PROGRAM],
+            "env": { "SECRET": "${SECRET:-none}" },
+        })
     }
 
     fn write(&self, config: &Value) {
         std::fs::write(self.file("mcp.json"), config.to_string()).unwrap();
     }
 
-    /// Has its server shared by all clients, whatever they can be asked.
+    /// Has its servers shared by all clients, whatever they can be asked.
     fn share_by_all(&self) {
         let text = std::fs::read_to_string(self.file("mcp.json")).unwrap();
         let mut config: Value = serde_json::from_str(&text).unwrap();
-        config["mcpServers"]["echo"]["sharing"] = "host".into();
+        for (_, server) in config["mcpServers"].as_object_mut().unwrap() {
+            server["sharing"] = "host".into();
+        }
         self.write(&config);
     }
 
@@ -67,14 +84,16 @@ impl Place {
         command
     }
 
-    /// A daemon; it is there when this returns.
+    /// A daemon; it is there when this returns, and starts its servers.
     fn serve(&self) -> Daemon {
         let args = ["serve", "--quiet", "--config", "mcp.json", "--listen", "127.0.0.1:0"];
-        let before = self.sockets();
+        let (before, starts) = (self.sockets(), self.starts());
         let child = self.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let daemon = Daemon(child);
         until(|| self.sockets().iter().any(|socket| !before.contains(socket)));
         until(|| self.command(&["status"]).output().unwrap().status.success() || self.sockets().len() > 1);
+        // The door is open before its servers start.
+        until(|| self.starts() > starts);
         daemon
     }
 

@@ -51,6 +51,10 @@ fn h83_what_the_config_depends_on_is_compared() {
     let mut other = place.command(&["stdio", "--config", "../mcp.json"]);
     other.current_dir(place.file("elsewhere"));
     assert!(joins(&place, other).0);
+    // With the six variables that SDKs hand down.
+    let mut six = stdio();
+    six.envs([("LOGNAME", "u"), ("USER", "u"), ("SHELL", "/bin/sh"), ("TERM", "dumb")]);
+    assert!(joins(&place, six).0);
     let mut token = stdio();
     token.env("SECRET", "of this client alone");
     let (joined, text) = joins(&place, token);

@@ -1,10 +1,12 @@
-//! `mcp-host check --connect`: starts each server once and tells what came of it.
+//! `mcp-host check --connect`: starts each server once and tells what came of it; where a daemon serves the same config, how
+//! the servers are there.
 
 use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{ServerStatus, StateName};
 
 use super::check::{not_approved, unusable};
 use crate::args::{Check, Common};
+use crate::joined;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::Plan;
@@ -24,9 +26,18 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         plan.config.servers.iter().filter(|server| is_told(server)).map(|server| server.name.clone()).collect();
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
-    let session = Session::look(plan, again.clone(), output).await?;
-    let status = session.host.status();
-    session.close().await;
+    let status = match joined::state(&plan).await {
+        Some((at, status)) => {
+            output.remark(&format!("note: this is the state of {at}, which serves this config"));
+            status
+        }
+        None => {
+            let session = Session::look_alone(plan, again.clone(), output).await?;
+            let status = session.status();
+            session.close().await;
+            status
+        }
+    };
     if output.json {
         output.value(&status)?;
     } else {

@@ -14,9 +14,9 @@ use super::scan::Scan;
 
 /// Where the next daemon comes from.
 pub(super) trait Source {
-    /// A daemon that lets us in, if there is one now.
-    fn find(&mut self, asked: u64) -> Option<Joined>;
-    /// A host of this process.
+    /// A daemon that lets us in, if there is one now. `is_wanted`: the client waits, so one may be started.
+    fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined>;
+    /// A host of this process; `NotFound` where only the daemon that was named will do.
     fn own(&mut self) -> io::Result<UnixStream>;
     /// Says something to the user.
     fn tell(&self, text: &str);
@@ -29,6 +29,8 @@ pub(super) enum End {
     Done,
     /// The daemon cut it off, or another one does not speak as the first did.
     Failed,
+    /// The daemon that was named is gone, and no other will do.
+    Gone,
 }
 
 /// The descriptors that the client and the system know us by.

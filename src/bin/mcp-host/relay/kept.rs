@@ -286,6 +286,12 @@ fn may_be_repeated(method: &str) -> bool {
     )
 }
 
+/// The answers to the requests of a message that reaches nobody any more.
+pub(super) fn endings(envelope: &Envelope, sent: bool) -> Vec<u8> {
+    let request = |item: &Item| Some(ending(item.id.as_deref()?, item.method.as_deref()?, sent));
+    envelope.items.iter().filter_map(request).flatten().collect()
+}
+
 /// The answer to a request that will have no other.
 fn ending(id: &str, method: &str, sent: bool) -> Vec<u8> {
     let id: Value = serde_json::from_str(id).unwrap_or_default();

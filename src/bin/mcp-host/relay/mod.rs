@@ -25,9 +25,11 @@ use mcp_host::config::LoadRequest;
 use self::ends::{End, Ends, Source};
 use self::pump::Pump;
 pub(crate) use self::words::Words;
+use crate::args::Common;
 use crate::output::Output;
 use crate::paint::When;
 use crate::report::{Exit, Failure};
+use crate::starter::Starter;
 
 /// Serves the client by a daemon, if one lets us in; `None` where this process is to be a host itself.
 pub(crate) fn attempt(words: &Words) -> Option<Exit> {
@@ -35,19 +37,37 @@ pub(crate) fn attempt(words: &Words) -> Option<Exit> {
     if words.own || (words.join.is_none() && !is_wanted()) {
         return None;
     }
-    let port = words.join.map(|address| address.port());
+    let named = words.join.as_ref();
     let Some(client) = introduction(words) else {
-        return port.map(|_| refused("the config files are not there", &output()));
+        return named.map(|_| refused("the config files are not there", &output()));
     };
-    match admin::join(&client, port) {
+    match admin::join(&client, named) {
         Ok(joined) => Some(relay(words, client, joined, &output())),
-        Err(error) if port.is_some() => Some(refused(&error.to_string(), &output())),
-        Err(NotJoined::NotRunning) => None,
+        Err(error) if named.is_some() => Some(refused(&error.to_string(), &output())),
         Err(error) => {
-            output().remark(&format!("note: {error}; this process has a host of its own"));
+            let why = match starter(words, &error) {
+                Some(Ok(mut starter)) => match starter.wait(&client) {
+                    Ok(joined) => return Some(relay(words, client, joined, &output())),
+                    Err(why) => why,
+                },
+                Some(Err(why)) => why,
+                None if error == NotJoined::NotRunning => return None,
+                None => error.to_string(),
+            };
+            output().remark(&format!("note: {why}; this process has a host of its own"));
             None
         }
     }
+}
+
+/// What starts the daemon of our config, where that is wanted and would help; why it cannot be started.
+fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> {
+    let (files, is_project) = files(&words.config);
+    let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
+    if is_project || !Starter::helps(error) {
+        return None;
+    }
+    Starter::of_files(&common, &files)
 }
 
 /// Whether a daemon may be joined that was not named. Below another host, that one's marks decide (`lineage`).
@@ -80,13 +100,12 @@ fn refused(why: &str, output: &Output) -> Exit {
 }
 
 /// Relays until the client is gone.
-pub(crate) fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -> Exit {
-    output.remark(&format!("note: joined the mcp-host on port {}", joined.port));
+fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -> Exit {
+    output.remark(&format!("note: joined {}", joined.at));
     if io::stdin().is_terminal() {
         output.remark("note: this speaks MCP over stdin and stdout; a client is to start it");
     }
-    let port = words.join.map(|address| address.port());
-    let mut daemons = Daemons { words, client, port, output, own: None };
+    let mut daemons = Daemons { words, client, starter: None, output, own: None };
     let ended = Ends::new().and_then(|ends| Pump::new(&mut daemons, joined)?.run(&ends));
     if let Some(host) = daemons.own.take() {
         // A host of this process ends its servers, and has told what went wrong.
@@ -95,6 +114,7 @@ pub(crate) fn relay(words: &Words, client: Introduction, joined: Joined, output:
     match ended {
         Ok(End::Done) => Exit::Ok,
         Ok(End::Failed) => Exit::Failed,
+        Ok(End::Gone) => Exit::Unreachable,
         Err(error) => Failure::new(Exit::Failed, format!("standard input or output: {error}")).tell(output),
     }
 }
@@ -103,17 +123,30 @@ pub(crate) fn relay(words: &Words, client: Introduction, joined: Joined, output:
 struct Daemons<'a> {
     words: &'a Words,
     client: Introduction,
-    port: Option<u16>,
+    /// Starts another one, where the config wants that; empty until it is needed.
+    starter: Option<Option<Starter>>,
     output: &'a Output,
     own: Option<JoinHandle<()>>,
 }
 
 impl Source for Daemons<'_> {
-    fn find(&mut self, asked: u64) -> Option<Joined> {
-        admin::join(&self.client.clone().asked(asked), self.port).ok()
+    fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined> {
+        let client = self.client.clone().asked(asked);
+        let error = match admin::join(&client, self.words.join.as_ref()) {
+            Ok(joined) => return Some(joined),
+            Err(error) => error,
+        };
+        if !is_wanted || self.words.join.is_some() {
+            return None;
+        }
+        let starter = self.starter.get_or_insert_with(|| starter(self.words, &error)?.ok());
+        starter.as_mut()?.look(&client).ok()
     }
 
     fn own(&mut self) -> io::Result<UnixStream> {
+        if let Some(named) = &self.words.join {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{named} has ended")));
+        }
         let (stream, thread) = own::start(self.words, self.output)?;
         self.own = Some(thread);
         Ok(stream)

@@ -447,8 +447,8 @@ impl<'a, S: Source> Pump<'a, S> {
         if !self.hears && self.pending.is_empty() {
             return;
         }
-        let boot = away.boot.take();
-        if let Some(joined) = self.source.find(self.kept.asked) {
+        let (boot, is_wanted) = (away.boot.take(), away.waits.is_some());
+        if let Some(joined) = self.source.find(self.kept.asked, is_wanted) {
             if boot.as_ref() == Some(&joined.boot) {
                 self.source.tell("error: the mcp-host that runs has cut this client off: it took too little of what was there for it");
                 self.over = Some(End::Failed);
@@ -460,17 +460,32 @@ impl<'a, S: Source> Pump<'a, S> {
         let away = self.away.get_or_insert(Away { next: now, waits: None, boot: None });
         away.boot = boot;
         if away.waits.is_some_and(|since| now.duration_since(since) >= AWAY) {
-            self.source.tell("note: no mcp-host is running any more; this process has a host of its own from now on");
-            match self.source.own() {
-                Ok(stream) => self.go_on(Peer::new(self.made, stream, None)),
-                Err(error) => {
-                    self.source.tell(&format!("error: cannot start a host of its own: {error}"));
-                    self.over = Some(End::Failed);
-                }
-            }
-            return;
+            return self.stand_alone();
         }
         away.next = now + if away.waits.is_some() { SOON } else { LATER };
+    }
+
+    /// No daemon comes back: this process becomes a host.
+    fn stand_alone(&mut self) {
+        match self.source.own() {
+            Ok(stream) => {
+                self.source
+                    .tell("note: no mcp-host is running any more; this process has a host of its own from now on");
+                return self.go_on(Peer::new(self.made, stream, None));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.source.tell(&format!("error: {error}"));
+                self.over = Some(End::Gone);
+            }
+            Err(error) => {
+                self.source.tell(&format!("error: cannot start a host of its own: {error}"));
+                self.over = Some(End::Failed);
+            }
+        }
+        for again in std::mem::take(&mut self.pending) {
+            let answers = kept::endings(&Scan::line(&again.line), again.seen);
+            self.tell_client(&answers);
+        }
     }
 
     /// Takes the session up with another daemon.

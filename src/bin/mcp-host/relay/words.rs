@@ -2,8 +2,9 @@
 //! `args.rs`, which knows all of it.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use mcp_host::admin::At;
 
 use crate::args::{Cli, Command};
 use crate::listen;
@@ -17,7 +18,7 @@ pub(crate) struct Words {
     /// Whether no daemon is wanted.
     pub(super) own: bool,
     /// The daemon that is wanted.
-    pub(super) join: Option<SocketAddr>,
+    pub(super) join: Option<At>,
 }
 
 impl Words {
@@ -36,7 +37,7 @@ impl Words {
                 "stdio" if !is_stdio => is_stdio = true,
                 "--config" | "-c" => read.config.push(value()?.into()),
                 "--project" => read.project = Some(value()?.into()),
-                "--join" => read.join = Some(listen::address(value()?.to_str()?).ok()?),
+                "--join" => read.join = Some(listen::daemon(value()?.to_str()?).ok()?),
                 "--own" => read.own = true,
                 "--quiet" | "-q" => read.quiet = true,
                 _ => return None,
@@ -54,7 +55,7 @@ impl Words {
             project: common.project,
             quiet: common.quiet,
             own: args.own,
-            join: args.join,
+            join: args.join.clone(),
         })
     }
 }
