@@ -20,6 +20,8 @@ mod process;
 #[cfg(target_os = "linux")]
 mod refresh;
 #[cfg(target_os = "linux")]
+mod relay;
+#[cfg(target_os = "linux")]
 mod reload;
 #[cfg(target_os = "linux")]
 mod rude;
@@ -90,7 +92,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, clients, hostile, kill9, ledger, refresh, reload, sessions, sigterm, spawn};
+    use crate::{audit, clients, hostile, kill9, ledger, refresh, relay, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -108,11 +110,12 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 10] = [
+    const STAGES: [(&str, Stage); 11] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
+        ("relay", relay::run),
         ("reload", reload::run),
         ("ledger", ledger::run),
         ("audit", audit::run),
