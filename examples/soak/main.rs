@@ -49,6 +49,11 @@ fn main() -> std::process::ExitCode {
             sessions::serve();
             return std::process::ExitCode::SUCCESS;
         }
+        Some(relay::SERVER) => {
+            // Its host is gone, and so is whoever could be told.
+            let _ = relay::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
         Some(ledger::server::MODE) => {
             return match ledger::server::main(arguments) {
                 Ok(()) => std::process::ExitCode::SUCCESS,

@@ -26,9 +26,40 @@ const RESIDENT: u64 = 6 * 1024;
 const LONG: usize = (16 << 20) - (1 << 10);
 const ROUNDS: usize = 4;
 
+/// The word by which this program is the server behind the daemon.
+pub(crate) const SERVER: &str = "relay-server";
+
+/// That server: sends texts back, however long.
+pub(crate) fn serve() -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "relay", "version": "1" },
+            }),
+            Some("tools/list") => json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }] }),
+            Some("tools/call") => {
+                json!({ "content": [{ "type": "text", "text": message["params"]["arguments"]["text"] }] })
+            }
+            _ if message["id"].is_null() => continue,
+            _ => {
+                let error = json!({ "code": -32601, "message": "no such method" });
+                writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))?;
+                continue;
+            }
+        };
+        writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let server = json!({ "command": plan.host, "args": ["__demo-server"] });
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let server = json!({ "command": own, "args": [SERVER] });
     let config =
         json!({ "mcpServers": { "echo": server }, "host": { "limits": { "message": "32MiB", "body": "32MiB" } } });
     fs::write(home.path().join("mcp.json"), config.to_string()).map_err(|error| error.to_string())?;
