@@ -52,9 +52,9 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "server")]
-pub use host::HttpEndpoint;
 pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
+#[cfg(feature = "server")]
+pub use host::{HttpEndpoint, SocketEndpoint};
 pub use in_process::InProcess;
 pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
 pub use registry::{Catalog, Entry};

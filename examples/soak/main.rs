@@ -22,6 +22,8 @@ mod process;
 #[cfg(target_os = "linux")]
 mod refresh;
 #[cfg(target_os = "linux")]
+mod relay;
+#[cfg(target_os = "linux")]
 mod reload;
 #[cfg(target_os = "linux")]
 mod rude;
@@ -51,6 +53,11 @@ fn main() -> std::process::ExitCode {
         }
         Some(lists::SERVER) => {
             lists::serve(arguments);
+            return std::process::ExitCode::SUCCESS;
+        }
+        Some(relay::SERVER) => {
+            // Its host is gone, and so is whoever could be told.
+            let _ = relay::serve();
             return std::process::ExitCode::SUCCESS;
         }
         Some(ledger::server::MODE) => {
@@ -96,7 +103,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
+    use crate::{audit, clients, hostile, kill9, ledger, lists, refresh, relay, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -114,11 +121,12 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 11] = [
+    const STAGES: [(&str, Stage); 12] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
+        ("relay", relay::run),
         ("reload", reload::run),
         ("ledger", ledger::run),
         ("lists", lists::run),

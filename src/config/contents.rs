@@ -5,6 +5,7 @@
 //! another machine, or not be there yet. Only looking notices all of these.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -64,6 +65,8 @@ impl fmt::Debug for Contents {
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     contents: RefCell<Contents>,
+    /// Variables that were asked for.
+    names: RefCell<BTreeSet<String>>,
     /// Nothing is opened that is no file: to read a pipe may take for ever.
     careful: bool,
 }
@@ -90,6 +93,17 @@ impl Reads {
     /// Adds what another has read.
     pub(super) fn take(&self, other: &Self) {
         self.contents.borrow_mut().extend(&other.contents.borrow());
+        self.names.borrow_mut().extend(other.names.borrow().iter().cloned());
+    }
+
+    /// Notes that the text names a variable, set or not.
+    pub(super) fn name(&self, name: &str) {
+        self.names.borrow_mut().insert(name.to_owned());
+    }
+
+    /// The variables that the text names.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.names.borrow().clone()
     }
 
     /// All that was read so far.

@@ -198,6 +198,7 @@ impl Scope<'_> {
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_name) {
             return Resolved::Unknown;
         }
+        self.reads.name(name);
         match (self.vars.get(name), default) {
             (Some(value), None) => Resolved::Value(value.to_owned()),
             (Some(value), Some(_)) if !value.is_empty() => Resolved::Value(value.to_owned()),
@@ -208,6 +209,7 @@ impl Scope<'_> {
 
     fn input(&self, id: &str) -> Resolved {
         let name = inputs::variable(id);
+        self.reads.name(&name);
         match (self.vars.get(&name), self.inputs.get(id)) {
             (Some(value), _) => Resolved::Value(value.to_owned()),
             (None, Some(Input { default: Some(value), password: true, .. })) => Resolved::Value(value.clone()),

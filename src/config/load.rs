@@ -9,6 +9,7 @@ use super::keyring::{Asked, Keyring};
 use super::project::{self, Approved, NOT_APPROVED};
 use super::reach::Unusable;
 use super::report::{Error, Place, Report};
+use super::surroundings::Surroundings;
 use super::syntax::{self, Node, Syntax};
 use super::vars::Vars;
 use super::{Config, Server, host, inputs, place, server, shape};
@@ -64,6 +65,14 @@ impl LoadRequest {
     /// When none is named and none is found.
     pub fn found(&self) -> Result<Vec<PathBuf>, Error> {
         self.find().map(|(files, _)| files)
+    }
+
+    /// The same, and whether they are a project's.
+    ///
+    /// # Errors
+    /// When none is named and none is found.
+    pub fn standing(&self) -> Result<(Vec<PathBuf>, bool), Error> {
+        self.find()
     }
 
     /// The files to read: those named, else the one of `MCP_HOST_CONFIG`, else that of the working directory, else the
@@ -333,7 +342,8 @@ impl<'a> Loader<'a> {
             server.unusable = None;
         }
         let host = host::read(std::mem::take(&mut self.hosts), self.vars, flags, &mut self.report);
-        let Self { servers, files, reads, mut report, approved, .. } = self;
+        let by_project = !self.projects.is_empty() || !self.shared.is_empty();
+        let Self { servers, files, reads, mut report, approved, stand, .. } = self;
         // Of a config that is refused everything is told that is to be mended in its files.
         if report.problems() > 0 {
             report.put_back(
@@ -355,7 +365,9 @@ impl<'a> Loader<'a> {
         for file in host.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]) {
             contents.watch(file.clone());
         }
-        Ok(Config { servers, host, notes, files, contents, project: approved.is_some() })
+        let scope = if by_project { stand.named.or(stand.here).map(Path::to_owned) } else { None };
+        let surroundings = Surroundings::new(reads.names(), scope, &servers, &host);
+        Ok(Config { servers, host, notes, files, contents, project: approved.is_some(), surroundings })
     }
 }
 

@@ -30,6 +30,7 @@ mod server;
 mod settings;
 mod shape;
 mod sign_in;
+mod surroundings;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -50,7 +51,7 @@ pub(crate) use self::contents::Watcher;
 pub use self::helper::Helper;
 pub(crate) use self::helper::is_own_header;
 pub use self::host::{
-    Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Limits, SecretKey, Secrets, StoreKind,
+    Audit, BearerClient, HostAuth, HostOAuth, HostSettings, HostTls, Join, Limits, SecretKey, Secrets, StoreKind,
 };
 pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
@@ -62,6 +63,7 @@ pub use self::reach::Unusable;
 pub use self::report::{Error, Excerpt, Note, Problem};
 pub use self::secret::Secret;
 pub use self::sign_in::{Auth, Enterprise, Grant, OAuth, Source as SecretSource};
+pub use self::surroundings::Surroundings;
 pub use self::syntax::Syntax;
 pub use self::tls::{Fingerprint, Tls};
 pub use self::units::time;
@@ -83,6 +85,8 @@ pub struct Config {
     pub contents: Contents,
     /// Whether it was found in the working directory, and so is a project's word and not the user's.
     pub project: bool,
+    /// What it depends on beside its files.
+    pub surroundings: Surroundings,
 }
 
 /// Why a server that turns out to be this host is switched off, and what mends it.

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Host;
 use crate::config::HostSettings;
-use crate::downstream::admin::{self, StatusSocket};
+use crate::downstream::admin::{self, Guests, StatusSocket};
 use crate::downstream::http;
 use crate::error::{Error, ErrorKind};
 use crate::manager::Reload;
@@ -69,7 +69,7 @@ impl Host {
     }
 
     /// For whoever asks over the status socket: what came of it, in words.
-    async fn reload_now(&self) -> Result<Reload, String> {
+    pub(super) async fn reload_now(&self) -> Result<Reload, String> {
         self.0.configured.reload().await.map_err(|error| error.to_string())
     }
 }
@@ -81,13 +81,16 @@ impl HttpEndpoint {
     /// When the listener cannot be used, or there can be no client to ask the issuer of `host.auth` with.
     pub async fn serve(self) -> Result<(), Error> {
         let Self { host, listener, tls, socket, stop } = self;
+        let guests = Guests::default();
         let status = async {
             if let Some(socket) = &socket {
-                socket.serve(&host.0.router, || host.reload_now(), |request| host.sign_in(request), &stop).await;
+                let sign_in = |request| host.sign_in(request);
+                let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
+                socket.serve(&host.0.router, || host.reload_now(), sign_in, guest, &stop).await;
             }
         };
         let configured = host.0.manager.settings();
-        let settings = http::Settings { tls, sse: configured.sse, eras: host.0.eras };
+        let settings = http::Settings { tls, sse: configured.sse, eras: host.0.eras, guests: guests.clone() };
         let door = http::serve(host.0.router.clone(), listener, settings, stop.clone());
         let (served, ()) = host.0.doors.track_future(futures_util::future::join(door, status)).await;
         served.map_err(internal)

@@ -8,10 +8,14 @@ mod call;
 mod defaults;
 #[cfg(feature = "server")]
 mod endpoint;
+#[cfg(feature = "server")]
+mod guests;
 mod login;
 mod reload;
 #[cfg(feature = "server")]
 mod sign_in;
+#[cfg(feature = "server")]
+mod socket;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,6 +29,8 @@ pub use builder::HostBuilder;
 pub use call::{Call, Progress};
 #[cfg(feature = "server")]
 pub use endpoint::HttpEndpoint;
+#[cfg(feature = "server")]
+pub use socket::SocketEndpoint;
 
 use reload::Configured;
 
@@ -163,6 +169,20 @@ impl Host {
             .track_future(serve)
             .await
             .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
+    }
+
+    /// The same over one end of a pair of sockets.
+    ///
+    /// # Errors
+    /// When the socket cannot be used.
+    #[cfg(unix)]
+    pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
+        stream.set_nonblocking(true).map_err(failed)?;
+        let (input, output) = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
+        let (router, stop) = (self.0.router.clone(), self.0.stop.child_token());
+        let serve = downstream::stdio::serve(router, self.0.eras, input, output, stop);
+        self.0.doors.track_future(serve).await.map_err(failed)
     }
 
     /// Takes another config: servers that are the same go on undisturbed, those that are gone or changed have

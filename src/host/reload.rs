@@ -59,6 +59,12 @@ impl Configured {
         Self { manager, memory, own, current: Mutex::new(config), asked: OnceLock::new() }
     }
 
+    /// The config of now.
+    #[cfg(feature = "server")]
+    pub(super) fn current(&self) -> Config {
+        lock(&self.current).clone()
+    }
+
     /// Takes what somebody made of the current config.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Config) -> T) -> T {
         let mut current = lock(&self.current);

@@ -23,6 +23,13 @@ impl Principal {
         Self("local".into())
     }
 
+    /// The user who runs the daemon, at its socket, where clients over HTTP prove who they are.
+    #[cfg(feature = "server")]
+    #[must_use]
+    pub(crate) fn user() -> Self {
+        Self("user".into())
+    }
+
     /// The client of that name, proven by its token.
     #[cfg(feature = "server")]
     #[must_use]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::{Manager, Server};
@@ -15,8 +15,8 @@ use crate::registry::Kind;
 use crate::upstream::{StateName, Upstream};
 
 /// One server as `mcp-host status` shows it.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ServerStatus {
     /// Its name in the config.
@@ -28,7 +28,8 @@ pub struct ServerStatus {
     /// Milliseconds since the server came into that state, whichever of its leases is the oldest now.
     pub since_ms: u64,
     /// `stdio`, `http`, `sse` or `memory`; `none` where it is not to be reached.
-    pub transport: &'static str,
+    #[serde(deserialize_with = "transport")]
+    pub transport: Word,
     /// The agreed revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
@@ -89,6 +90,15 @@ pub struct ServerStatus {
     pub pids: Vec<u32>,
     /// What was dropped of what its connections said: answers that nobody waits for, notifications over the rate.
     pub dropped: u64,
+}
+
+/// One of a few; `serde` takes a plain reference for a part of what is read.
+type Word = &'static str;
+
+/// A transport by its name.
+fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let name = Cow::<'de, str>::deserialize(from)?;
+    Ok(["stdio", "http", "sse", "memory"].into_iter().find(|known| *known == name).unwrap_or("none"))
 }
 
 /// Which of several leases is shown.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
 use super::gauges::Counts;
+use super::named::Named;
 use super::roster::Presence;
 use crate::manager::{self, Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
@@ -31,10 +32,6 @@ pub(crate) struct Client {
     /// Held while it is being asked for its roots.
     pub(super) asking: tokio::sync::Mutex<()>,
 }
-
-/// What a client calls itself; after a NUL, which version of itself it says it is.
-#[derive(Debug, Default)]
-pub(crate) struct Named(Box<str>);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -106,28 +103,12 @@ pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "err
 const KEPT: Duration = Duration::from_secs(5 * 60);
 /// and so many of them.
 const BEGUN: usize = 4;
-/// Characters of a client's name that are kept.
-const NAME: usize = 200;
-/// Stands between a client's name and its version.
-const BETWEEN: char = '\0';
 /// A client that set no level gets this and above.
 pub(super) const DEFAULT_LEVEL: Level = 1;
 
 impl State {
     pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
         self.subscriptions.contains_key(uri) || self.subscriptions.len() + (self.watched as usize) < limit
-    }
-}
-
-impl Named {
-    pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
-        let mut both: String =
-            name.chars().take(NAME).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
-        if let Some(version) = version {
-            both.push(BETWEEN);
-            both.extend(version.chars().take(NAME));
-        }
-        Self(both.into())
     }
 }
 
@@ -178,9 +159,7 @@ impl Client {
 
     /// What it calls itself and which version it says it is, where it has said so; shown, never believed.
     pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
-        let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
-        let (name, version) = self.named.0.split_once(BETWEEN).unwrap_or((&self.named.0, ""));
-        (said(name), said(version))
+        self.named.parts()
     }
 
     /// Its session, as people see it.
@@ -412,6 +391,13 @@ impl Client {
 
     pub(super) fn set_level(&self, level: Level) {
         self.state().level = Some(level);
+    }
+
+    /// Questions with ids up to that one were put to it by another daemon: ours get ids above, so that an answer to one of
+    /// those fits none.
+    pub(crate) fn has_asked(&self, asked: u64) {
+        let mut state = self.state();
+        state.asked_so_far = state.asked_so_far.max(asked);
     }
 
     /// Whether a log line of that level is for it, on that leg: since 2026-07-28 each request says what it wants, before

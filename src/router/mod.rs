@@ -20,6 +20,7 @@ mod list;
 mod mailbox;
 mod missed;
 mod modern;
+mod named;
 mod news;
 mod park;
 mod parking;
@@ -44,10 +45,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use client::{Client, Named, Place};
+pub(crate) use client::{Client, Place};
 #[cfg(any(feature = "server", test))]
 pub(crate) use gauges::{Gauges, Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
+pub(crate) use named::Named;
 pub(crate) use roster::Via;
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 

@@ -127,6 +127,12 @@ fn missing(set: impl Iterator<Item = String>, settings: &config::Stdio) -> Vec<S
     names
 }
 
+/// Whether any program gets our variable of that name.
+#[cfg_attr(not(all(unix, feature = "server")), expect(dead_code, reason = "only a daemon is started with it"))]
+pub(crate) fn is_inherited(name: &str) -> bool {
+    passes(name, &[])
+}
+
 fn passes(name: &str, forward: &[String]) -> bool {
     NAMES.contains(&name)
         || name.starts_with("LC_")

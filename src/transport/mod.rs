@@ -31,6 +31,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use command::Unstartable;
+#[cfg_attr(
+    not(all(unix, feature = "server")),
+    expect(unused_imports, reason = "only a daemon is started with it")
+)]
+pub(crate) use environment::is_inherited;
 pub(crate) use environment::withheld;
 pub use guard::guard;
 pub(crate) use http::{EventStream, HEADERS, Heads, Http, Reply};

@@ -21,16 +21,17 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::backoff;
 use crate::config::Restart;
 
 /// The states as people see them (`product.md` 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateName {
     /// Not connected, and nobody wants it to be.
+    #[default]
     Disconnected,
     /// Lazy: starts at the first use.
     Idle,

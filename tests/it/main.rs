@@ -12,6 +12,8 @@ mod daemon;
 mod door;
 mod hazards;
 mod itself;
+#[cfg(target_os = "linux")]
+mod join;
 #[cfg(unix)]
 mod kept;
 #[cfg(unix)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
 
+use mcp_host::admin::At;
 use mcp_host::config;
 
 use crate::listen;
@@ -82,6 +83,17 @@ pub(crate) enum Command {
     /// The child process of `serve --demo`.
     #[command(name = "__demo-server", hide = true)]
     DemoServer(Stdio),
+    /// The daemon that `host.join = "start"` starts.
+    #[command(name = "__daemon", hide = true)]
+    Daemon(Daemon),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Daemon {
+    /// The name of its socket
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Args, Debug)]
@@ -98,6 +110,12 @@ pub(crate) struct Serve {
 
 #[derive(Args, Debug)]
 pub(crate) struct Stdio {
+    /// Have servers of its own, also where a daemon of the same config runs
+    #[arg(long, conflicts_with = "join")]
+    pub(crate) own: bool,
+    /// Use the daemon at this address, whatever its config
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen::daemon)]
+    pub(crate) join: Option<At>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -303,6 +321,7 @@ impl Command {
         match self {
             Self::Serve(args) => &args.common,
             Self::Stdio(args) | Self::DemoServer(args) => &args.common,
+            Self::Daemon(args) => &args.common,
             Self::Check(args) => &args.common,
             Self::Tools(args) => &args.common,
             Self::Resources(args) | Self::Prompts(args) => &args.common,

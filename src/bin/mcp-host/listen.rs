@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use mcp_host::admin::At;
+
 /// The port where none is given.
 pub(crate) const PORT: u16 = 8808;
 
@@ -26,6 +28,11 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let ip = host_ip(host)?;
     let port = port.map_or(Ok(PORT), |port| port.parse().map_err(|_| format!("`{port}` is no port: 0 to 65535")))?;
     Ok(SocketAddr::new(ip, port))
+}
+
+/// The daemon at such an address, or one without a port by its name.
+pub(crate) fn daemon(text: &str) -> Result<At, String> {
+    At::config(text).map_or_else(|| Ok(At::Port(address(text)?.port())), Ok)
 }
 
 fn host_ip(host: &str) -> Result<IpAddr, String> {

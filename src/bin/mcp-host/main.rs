@@ -12,6 +12,7 @@ mod given;
 mod heap;
 mod hidden;
 mod itself;
+mod joined;
 mod listen;
 mod live;
 mod mask;
@@ -23,12 +24,16 @@ mod output;
 mod paint;
 mod parameters;
 mod payload;
+#[cfg(unix)]
+mod relay;
 mod report;
 mod save;
 mod schema;
 mod servers;
 mod session;
 mod signals;
+#[cfg(unix)]
+mod starter;
 mod table;
 mod telemetry;
 mod text;
@@ -57,19 +62,36 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     close_fds::set_fds_cloexec(3, &[]);
     let words: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(unix)]
+    let tried = {
+        let read = relay::Words::read(&words);
+        if let Some(exit) = read.as_ref().and_then(relay::attempt) {
+            return exit.into();
+        }
+        read.is_some()
+    };
+    #[cfg(not(unix))]
+    let tried = false;
     let exit = match args::parse(&words) {
-        Ok(cli) => start(cli),
+        Ok(cli) => start(cli, tried),
         Err(misunderstood) => not_run(misunderstood, &words),
     };
     exit.into()
 }
 
-fn start(cli: Cli) -> Exit {
+/// `tried`: no daemon lets this command in.
+fn start(cli: Cli, tried: bool) -> Exit {
+    #[cfg(unix)]
+    if !tried && let Some(exit) = relay::Words::of(&cli).and_then(|words| relay::attempt(&words)) {
+        return exit;
+    }
+    #[cfg(not(unix))]
+    let _ = tried;
     let common = cli.common();
     let output = Output::new(common.json, common.quiet, common.color.unwrap_or_default());
     // Nobody but the log tells how the servers of `stdio` are. How its config is, every command tells by itself.
     let told = match cli.command {
-        Some(Command::Stdio(_)) => ",mcp_host::host=error",
+        Some(Command::Stdio(_) | Command::Daemon(_)) => ",mcp_host::host=error",
         Some(Command::Serve(_)) => ",mcp_host::upstream=error,mcp_host::host=error",
         // Each tells by itself why a server did not start.
         _ => ",mcp_host::upstream=error,mcp_host::host=error,mcp_host::start=error,mcp_host::stderr=error",
@@ -94,7 +116,7 @@ fn start(cli: Cli) -> Exit {
 
 /// One thread for everything: a call crosses several tasks, and waking one on another core costs more than the work in
 /// between. What may block runs on threads of its own.
-fn runtime() -> std::io::Result<Runtime> {
+pub(crate) fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().event_interval(LOOK).build()
 }
 

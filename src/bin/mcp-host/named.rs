@@ -2,7 +2,10 @@
 //!
 //! **Invariant:** an exact name always wins. No name that clients see holds one of those signs, so nothing is ambiguous.
 
-use mcp_host::{Entry, Host};
+use mcp_host::Entry;
+use mcp_host::registry::Kind;
+
+use crate::session::Session;
 
 const SIGNS: [char; 4] = ['.', '/', ':', ' '];
 
@@ -13,21 +16,18 @@ pub(crate) fn of_server<'a>(typed: &'a str, server: &str) -> Option<&'a str> {
 }
 
 /// The entry of that name.
-pub(crate) fn entry<'a>(host: &Host, entries: &'a [Entry], typed: &str) -> Option<&'a Entry> {
-    if let Some(exact) = entries.iter().find(|entry| entry.name() == typed) {
+pub(crate) fn entry<'a>(session: &Session<'_>, kind: Kind, entries: &[&'a Entry], typed: &str) -> Option<&'a Entry> {
+    if let Some(exact) = entries.iter().copied().find(|entry| entry.name() == typed) {
         return Some(exact);
     }
-    let servers = host.status();
-    let mut meant = entries.iter().filter(|entry| {
-        let alias = entry.server().as_str();
+    let servers = session.status();
+    let mut meant = entries.iter().copied().filter(|entry| {
+        let (alias, own) = session.owner(kind, entry);
         let name = servers.iter().find(|server| server.alias == alias).map_or("", |server| &server.name);
         // A tool that the config renamed has a name of its own behind the prefix.
         let renamed =
             |raw: &str| entry.name().strip_prefix(alias).is_some_and(|rest| rest.trim_start_matches('_') == raw);
-        [alias, name]
-            .iter()
-            .filter_map(|server| of_server(typed, server))
-            .any(|raw| raw == entry.raw_name() || renamed(raw))
+        [alias, name].iter().filter_map(|server| of_server(typed, server)).any(|raw| raw == own || renamed(raw))
     });
     // Two names in a config may begin alike: then it is not clear which is meant.
     meant.next().filter(|_| meant.next().is_none())

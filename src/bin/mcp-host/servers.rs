@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mcp_host::approvals::Approvals;
 use mcp_host::config::{self, Approved, Config, HostSettings, LoadRequest, Prefix, Server, Stdio, Transport};
@@ -36,6 +36,10 @@ pub(crate) struct Plan {
     pub(crate) config: Config,
     /// The demo server that runs in this process.
     clock: bool,
+    /// Whether the demo servers were asked for, also where only one of them is needed.
+    demo: bool,
+    /// A daemon stands for its servers.
+    led: bool,
     /// How the config came to be.
     request: LoadRequest,
 }
@@ -54,7 +58,7 @@ impl Plan {
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: first(&request)?, clock: false, request });
+            return Ok(Self { config: first(&request)?, clock: false, demo: false, led: false, request });
         }
         let mut config = if common.config.is_empty() { demo_only(listen)? } else { first(&request)? };
         let child = demo_child()?;
@@ -67,7 +71,7 @@ impl Plan {
             .help("leave out --config or --demo"));
         }
         config.servers.push(child);
-        Ok(Self { config, clock: true, request })
+        Ok(Self { config, clock: true, demo: true, led: false, request })
     }
 
     /// What reads the config again: the files that were read, whatever else may be found by then.
@@ -101,6 +105,22 @@ impl Plan {
             return Err(self.unknown_server(name));
         }
         Ok(())
+    }
+
+    /// Whether the demo servers were asked for.
+    pub(crate) fn is_demo(&self) -> bool {
+        self.demo
+    }
+
+    /// Puts a daemon in the place of its servers.
+    pub(crate) fn lead(&mut self, daemon: Server) {
+        self.config.servers = vec![daemon];
+        self.led = true;
+    }
+
+    /// The folder that was named to choose among the projects of a file.
+    pub(crate) fn project_directory(&self) -> Option<&Path> {
+        self.request.project_directory.as_deref()
     }
 
     /// Whether a server is called that.
@@ -139,8 +159,10 @@ impl Plan {
 
     /// The builder of a host for this plan. It has looked which hosts are above: this program does nothing else yet.
     pub(crate) fn builder(self) -> Result<HostBuilder, Failure> {
+        let led = self.led;
         let mut builder = Host::builder().client_info("mcp-host", env!("CARGO_PKG_VERSION")).config(self.config);
-        if let Some(state) = state_directory() {
+        // Of a daemon there is nothing to keep: it keeps what its servers are.
+        if let Some(state) = state_directory().filter(|_| !led) {
             builder = builder.state_directory(state);
         }
         let builder = if self.clock { builder.in_process(CLOCK, demo::clock()) } else { builder };
@@ -237,7 +259,7 @@ mod tests {
         for name in ["Files", "file", "git"] {
             config.servers.push(Server::new(name, Transport::Stdio(Stdio::default())).unwrap());
         }
-        Plan { config, clock: true, request: LoadRequest::default() }
+        Plan { config, clock: true, demo: true, led: false, request: LoadRequest::default() }
     }
 
     fn kept(wanted: Wanted<'_>) -> Vec<String> {

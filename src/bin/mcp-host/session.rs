@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use mcp_host::config::{NOT_APPROVED, Start};
-use mcp_host::protocol::Raw;
-use mcp_host::{Call, ErrorKind, Host, HostBuilder, ServerStatus, StateName};
+use mcp_host::protocol::{Raw, code};
+use mcp_host::registry::Kind;
+use mcp_host::{Call, Catalog, Entry, ErrorKind, Host, HostBuilder, ServerStatus, StateName};
 
 use crate::advice;
 use crate::args::Common;
 use crate::elicit::Terminal;
+use crate::joined::{self, Daemon, Purpose};
 use crate::live::{self, Bar};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
@@ -20,6 +22,8 @@ use crate::text;
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
     pub(crate) host: Host,
+    /// The daemon that stands for them.
+    daemon: Option<Daemon>,
     /// The options that mean the same servers in a hint.
     again: String,
     output: &'a Output,
@@ -35,29 +39,54 @@ impl<'a> Session<'a> {
     ) -> Result<Self, Failure> {
         let mut plan = Plan::load(common, demo, None)?;
         plan.keep(wanted)?;
-        Self::call(plan, common.again(demo), output).await
+        Self::call(plan, common.again(demo), None, output).await
     }
 
-    /// Starts what is in a plan for a call.
-    pub(crate) async fn call(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
+    /// Starts what is in a plan for a call; `patience`: what the user says it may take.
+    pub(crate) async fn call(
+        mut plan: Plan,
+        again: String,
+        patience: Option<Duration>,
+        output: &'a Output,
+    ) -> Result<Self, Failure> {
+        let daemon = joined::lead(&mut plan, Purpose::Call, patience).await;
         for server in &mut plan.config.servers {
             // A process that is told of the terminal serves the call; one without, to list early, would be a second.
             server.start = Start::Lazy;
+            // Whoever says how long it may take does not want to be cut short by the config.
+            server.call_timeout = server.call_timeout.max(patience.unwrap_or_default());
+            server.max_call_time = server.max_call_time.max(patience.unwrap_or_default());
         }
         let terminal = Terminal::new(output.clone());
-        Self::start(plan, |host| host.client_handler(terminal), again, output).await
+        Self::start(plan, daemon, |host| host.client_handler(terminal), again, output).await
     }
 
     /// Starts what is in a plan, to look at it.
     pub(crate) async fn look(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
+        let daemon = joined::lead(&mut plan, Purpose::List, None).await;
+        Self::look_by(plan, daemon, again, output).await
+    }
+
+    /// The same, whatever daemon runs.
+    pub(crate) async fn look_alone(plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
+        Self::look_by(plan, None, again, output).await
+    }
+
+    async fn look_by(
+        mut plan: Plan,
+        daemon: Option<Daemon>,
+        again: String,
+        output: &'a Output,
+    ) -> Result<Self, Failure> {
         for server in &mut plan.config.servers {
             server.start = Start::Eager;
         }
-        Self::start(plan, |host| host, again, output).await
+        Self::start(plan, daemon, |host| host, again, output).await
     }
 
     async fn start(
         mut plan: Plan,
+        daemon: Option<Daemon>,
         with: impl FnOnce(HostBuilder) -> HostBuilder,
         again: String,
         output: &'a Output,
@@ -75,7 +104,39 @@ impl<'a> Session<'a> {
             let _ = tokio::time::timeout(limit, host.settled()).await;
         };
         live::until(output, &host, ready).await;
-        Ok(Self { host, again, output })
+        Ok(Self { host, daemon, again, output })
+    }
+
+    /// How the servers are: as the daemon says, where one stands for them and is there.
+    pub(crate) fn status(&self) -> Vec<ServerStatus> {
+        let own = self.host.status();
+        let is_there = own.iter().all(|server| failure(server, "").is_none());
+        match &self.daemon {
+            Some(daemon) if is_there => daemon.status().to_vec(),
+            _ => own,
+        }
+    }
+
+    /// What the servers have of that kind.
+    pub(crate) fn entries<'c>(&self, kind: Kind, catalog: &'c Catalog) -> Vec<&'c Entry> {
+        let entries = catalog.entries(kind).iter();
+        entries.filter(|entry| self.daemon.as_ref().is_none_or(|daemon| daemon.has(kind, entry))).collect()
+    }
+
+    /// The alias of the server of an entry, and what the server calls it.
+    pub(crate) fn owner<'c>(&'c self, kind: Kind, entry: &'c Entry) -> (&'c str, &'c str) {
+        match &self.daemon {
+            Some(daemon) => daemon.owner(kind, entry),
+            None => (entry.server().as_str(), entry.raw_name()),
+        }
+    }
+
+    /// What the server says of an entry.
+    pub(crate) fn definition(&self, entry: &Entry) -> Raw {
+        match &self.daemon {
+            Some(_) => Daemon::plain(entry.definition()),
+            None => entry.definition().clone(),
+        }
     }
 
     /// The options that mean the same servers in a hint.
@@ -85,7 +146,7 @@ impl<'a> Session<'a> {
 
     /// Waits for an answer, with a bar while there is progress, and the time where it takes long.
     pub(crate) async fn answer(&self, call: Call, asked: &Asked<'_>) -> Result<Raw, Failure> {
-        if let [server] = self.host.status().as_slice()
+        if let [server] = self.status().as_slice()
             && let Some(failure) = failure(server, &self.again)
         {
             return Err(failure);
@@ -106,7 +167,7 @@ impl<'a> Session<'a> {
 
     /// The servers that did not become ready, each as the failure it is.
     pub(crate) fn failures(&self) -> Vec<Failure> {
-        self.host.status().iter().filter_map(|server| failure(server, &self.again)).collect()
+        self.status().iter().filter_map(|server| failure(server, &self.again)).collect()
     }
 
     /// Says which servers are missing. Those that the user turned off are not missed.
@@ -121,14 +182,13 @@ impl<'a> Session<'a> {
 
     /// Where nobody knows the name, it says which were near, and which servers are not there to know it.
     fn failed(&self, error: mcp_host::Error, asked: &Asked<'_>) -> Failure {
+        // A daemon says in its answer what a host of this process would know.
+        let is_unknown = self.daemon.as_ref().is_some_and(|daemon| !daemon.leads(asked.name))
+            && !asked.known.contains(&asked.name)
+            && error.answer().is_some_and(|answer| UNKNOWN.contains(&answer.code));
         match error.kind() {
-            ErrorKind::Unknown => {
-                self.warn(&self.failures());
-                let Asked { what, name, known } = asked;
-                let help = question(&nearest(name, known.iter().copied()));
-                Failure::new(Exit::Usage, format!("no {what} is called `{name}`"))
-                    .help(help.unwrap_or_else(|| format!("mcp-host {what}s{}", self.again)))
-            }
+            ErrorKind::Answer if is_unknown => self.unknown(asked),
+            ErrorKind::Unknown => self.unknown(asked),
             ErrorKind::Unreachable => {
                 let help = error.server().map(|server| look_closer(server, &self.again));
                 Failure::from(error).maybe_help(help)
@@ -145,7 +205,18 @@ impl<'a> Session<'a> {
             _ => error.into(),
         }
     }
+
+    fn unknown(&self, asked: &Asked<'_>) -> Failure {
+        self.warn(&self.failures());
+        let Asked { what, name, known } = asked;
+        let help = question(&nearest(name, known.iter().copied()));
+        Failure::new(Exit::Usage, format!("no {what} is called `{name}`"))
+            .help(help.unwrap_or_else(|| format!("mcp-host {what}s{}", self.again)))
+    }
 }
+
+/// Codes by which a daemon says that there is no such tool, prompt or resource.
+const UNKNOWN: [i64; 2] = [code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND];
 
 /// What was asked for by name, and the names that there are.
 #[derive(Debug)]

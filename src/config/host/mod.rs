@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod join;
 mod layers;
 mod limits;
 mod oauth;
@@ -14,6 +15,7 @@ use url::Url;
 
 pub use self::access::{BearerClient, HostAuth, HostTls};
 pub use self::audit::Audit;
+pub use self::join::Join;
 use self::layers::Layers;
 pub use self::limits::Limits;
 pub use self::oauth::HostOAuth;
@@ -26,14 +28,16 @@ use super::vars::Vars;
 use crate::exposed::{Naming, UriMode};
 
 /// The keys under `host`.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 19] = [
     "allowedHosts",
     "allowedOrigins",
     "approval",
     "audit",
     "auth",
+    "idleExit",
     "inheritEnv",
     "insecureHttp",
+    "join",
     "limits",
     "listen",
     "naming",
@@ -76,6 +80,10 @@ pub struct HostSettings {
     pub inherit_env: Vec<String>,
     /// Where each call is written down, if it is.
     pub audit: Option<Audit>,
+    /// Whether other processes of this user use a running daemon of the same config; the default is `auto`.
+    pub join: Option<Join>,
+    /// How long a daemon that was started by `join` stays after its last client.
+    pub idle_exit: Duration,
     /// Where tokens of servers are kept.
     pub secrets: Secrets,
     /// How much, how many, how long at most.
@@ -98,6 +106,8 @@ impl Default for HostSettings {
             tasks: true,
             inherit_env: Vec::new(),
             audit: None,
+            join: None,
+            idle_exit: Duration::from_secs(600),
             secrets: Secrets::default(),
             limits: Limits::default(),
         }
@@ -185,6 +195,7 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     if let Some(field) = fields.take(&["audit"], report) {
         settings.audit = audit::read(&field, report);
     }
+    join::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
     if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
         settings.limits.fill(fields, report);

@@ -1,11 +1,14 @@
 //! Systems without local sockets: everything says so.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 
+use super::at::At;
+use super::client::Introduction;
 use super::{AskError, Error};
 
 /// There is none.
@@ -13,15 +16,37 @@ use super::{AskError, Error};
 pub(super) struct Socket(Infallible);
 
 impl Socket {
-    pub(super) fn open(_: &[PathBuf], _: SocketAddr) -> Result<Self, Error> {
+    pub(super) fn open(_: &[PathBuf], _: &At, _: &str) -> Result<Self, Error> {
         Err(Error::Unsupported)
     }
 
-    pub(super) async fn serve<F>(&self, _: impl Fn(Vec<u8>) -> F, _: &CancellationToken)
+    pub(super) async fn serve<F, G>(&self, _: impl Fn(Vec<u8>) -> F, _: impl Fn(Arrival) -> G, _: &CancellationToken)
     where
         F: Future<Output = String>,
+        G: Future<Output = ()>,
     {
         match self.0 {}
+    }
+}
+
+/// Nobody ever arrives.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(super) introduction: Introduction,
+    never: Infallible,
+}
+
+impl Arrival {
+    pub(super) async fn say(&mut self, _: &impl serde::Serialize) -> io::Result<()> {
+        match self.never {}
+    }
+
+    pub(super) async fn line(&mut self) -> io::Result<Vec<u8>> {
+        match self.never {}
+    }
+
+    pub(crate) fn pipes(self) -> (tokio::io::Empty, tokio::io::Empty) {
+        match self.never {}
     }
 }
 

@@ -4,8 +4,16 @@
 //! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
 //! an answer, and nothing can be changed here but by files that are this user's.
 
+mod at;
+mod client;
 #[cfg(not(unix))]
 mod elsewhere;
+mod guests;
+#[cfg(unix)]
+mod joining;
+#[cfg(unix)]
+mod launch;
+mod owners;
 #[cfg(unix)]
 mod unix;
 
@@ -16,8 +24,18 @@ use std::time::Instant;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub use self::at::At;
+pub(crate) use self::client::{Grounds, No};
+pub use self::client::{Introduction, Refusal};
 #[cfg(not(unix))]
 use self::elsewhere as platform;
+pub(crate) use self::guests::{Guests, receive};
+#[cfg(unix)]
+pub use self::joining::{Joined, NotJoined, join};
+#[cfg(unix)]
+pub use self::launch::{Launch, Turn};
+pub use self::owners::Owners;
+pub(crate) use self::platform::Arrival;
 #[cfg(unix)]
 use self::unix as platform;
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
@@ -86,8 +104,10 @@ pub enum AskError {
 #[derive(Debug)]
 pub struct StatusSocket {
     inner: platform::Socket,
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
     since: Instant,
+    /// Tells this daemon from the one before it: a client that was cut off meets the same one again.
+    boot: String,
 }
 
 impl StatusSocket {
@@ -96,24 +116,53 @@ impl StatusSocket {
     /// # Errors
     /// When another daemon has the lock, or the socket cannot be made.
     pub fn open(listen: SocketAddr) -> Result<Self, Error> {
-        Ok(Self { inner: platform::Socket::open(&platform::directories(), listen)?, listen, since: Instant::now() })
+        let at = At::Port(listen.port());
+        let socket = platform::Socket::open(&platform::directories(), &at, &listen.to_string())?;
+        Ok(Self::of(socket, Some(listen)))
     }
 
-    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins.
-    pub(crate) async fn serve<F, G>(
+    /// The same of a daemon without a port.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at(at: &At) -> Result<Self, Error> {
+        Ok(Self::of(platform::Socket::open(&platform::directories(), at, &at.word())?, None))
+    }
+
+    fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {
+        let mut bytes = [0u8; 8];
+        // Without chance each daemon has its process at least.
+        if getrandom::fill(&mut bytes).is_err() {
+            bytes = u64::from(std::process::id()).to_be_bytes();
+        }
+        Self { inner, listen, since: Instant::now(), boot: client::hex(&bytes) }
+    }
+
+    /// Tells this daemon from every other one.
+    pub(crate) fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins, `guest` serves one who
+    /// wants to be a client.
+    pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
         reload: impl Fn() -> F,
         sign_in: impl Fn(SignIn) -> G,
+        guest: impl Fn(Arrival) -> H,
         stop: &CancellationToken,
     ) where
         F: Future<Output = Result<Reload, String>>,
         G: Future<Output = String>,
+        H: Future<Output = ()>,
     {
         let (reload, sign_in, router) = (&reload, &sign_in, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
                 b"status" => self.line(router),
+                // Nothing in it can fail to be written.
+                b"owners" => serde_json::to_string(&Owners::of(&router.manager().hint())).unwrap_or_default(),
                 b"reload" => reloaded(&reload().await),
                 request if request.starts_with(FORGET) => forgotten(router, &request[FORGET.len()..]),
                 request => match serde_json::from_slice(request) {
@@ -125,7 +174,7 @@ impl StatusSocket {
                 },
             }
         };
-        self.inner.serve(answer, stop).await;
+        self.inner.serve(answer, guest, stop).await;
     }
 
     fn line(&self, router: &Router) -> String {
@@ -151,6 +200,15 @@ impl StatusSocket {
 /// When there is none, more than one, or it does not answer.
 pub async fn ask(port: Option<u16>) -> Result<String, AskError> {
     platform::ask(&platform::directories(), port, "status").await
+}
+
+/// Asks the daemon behind a socket that let us in.
+///
+/// # Errors
+/// When it does not answer.
+#[cfg(unix)]
+pub async fn ask_joined(joined: &Joined, what: &str) -> Result<String, AskError> {
+    platform::ask_at(&joined.path, what).await
 }
 
 /// Has the daemon on that port, or the only one there is, read its config again; its answer is a line of JSON.
@@ -267,7 +325,9 @@ fn reloaded(done: &Result<Reload, String>) -> String {
 #[serde(rename_all = "camelCase")]
 struct Status {
     pid: u32,
-    listen: SocketAddr,
+    /// None where it has no port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listen: Option<SocketAddr>,
     uptime_ms: u64,
     version: &'static str,
     config: ConfigStatus,
@@ -287,8 +347,9 @@ mod tests_only {
     impl StatusSocket {
         /// A socket in a directory of the test's own.
         pub(crate) fn open_in(directory: &std::path::Path, listen: SocketAddr) -> Result<Self, Error> {
-            let inner = platform::Socket::open(&[directory.to_owned()], listen)?;
-            Ok(Self { inner, listen, since: Instant::now() })
+            let at = At::Port(listen.port());
+            let inner = platform::Socket::open(&[directory.to_owned()], &at, &listen.to_string())?;
+            Ok(Self::of(inner, Some(listen)))
         }
     }
 

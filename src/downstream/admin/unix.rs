@@ -14,12 +14,17 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::at::At;
+use super::client::Introduction;
+use super::guests::Hello;
 use super::{AskError, Error};
 
 /// How long one side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take for which others are asked, each with a limit of its own.
 const ASKING: Duration = Duration::from_secs(60);
+/// How long each line of a client may take that wants to be let in.
+const TALK: Duration = Duration::from_secs(1);
 /// How many may ask at once; more wait.
 const ASKERS: usize = 8;
 const REQUEST_BYTES: u64 = 16 * 1024;
@@ -46,20 +51,20 @@ pub(super) fn directories() -> Vec<PathBuf> {
 
 impl Socket {
     /// Opens the socket in the first directory that can be used.
-    pub(super) fn open(directories: &[PathBuf], listen: SocketAddr) -> Result<Self, Error> {
+    pub(super) fn open(directories: &[PathBuf], at: &At, note: &str) -> Result<Self, Error> {
         let mut result = Err(Error::NoDirectory);
         for directory in directories {
             result = match prepare(directory) {
-                Ok(()) => return Self::open_in(directory, listen),
+                Ok(()) => return Self::open_in(directory, at, note),
                 Err(source) => Err(Error::Make { path: directory.clone(), source }),
             };
         }
         result
     }
 
-    fn open_in(directory: &Path, listen: SocketAddr) -> Result<Self, Error> {
-        let lock = lock(&directory.join(format!("{}.lock", listen.port())), listen)?;
-        let path = directory.join(format!("{}.sock", listen.port()));
+    fn open_in(directory: &Path, at: &At, note: &str) -> Result<Self, Error> {
+        let lock = lock(&directory.join(format!("{}.lock", at.word())), note)?;
+        let path = directory.join(format!("{}.sock", at.word()));
         let make = || {
             // With the lock in hand, what lies there is left over from a daemon that did not come to its end.
             match std::fs::remove_file(&path) {
@@ -76,15 +81,21 @@ impl Socket {
         }
     }
 
-    /// Answers until `stop`.
-    pub(super) async fn serve<F>(&self, reply: impl Fn(Vec<u8>) -> F, stop: &CancellationToken)
-    where
+    /// Answers until `stop`, and then until the last guest has left.
+    pub(super) async fn serve<F, G>(
+        &self,
+        reply: impl Fn(Vec<u8>) -> F,
+        guest: impl Fn(Arrival) -> G,
+        stop: &CancellationToken,
+    ) where
         F: Future<Output = String>,
+        G: Future<Output = ()>,
     {
         let mut askers = FuturesUnordered::new();
+        let mut guests = FuturesUnordered::new();
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 accepted = self.listener.accept(), if askers.len() < ASKERS => match accepted {
                     // One who hangs up or dawdles gets no answer, and needs none.
                     Ok((stream, _)) => askers.push(timeout(ASKING, answer(stream, &reply))),
@@ -93,9 +104,17 @@ impl Socket {
                         sleep(Duration::from_millis(100)).await;
                     }
                 },
-                Some(_) = askers.next() => {}
+                Some(asked) = askers.next() => {
+                    if let Ok(Ok(Some(arrival))) = asked {
+                        guests.push(guest(arrival));
+                    }
+                }
+                Some(()) = guests.next() => {}
             }
         }
+        // Nobody finds it from now on. Those who came are told, and leave.
+        let _ = std::fs::remove_file(&self.path);
+        while guests.next().await.is_some() {}
     }
 }
 
@@ -107,7 +126,7 @@ impl Drop for Socket {
 }
 
 /// Makes the directory, for us alone.
-fn prepare(directory: &Path) -> io::Result<()> {
+pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = directory.metadata()?;
     if found.uid() != rustix::process::geteuid().as_raw() {
@@ -119,7 +138,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn lock(path: &Path, listen: SocketAddr) -> Result<File, Error> {
+fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     let make = |source: io::Error| Error::Make { path: path.to_owned(), source };
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(make)?;
@@ -127,7 +146,7 @@ fn lock(path: &Path, listen: SocketAddr) -> Result<File, Error> {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let (pid, at) = holder(&mut file);
-            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_string()), pid });
+            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
         }
         Err(error) => return Err(make(error.into())),
     }
@@ -161,24 +180,68 @@ fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
 }
 
-async fn answer<F>(mut stream: UnixStream, reply: &impl Fn(Vec<u8>) -> F) -> io::Result<()>
+/// Somebody who wants to be a client of the daemon.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(super) introduction: Introduction,
+    stream: UnixStream,
+    /// What came behind the line that was read last.
+    rest: Vec<u8>,
+}
+
+impl Arrival {
+    /// Says a line.
+    pub(super) async fn say(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
+        line.push(b'\n');
+        timeout(TALK, self.stream.write_all(&line)).await?
+    }
+
+    /// Reads the next line.
+    pub(super) async fn line(&mut self) -> io::Result<Vec<u8>> {
+        let rest = std::mem::take(&mut self.rest);
+        let (line, rest) = timeout(TALK, line(&mut self.stream, rest)).await??;
+        self.rest = rest;
+        Ok(line)
+    }
+
+    /// The two ends of what follows.
+    pub(crate) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
+        let (input, output) = self.stream.into_split();
+        (tokio::io::AsyncReadExt::chain(io::Cursor::new(self.rest), input), output)
+    }
+}
+
+/// A line and what came behind it. The first of a connection may have no end: the end of what is sent will do.
+async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    loop {
+        if let Some(at) = read.iter().position(|byte| *byte == b'\n') {
+            let rest = read.split_off(at + 1);
+            return Ok((read, rest));
+        }
+        let left = REQUEST_BYTES.saturating_sub(read.len() as u64);
+        if left == 0 || stream.take(left).read_buf(&mut read).await? == 0 {
+            return Ok((read, Vec::new()));
+        }
+    }
+}
+
+async fn answer<F>(mut stream: UnixStream, reply: &impl Fn(Vec<u8>) -> F) -> io::Result<Option<Arrival>>
 where
     F: Future<Output = String>,
 {
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
-        return Ok(());
+        return Ok(None);
     }
-    let mut request = Vec::new();
-    let mut reader = (&mut stream).take(REQUEST_BYTES);
-    let read = async {
-        while !request.contains(&b'\n') && reader.read_buf(&mut request).await? > 0 {}
-        Ok::<(), io::Error>(())
-    };
-    timeout(PATIENCE, read).await??;
+    let (request, rest) = timeout(PATIENCE, line(&mut stream, Vec::new())).await??;
+    if let Ok(Hello { client }) = serde_json::from_slice(&request) {
+        return Ok(Some(Arrival { introduction: client, stream, rest }));
+    }
     let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
-    stream.shutdown().await
+    stream.shutdown().await?;
+    Ok(None)
 }
 
 /// Asks the daemon on that port, or the only one.
@@ -195,6 +258,17 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) 
         listen.sort();
         return Err(AskError::Several { listen });
     }
+    put(stream, path, what).await
+}
+
+/// Asks the daemon behind that socket.
+pub(super) async fn ask_at(path: &Path, what: &str) -> Result<String, AskError> {
+    let stream =
+        UnixStream::connect(path).await.map_err(|source| AskError::Silent { path: path.to_owned(), source })?;
+    put(stream, path.to_owned(), what).await
+}
+
+async fn put(stream: UnixStream, path: PathBuf, what: &str) -> Result<String, AskError> {
     let patience = if what.starts_with('{') { ASKING } else { PATIENCE };
     let answer = timeout(patience, said(stream, what)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     answer.map_err(|source| AskError::Silent { path, source })

@@ -45,6 +45,7 @@ use self::receipt::Bodies;
 use self::rules::{Now, Rules};
 use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
 use self::wires::Wires;
+use super::admin::Guests;
 use super::classify::Eras;
 use crate::router::{Held, Holds, Principal, Router};
 
@@ -65,11 +66,13 @@ pub(crate) struct Settings {
     pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
     pub(crate) sse: bool,
+    /// The clients at the status socket: they count among the connections.
+    pub(crate) guests: Guests,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { tls: None, eras: Eras::Both, sse: true }
+        Self { tls: None, eras: Eras::Both, sse: true, guests: Guests::default() }
     }
 }
 
@@ -80,6 +83,7 @@ struct Door {
     rules: Rules,
     /// The connections there are.
     wires: Wires,
+    guests: Guests,
     bodies: Bodies,
     sessions: Sessions,
     /// Sessions over HTTP+SSE, if that is served.
@@ -110,6 +114,7 @@ pub(crate) async fn serve(
         rules: Rules::new(router.manager().clone(), address, settings.tls),
         bodies: Bodies::new(limits.bodies, wires.clone(), router.queues().clone()),
         wires,
+        guests: settings.guests,
         sessions: Sessions::new(caps, limits.session_idle),
         sse: (settings.sse && settings.eras != Eras::Modern).then(sse::Table::default),
         tasks: TaskTracker::new(),
@@ -154,7 +159,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
             accepted = listener.accept() => match accepted {
                 // Those that gave way are gone in a moment; where they are not, nobody more comes in.
                 Ok((stream, _))
-                    if connections.len() / 2 >= limits.connections || !door.wires.make_room(limits.connections) =>
+                    if connections.len() / 2 >= limits.connections
+                        || !door.wires.make_room(limits.connections.saturating_sub(door.guests.count())) =>
                 {
                     if door.rules().tls.is_none() {
                         turn_away(&stream);
@@ -183,7 +189,12 @@ fn turn_away(stream: &TcpStream) {
 impl Holds for Door {
     fn held(&self) -> Held {
         let (sessions, sessions_of_one) = self.sessions.counts();
-        Held { connections: self.wires.count(), sessions, sessions_of_one, bodies: self.bodies.used() }
+        Held {
+            connections: self.wires.count() + self.guests.count(),
+            sessions,
+            sessions_of_one,
+            bodies: self.bodies.used(),
+        }
     }
 }
 

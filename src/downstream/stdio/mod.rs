@@ -3,6 +3,8 @@
 //! One task reads, drives the calls and writes, so that a small call wakes nobody else. What waits to be written is
 //! bounded: over the cap nothing more is taken from calls, mailbox or client. Start reading at [`serve`].
 
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only a daemon has guests"))]
+mod guest;
 mod standard;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::guest::Guest;
 use super::call::{Call, Ending, Progress, Step};
 use super::classify::{self, Envelope, Eras, Header, OURS, Route};
 use super::outbox::Outbox;
@@ -48,6 +51,26 @@ pub(crate) async fn serve_process(router: Router, eras: Eras, stop: Cancellation
     serve(router, eras, input, output, stop).await
 }
 
+/// The same for a client that has come to the socket of this daemon. At `stop` it is told how many of its messages are
+/// answered here: the others are for another daemon.
+///
+/// # Errors
+/// As [`serve`].
+#[cfg(feature = "server")]
+pub(crate) async fn serve_guest<R, W>(
+    router: Router,
+    eras: Eras,
+    guest: Guest,
+    (input, output): (R, W),
+    stop: CancellationToken,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    open(router, eras, Some(guest), (input, output), stop).await
+}
+
 /// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`. After the end of the input its
 /// running calls have [`LAST_CALLS`] to finish (`hazards.md` H106), after `stop` as long as the limits say, and where the
 /// output is broken they are cancelled.
@@ -65,6 +88,20 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
+    open(router, eras, None, (input, output), stop).await
+}
+
+async fn open<R, W>(
+    router: Router,
+    eras: Eras,
+    guest: Option<Guest>,
+    (input, output): (R, W),
+    stop: CancellationToken,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
     let account = router.account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
@@ -73,6 +110,8 @@ where
         session: Session {
             router,
             eras,
+            principal: guest.as_ref().map_or_else(Principal::local, |guest| guest.principal.clone()),
+            guest,
             client: None,
             out: Outbox::new(account.share()),
             account,
@@ -109,6 +148,9 @@ struct Door<R, W> {
 struct Session {
     router: Router,
     eras: Eras,
+    principal: Principal,
+    /// What is special about a client that came to the socket of a daemon.
+    guest: Option<Guest>,
     /// Who said `initialize`, if somebody did. Requests that speak for themselves need nobody to.
     client: Option<Arc<Client>>,
     out: Outbox,
@@ -211,6 +253,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 Ok(())
             }
             End::Stopped => {
+                self.session.leave();
                 self.session.router.close_doors();
                 let drained = timeout(patience, self.drain()).await;
                 if drained.is_err() {
@@ -288,19 +331,31 @@ impl Session {
         }
     }
 
+    /// Tells a guest that what it says from here on is for another daemon.
+    fn leave(&mut self) {
+        if let Some(notice) = self.guest.as_mut().map(Guest::leave) {
+            self.out.push(Message::Notification(notice).frame());
+        }
+    }
+
     fn line(&mut self, line: Line) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
             // It was refused when it was too long, and whoever reads ends with it.
             Line::Endless => return,
             Line::TooLong(_) => {
+                if !self.guest.as_mut().is_none_or(Guest::takes) {
+                    return;
+                }
                 let cap = self.router.limits().body;
                 let reason = format!("a message has more than {cap} bytes");
                 return self.refuse(None, ErrorObject::new(code::INVALID_REQUEST, reason));
             }
         };
+        let heard = self.guest.as_mut().is_none_or(Guest::takes);
         let message = match Message::parse_within(&bytes, self.router.limits().depth) {
             Ok(message) => message,
+            Err(_) if !heard => return,
             Err(malformed) => {
                 return match batch(&bytes).filter(|_| self.eras != Eras::Modern) {
                     Some(items) => self.batch(&items),
@@ -308,6 +363,9 @@ impl Session {
                 };
             }
         };
+        if !heard && !guest::is_of_a_call(&message) {
+            return;
+        }
         let id = match &message {
             Message::Request(request) => Some(request.id.clone()),
             _ => None,
@@ -367,7 +425,7 @@ impl Session {
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
-        let client = match self.router.modern_apart(Principal::local(), &envelope.capabilities, Some(word)) {
+        let client = match self.router.modern_apart(self.principal.clone(), &envelope.capabilities, Some(word)) {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };
@@ -377,7 +435,7 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.seen(&Principal::local(), envelope.info.as_ref(), &request.method, Via::Stdio);
+        self.router.seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
         let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
         let is_listen = request.method == Method::Listen;
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
@@ -404,11 +462,14 @@ impl Session {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
             Method::Initialize => {
-                let opened = self.router.open(Principal::local(), request.params.as_ref(), self.account.clone());
+                let opened = self.router.open(self.principal.clone(), request.params.as_ref(), self.account.clone());
                 opened.map(|(client, result)| {
                     // A pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
                     self.router.welcome(&client, Via::Stdio);
+                    if let Some(guest) = &self.guest {
+                        client.has_asked(guest.asked);
+                    }
                     self.client = Some(client);
                     result
                 })

@@ -28,7 +28,7 @@ async fn h83_status_is_told() {
         let stop = stop.clone();
         async move {
             let reload = || async { Err("mcp.json:1: no".to_owned()) };
-            socket.serve(&stage.router, reload, |_| async { String::new() }, &stop).await
+            socket.serve(&stage.router, reload, |_| async { String::new() }, |_| async {}, &stop).await
         }
     });
     for port in [Some(8808), None] {

@@ -221,6 +221,9 @@ mod program {
         login(home, &said).await;
         said.line(|line| line.contains("the token is kept in memory, until the daemon ends")).await;
         said.line(|line| line.contains("✓ a")).await;
+        // One-shots of the same config are the daemon's clients: what is in its memory serves them.
+        let tools = once(home, &["tools", "--config", "mcp.json"], &said).await;
+        assert!(tools.status.success() && String::from_utf8_lossy(&tools.stdout).contains("a__t"), "{tools:?}");
         once(home, &["logout", "a"], &said).await;
         let warnings: Vec<_> = said.all().into_iter().filter(|line| line.contains("in memory only")).collect();
         assert!(warnings.len() == 1 && warnings[0].contains("MCP_HOST_SECRET_KEY"), "{warnings:#?}");

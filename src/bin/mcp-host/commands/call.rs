@@ -1,6 +1,7 @@
 //! `mcp-host call TOOL [JSON | KEY=VALUE...]`: one call of one tool.
 
 use mcp_host::protocol::Raw;
+use mcp_host::registry::Kind;
 use serde_json::Value;
 
 use crate::args::{Call, Common};
@@ -22,12 +23,7 @@ pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result
     parameters::for_tool(&words, None, Misfit::Refuse)?;
     let mut plan = Plan::load(common, args.demo.demo, None)?;
     plan.keep(Wanted::Named(&typed))?;
-    for server in &mut plan.config.servers {
-        // Whoever says how long it may take does not want to be cut short by the config.
-        server.call_timeout = server.call_timeout.max(args.timeout.unwrap_or_default());
-        server.max_call_time = server.max_call_time.max(args.timeout.unwrap_or_default());
-    }
-    let session = Session::call(plan, common.again(args.demo.demo), output).await?;
+    let session = Session::call(plan, common.again(args.demo.demo), args.timeout, output).await?;
     let outcome = call(args, &typed, (line, &words), &session, output).await;
     session.close().await;
     let (name, result) = outcome?;
@@ -68,7 +64,8 @@ async fn call(
     output: &Output,
 ) -> Result<(String, Raw), Failure> {
     let catalog = session.host.catalog();
-    let tool = named::entry(&session.host, catalog.tools(), typed);
+    let tools = session.entries(Kind::Tools, &catalog);
+    let tool = named::entry(session, Kind::Tools, &tools, typed);
     let name = tool.map_or(typed, |tool| tool.name());
     if name != typed {
         output.remark(&format!("note: `{typed}` is `{name}`"));
@@ -96,7 +93,7 @@ async fn call(
     if let Some(limit) = args.timeout {
         call = call.timeout(limit);
     }
-    let known = catalog.tools().iter().map(|tool| tool.name()).collect();
+    let known = tools.iter().map(|tool| tool.name()).collect();
     let answer = session.answer(call, &Asked { what: "tool", name: typed, known }).await;
     match answer {
         Ok(result) => Ok((name.to_owned(), result)),

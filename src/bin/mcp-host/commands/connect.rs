@@ -1,4 +1,5 @@
-//! `mcp-host check --connect`: starts each server once and tells what came of it.
+//! `mcp-host check --connect`: starts each server once and tells what came of it; where a daemon serves the same config, how
+//! the servers are there.
 
 use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{ServerStatus, StateName};
@@ -6,6 +7,7 @@ use mcp_host::{ServerStatus, StateName};
 use super::check::{not_approved, unusable};
 use super::suspects;
 use crate::args::{Check, Common};
+use crate::joined;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::Plan;
@@ -26,10 +28,19 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
     let servers = plan.config.servers.clone();
-    let session = Session::look(plan, again.clone(), output).await?;
-    let status = session.host.status();
-    let suspects = suspects::lines(&servers, &session.host.catalog());
-    session.close().await;
+    let (status, suspects) = match joined::state(&plan).await {
+        Some((at, status)) => {
+            output.remark(&format!("note: this is the state of {at}, which serves this config"));
+            (status, Vec::new())
+        }
+        None => {
+            let session = Session::look_alone(plan, again.clone(), output).await?;
+            let status = session.status();
+            let suspects = suspects::lines(&servers, &session.host.catalog());
+            session.close().await;
+            (status, suspects)
+        }
+    };
     if output.json {
         output.value(&status)?;
     } else {

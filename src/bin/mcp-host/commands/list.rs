@@ -1,7 +1,7 @@
 //! `mcp-host tools|resources|prompts [SERVER]`: what there is. One tool whole is `tools.rs`.
 
 use mcp_host::protocol::Raw;
-use mcp_host::{Catalog, Entry};
+use mcp_host::{Catalog, Entry, registry};
 use serde::Serialize;
 
 use crate::args::{Common, List};
@@ -27,12 +27,12 @@ pub(crate) enum Kind {
 pub(super) struct Item<'a> {
     name: &'a str,
     server: &'a str,
-    definition: &'a Raw,
+    definition: Raw,
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn of(entry: &'a Entry) -> Self {
-        Self { name: entry.name(), server: entry.server().as_str(), definition: entry.definition() }
+    pub(super) fn of(session: &'a Session<'_>, kind: registry::Kind, entry: &'a Entry) -> Self {
+        Self { name: entry.name(), server: session.owner(kind, entry).0, definition: session.definition(entry) }
     }
 }
 
@@ -49,24 +49,25 @@ pub(super) async fn all(kind: Kind, plan: Plan, again: String, output: &Output) 
     let catalog = session.host.catalog();
     let mut failures = session.failures();
     // A failed server never fails the list of the others. With nobody left, its failure is the answer.
-    let nobody = !failures.is_empty() && failures.len() == session.host.status().len();
+    let nobody = !failures.is_empty() && failures.len() == session.status().len();
     let first = nobody.then(|| failures.remove(0));
     session.warn(&failures);
+    let outcome = first.map_or_else(|| print(kind, &session, &catalog, output), Err);
     session.close().await;
-    match first {
-        Some(failure) => Err(failure),
-        None => print(kind, &catalog, output),
-    }
+    outcome
 }
 
-fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<Exit, Failure> {
-    let entries: Vec<&Entry> = match kind {
-        Kind::Tools => catalog.tools().iter().collect(),
-        Kind::Prompts => catalog.prompts().iter().collect(),
-        Kind::Resources => catalog.resources().iter().chain(catalog.resource_templates()).collect(),
+fn print(kind: Kind, session: &Session<'_>, catalog: &Catalog, output: &Output) -> Result<Exit, Failure> {
+    let kinds: &[registry::Kind] = match kind {
+        Kind::Tools => &[registry::Kind::Tools],
+        Kind::Prompts => &[registry::Kind::Prompts],
+        Kind::Resources => &[registry::Kind::Resources, registry::Kind::ResourceTemplates],
     };
+    let of = |kind: registry::Kind| session.entries(kind, catalog).into_iter().map(move |entry| (kind, entry));
+    let entries: Vec<(registry::Kind, &Entry)> = kinds.iter().copied().flat_map(of).collect();
     if output.json {
-        output.value(&entries.iter().map(|entry| Item::of(entry)).collect::<Vec<_>>())?;
+        let items: Vec<Item<'_>> = entries.iter().map(|(kind, entry)| Item::of(session, *kind, entry)).collect();
+        output.value(&items)?;
         return Ok(Exit::Ok);
     }
     if entries.is_empty() {
@@ -83,7 +84,7 @@ fn print(kind: Kind, catalog: &Catalog, output: &Output) -> Result<Exit, Failure
         Kind::Resources => Table::new(&[Column::stays("URI"), Column::stays("TYPE"), description]),
         Kind::Prompts => Table::new(&[Column::stays("PROMPT"), Column::wraps("ARGUMENTS"), description]),
     };
-    entries.iter().for_each(|entry| table.row(row(kind, entry)));
+    entries.iter().for_each(|(_, entry)| table.row(row(kind, entry)));
     output.table(table)?;
     Ok(Exit::Ok)
 }

@@ -6,6 +6,7 @@ mod call;
 mod callers;
 mod check;
 mod connect;
+mod daemon;
 mod desk;
 mod device;
 mod key;
@@ -38,6 +39,7 @@ pub(crate) async fn run(command: Command, common: &Common, output: &Output) -> R
     match command {
         Command::Serve(args) => Box::pin(serve::run(&args, common, &mut signals, output)).await,
         Command::Stdio(_) => Box::pin(stdio::run(common, &mut signals, output)).await,
+        Command::Daemon(args) => Box::pin(daemon::run(&args, common, &mut signals, output)).await,
         Command::Login(args) if args.device => Box::pin(device::run(&args, common, &mut signals, output)).await,
         command => tokio::select! {
             outcome = once(command, common, output) => outcome,
@@ -64,7 +66,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
         Command::Logout(args) => Box::pin(logout::run(&args, common, output)).await,
         Command::Auth(args) => Box::pin(auth::run(&args, common, output)).await,
         Command::Token(args) => token::run(&args, common, output),
-        Command::Serve(_) | Command::Stdio(_) | Command::DemoServer(_) => demo_server().await,
+        Command::Serve(_) | Command::Stdio(_) | Command::Daemon(_) | Command::DemoServer(_) => demo_server().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `mcp-host prompt NAME [KEY=VALUE...]`: one prompt, filled in.
 
 use mcp_host::protocol::Raw;
+use mcp_host::registry::Kind;
 
 use crate::args::{Common, Prompt};
 use crate::nearest::{nearest, question};
@@ -21,8 +22,9 @@ pub(crate) async fn run(args: &Prompt, common: &Common, output: &Output) -> Resu
 
 async fn fill(args: &Prompt, arguments: Raw, session: &Session<'_>) -> Result<Raw, Failure> {
     let catalog = session.host.catalog();
-    let known = catalog.prompts().iter().map(|prompt| prompt.name()).collect();
-    let prompt = named::entry(&session.host, catalog.prompts(), &args.name);
+    let prompts = session.entries(Kind::Prompts, &catalog);
+    let known = prompts.iter().map(|prompt| prompt.name()).collect();
+    let prompt = named::entry(session, Kind::Prompts, &prompts, &args.name);
     let name = prompt.map_or(args.name.as_str(), |prompt| prompt.name());
     if let Some(prompt) = prompt {
         check(name, prompt.definition(), &arguments, session.again())?;

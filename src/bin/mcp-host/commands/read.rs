@@ -1,6 +1,7 @@
 //! `mcp-host read URI`: one resource.
 
 use mcp_host::protocol::Raw;
+use mcp_host::registry::Kind;
 
 use crate::args::{Common, Read};
 use crate::output::Output;
@@ -30,7 +31,7 @@ pub(crate) async fn run(args: &Read, common: &Common, output: &Output) -> Result
 
 async fn read(args: &Read, session: &Session<'_>) -> Result<Raw, Failure> {
     let catalog = session.host.catalog();
-    let known = catalog.resources().iter().map(|resource| resource.name()).collect();
+    let known = session.entries(Kind::Resources, &catalog).into_iter().map(|resource| resource.name()).collect();
     let call = session.host.read_resource(&args.uri);
     session.answer(call, &Asked { what: "resource", name: &args.uri, known }).await
 }

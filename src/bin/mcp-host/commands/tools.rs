@@ -1,7 +1,7 @@
 //! `mcp-host tools [SERVER | TOOL]`: the tools there are, or one of them whole.
 
-use mcp_host::Entry;
 use mcp_host::protocol::Raw;
+use mcp_host::{Entry, registry};
 
 use super::list::{self, Item, Kind};
 use crate::args::{Common, Tools};
@@ -33,12 +33,13 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     plan.keep(Wanted::Named(&typed))?;
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
-    let found = named::entry(&session.host, catalog.tools(), &typed).map(|entry| {
-        let item = Item::of(entry);
+    let tools = session.entries(registry::Kind::Tools, &catalog);
+    let found = named::entry(&session, registry::Kind::Tools, &tools, &typed).map(|entry| {
+        let item = Item::of(&session, registry::Kind::Tools, entry);
         if output.json { output.value(&item) } else { output.lines(whole(entry, session.again(), output.width())) }
     });
     let mut failures = session.failures();
-    let nobody = !failures.is_empty() && failures.len() == session.host.status().len();
+    let nobody = !failures.is_empty() && failures.len() == session.status().len();
     if found.is_none() && !nobody {
         session.warn(&failures);
     }
@@ -48,7 +49,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
         Some(written) => Ok(written.map(|()| Exit::Ok)?),
         None if nobody => Err(failures.remove(0)),
         None => {
-            let tools = catalog.tools().iter().map(|tool| tool.name());
+            let tools = tools.iter().map(|tool| tool.name());
             let near = question(&nearest(&typed, servers.iter().map(String::as_str).chain(tools)));
             Err(Failure::new(Exit::Usage, format!("no server and no tool is called `{typed}`"))
                 .help(near.unwrap_or(help)))

@@ -1,0 +1,208 @@
+//! What a relay costs (`mcp-host stdio` beside a daemon of the same config): memory of its own while messages of 16 MiB pass,
+//! and the time from its start to the answer to `initialize`.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::process;
+use crate::soak::{Plan, Verdict};
+
+/// Relays whose start is timed.
+const STARTS: usize = 40;
+const STARTS_WHOLE: usize = 400;
+/// From exec to the answer to `initialize`, in the median.
+const START: Duration = Duration::from_millis(5);
+/// Memory of a relay that no other process shares, at any moment.
+const PRIVATE: u64 = 1024;
+/// Memory of a relay, with what it shares.
+const RESIDENT: u64 = 6 * 1024;
+/// Bytes of a long text: with what is around it the message has 16 MiB.
+const LONG: usize = (16 << 20) - (1 << 10);
+const ROUNDS: usize = 4;
+
+/// The word by which this program is the server behind the daemon.
+pub(crate) const SERVER: &str = "relay-server";
+
+/// That server: sends texts back, however long.
+pub(crate) fn serve() -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "relay", "version": "1" },
+            }),
+            Some("tools/list") => json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }] }),
+            Some("tools/call") => {
+                json!({ "content": [{ "type": "text", "text": message["params"]["arguments"]["text"] }] })
+            }
+            _ if message["id"].is_null() => continue,
+            _ => {
+                let error = json!({ "code": -32601, "message": "no such method" });
+                writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))?;
+                continue;
+            }
+        };
+        writeln!(output, "{}", json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn run(plan: &Plan) -> Verdict {
+    let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let server = json!({ "command": own, "args": [SERVER] });
+    let config =
+        json!({ "mcpServers": { "echo": server }, "host": { "limits": { "message": "32MiB", "body": "32MiB" } } });
+    fs::write(home.path().join("mcp.json"), config.to_string()).map_err(|error| error.to_string())?;
+    let mut daemon = command(plan, home.path(), &["serve", "--quiet", "--listen", "127.0.0.1:0"]);
+    let mut daemon = daemon.stdout(Stdio::null()).spawn().map_err(|error| error.to_string())?;
+    let outcome = measure(plan, home.path());
+    let _ = daemon.kill();
+    let _ = daemon.wait();
+    outcome
+}
+
+fn command(plan: &Plan, home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(&plan.host);
+    command.args(args).args(["--config", "mcp.json"]).current_dir(home).env_clear().env("HOME", home);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn measure(plan: &Plan, home: &Path) -> Verdict {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !command(plan, home, &["status"]).stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        if Instant::now() > end {
+            return Err("the daemon does not answer".to_owned());
+        }
+    }
+    // One that stays: what all relays have in common is shared.
+    let mut beside = Relay::start(plan, home)?;
+    let starts = if plan.whole { STARTS_WHOLE } else { STARTS };
+    let mut took: Vec<Duration> = Vec::new();
+    for _ in 0..starts {
+        let begun = Instant::now();
+        let relay = Relay::start(plan, home)?;
+        took.push(begun.elapsed());
+        relay.end()?;
+    }
+    took.sort();
+    let median = took[took.len() / 2];
+    let slowest = took[took.len() * 99 / 100];
+    beside.echo(1)?;
+    let (private, resident) = passed(&mut beside)?;
+    beside.end()?;
+    let text = format!(
+        "initialize p50 {:.1} ms, p99 {:.1} ms; {private} KiB private and {resident} KiB resident at most, with messages of 16 MiB",
+        median.as_secs_f64() * 1e3,
+        slowest.as_secs_f64() * 1e3,
+    );
+    if median > START || private > PRIVATE || resident > RESIDENT {
+        return Err(format!("{text}; promised: {} ms, {PRIVATE} KiB, {RESIDENT} KiB", START.as_millis()));
+    }
+    Ok(text)
+}
+
+/// The most memory that a relay has while long messages pass, by itself and in all, in KiB.
+fn passed(relay: &mut Relay) -> Result<(u64, u64), String> {
+    let (pid, over) = (relay.child.id(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut most = (0, 0);
+            while !over.load(Ordering::Relaxed) {
+                let (private, resident) = memory(pid);
+                most = (most.0.max(private), most.1.max(resident));
+                process::pause(Duration::from_millis(1));
+            }
+            most
+        });
+        let outcome = (0..ROUNDS).try_for_each(|_| relay.echo(LONG));
+        over.store(true, Ordering::Relaxed);
+        let most = looks.join().map_err(|_| "nobody looked at its memory")?;
+        outcome.map(|()| most)
+    })
+}
+
+/// What a process has of its own, and in all, in KiB.
+fn memory(pid: u32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+    };
+    (of("Private_Clean:") + of("Private_Dirty:"), of("Rss:"))
+}
+
+/// A relay and its client.
+struct Relay {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Relay {
+    /// One that has answered `initialize`.
+    fn start(plan: &Plan, home: &Path) -> Result<Self, String> {
+        let mut command = command(plan, home, &["stdio"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let (input, output) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+        let mut relay = Self { child, input, output: BufReader::new(output) };
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" },
+        });
+        let answer = relay.ask("initialize", &params)?;
+        if !answer["result"].is_object() {
+            return Err(format!("no session: {answer}"));
+        }
+        relay.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        Ok(relay)
+    }
+
+    fn say(&mut self, message: &Value) -> Result<(), String> {
+        writeln!(self.input, "{message}").map_err(|error| error.to_string())
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, String> {
+        self.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))?;
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line).map_err(|error| error.to_string())? == 0 {
+                return Err("the relay ended".to_owned());
+            }
+            let message: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+            if message["id"] == 1 && message.get("method").is_none() {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Has so many bytes sent and sent back.
+    fn echo(&mut self, bytes: usize) -> Result<(), String> {
+        let arguments = json!({ "text": "x".repeat(bytes) });
+        let answer = self.ask("tools/call", &json!({ "name": "echo__echo", "arguments": arguments }))?;
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        match text.len() == bytes {
+            true => Ok(()),
+            false => Err(format!("{} bytes of {bytes} came back", text.len())),
+        }
+    }
+
+    /// Ends it as a client does.
+    fn end(self) -> Result<(), String> {
+        let Self { mut child, input, .. } = self;
+        drop(input);
+        let status = child.wait().map_err(|error| error.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("a relay ended with {status}")) }
+    }
+}

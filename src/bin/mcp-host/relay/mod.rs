@@ -1,0 +1,158 @@
+//! `mcp-host stdio` where a daemon of this user serves the same config: no host of its own, only a relay between the client
+//! and the socket of the daemon.
+//!
+//! In: what the client says on stdin. Out: what the daemon answers, on stdout. It runs before the runtime and clap are there,
+//! so that it starts in milliseconds and holds little memory. **Invariant:** each request of the client gets one answer,
+//! whatever becomes of the daemon: from it, from the next one, from a host of this process, or from the relay. Start reading
+//! at `pump.rs`.
+
+mod ends;
+mod kept;
+mod own;
+mod peer;
+mod pump;
+mod scan;
+mod words;
+
+use std::io::{self, IsTerminal as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use mcp_host::admin::{self, Introduction, Joined, NotJoined};
+use mcp_host::config::LoadRequest;
+
+use self::ends::{End, Ends, Source};
+use self::pump::Pump;
+pub(crate) use self::words::Words;
+use crate::args::Common;
+use crate::output::Output;
+use crate::paint::When;
+use crate::report::{Exit, Failure};
+use crate::starter::Starter;
+
+/// Serves the client by a daemon, if one lets us in; `None` where this process is to be a host itself.
+pub(crate) fn attempt(words: &Words) -> Option<Exit> {
+    let output = || Output::new(false, words.quiet, When::default());
+    if words.own || (words.join.is_none() && !is_wanted()) {
+        return None;
+    }
+    let named = words.join.as_ref();
+    let Some(client) = introduction(words) else {
+        return named.map(|_| refused("the config files are not there", &output()));
+    };
+    match admin::join(&client, named) {
+        Ok(joined) => Some(relay(words, client, joined, &output())),
+        Err(error) if named.is_some() => Some(refused(&error.to_string(), &output())),
+        Err(error) => {
+            let why = match starter(words, &error) {
+                Some(Ok(mut starter)) => match starter.wait(&client) {
+                    Ok(joined) => return Some(relay(words, client, joined, &output())),
+                    Err(why) => why,
+                },
+                Some(Err(why)) => why,
+                None if error == NotJoined::NotRunning => return None,
+                None => error.to_string(),
+            };
+            output().remark(&format!("note: {why}; this process has a host of its own"));
+            None
+        }
+    }
+}
+
+/// What starts the daemon of our config, where that is wanted and would help; why it cannot be started.
+fn starter(words: &Words, error: &NotJoined) -> Option<Result<Starter, String>> {
+    let (files, is_project) = files(&words.config);
+    let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
+    if is_project || !Starter::helps(error) {
+        return None;
+    }
+    Starter::of_files(&common, &files)
+}
+
+/// Whether a daemon may be joined that was not named. Below another host, that one's marks decide (`lineage`).
+pub(crate) fn is_wanted() -> bool {
+    let is_below = std::env::var_os("_MCP_HOST_CHAIN").is_some_and(|chain| !chain.is_empty());
+    !is_below && std::env::var_os("MCP_HOST_JOIN").is_none_or(|join| join != "never")
+}
+
+/// What we say of ourselves: the config files that a host of this process would read.
+fn introduction(words: &Words) -> Option<Introduction> {
+    if words.join.is_some() {
+        return Some(Introduction::to_any());
+    }
+    let (files, project) = files(&words.config);
+    Introduction::of(&files, project, words.project.as_deref())
+}
+
+/// The config files, and whether they are a project's. There may be none: then any daemon will do.
+pub(crate) fn files(named: &[PathBuf]) -> (Vec<PathBuf>, bool) {
+    if named.is_empty() {
+        return LoadRequest::from_process().standing().unwrap_or_default();
+    }
+    (named.to_vec(), false)
+}
+
+fn refused(why: &str, output: &Output) -> Exit {
+    Failure::new(Exit::Unreachable, why)
+        .help("mcp-host status lists the daemons; leave out --join for a host of its own")
+        .tell(output)
+}
+
+/// Relays until the client is gone.
+fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -> Exit {
+    output.remark(&format!("note: joined {}", joined.at));
+    if io::stdin().is_terminal() {
+        output.remark("note: this speaks MCP over stdin and stdout; a client is to start it");
+    }
+    let mut daemons = Daemons { words, client, starter: None, output, own: None };
+    let ended = Ends::new().and_then(|ends| Pump::new(&mut daemons, joined)?.run(&ends));
+    if let Some(host) = daemons.own.take() {
+        // A host of this process ends its servers, and has told what went wrong.
+        let _ = host.join();
+    }
+    match ended {
+        Ok(End::Done) => Exit::Ok,
+        Ok(End::Failed) => Exit::Failed,
+        Ok(End::Gone) => Exit::Unreachable,
+        Err(error) => Failure::new(Exit::Failed, format!("standard input or output: {error}")).tell(output),
+    }
+}
+
+/// Where a relay finds its next daemon.
+struct Daemons<'a> {
+    words: &'a Words,
+    client: Introduction,
+    /// Starts another one, where the config wants that; empty until it is needed.
+    starter: Option<Option<Starter>>,
+    output: &'a Output,
+    own: Option<JoinHandle<()>>,
+}
+
+impl Source for Daemons<'_> {
+    fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined> {
+        let client = self.client.clone().asked(asked);
+        let error = match admin::join(&client, self.words.join.as_ref()) {
+            Ok(joined) => return Some(joined),
+            Err(error) => error,
+        };
+        if !is_wanted || self.words.join.is_some() {
+            return None;
+        }
+        let starter = self.starter.get_or_insert_with(|| starter(self.words, &error)?.ok());
+        starter.as_mut()?.look(&client).ok()
+    }
+
+    fn own(&mut self) -> io::Result<UnixStream> {
+        if let Some(named) = &self.words.join {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{named} has ended")));
+        }
+        let (stream, thread) = own::start(self.words, self.output)?;
+        self.own = Some(thread);
+        Ok(stream)
+    }
+
+    fn tell(&self, text: &str) {
+        if text.starts_with("error") { self.output.talk(text) } else { self.output.remark(text) }
+    }
+}

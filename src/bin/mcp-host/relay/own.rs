@@ -1,0 +1,56 @@
+//! A host of this process for a client whose daemon is gone and does not come back.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mcp_host::config::Start;
+
+use super::words::Words;
+use crate::args::Common;
+use crate::output::Output;
+use crate::report::Failure;
+use crate::servers::Plan;
+
+/// How long its servers have to end once the client has left.
+const PATIENCE: Duration = Duration::from_millis(2500);
+
+/// Starts it; the client's end of its door, and its thread.
+pub(super) fn start(words: &Words, output: &Output) -> io::Result<(UnixStream, JoinHandle<()>)> {
+    let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
+    let plan = Plan::load(&common, false, None).map_err(|failure| {
+        failure.tell(output);
+        io::Error::other("its config cannot be used")
+    })?;
+    let output = output.clone();
+    let (here, there) = UnixStream::pair()?;
+    let runtime = crate::runtime()?;
+    let thread = std::thread::Builder::new().name("host".to_owned()).spawn(move || {
+        runtime.block_on(serve(plan, there, &output));
+        runtime.shutdown_timeout(Duration::from_millis(500));
+    })?;
+    Ok((here, thread))
+}
+
+async fn serve(mut plan: Plan, door: UnixStream, output: &Output) {
+    for server in &mut plan.config.servers {
+        // Nobody knows whether the client still needs all of them.
+        server.start = Start::Lazy;
+    }
+    let follow = plan.again();
+    let started = async { Ok::<_, Failure>(plan.builder()?.start().await?) };
+    let host = match started.await {
+        Ok(host) => host,
+        // The end of the door tells the relay.
+        Err(failure) => {
+            failure.tell(output);
+            return;
+        }
+    };
+    host.follow_config(follow);
+    if let Err(error) = host.serve_stream(door).await {
+        Failure::from(error).tell(output);
+    }
+    host.shutdown_within(PATIENCE).await;
+}

@@ -1,0 +1,595 @@
+//! The loop of a relay: bytes from its client to a daemon and back, on one thread that waits in `poll`.
+//!
+//! Whole messages are judged before they pass. A message longer than [`HELD`] passes in pieces, so that memory does not grow
+//! with it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use mcp_host::admin::Joined;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::ends::{Away, End, Ends, Passing, Ready, Source, timespec};
+use super::kept::{self, Again, Kept, LONGEST, Lost};
+use super::peer::Peer;
+use super::scan::{Envelope, Scan};
+
+/// A message up to this is judged before it passes.
+const HELD: usize = 64 << 10;
+/// The same for the answer that begins a session, of which more is to be known.
+const FIRST: usize = 1 << 20;
+/// Bytes that wait for one side before nothing more is read from the other.
+const WAITING: usize = 64 << 10;
+/// Bytes of messages that wait while there is no daemon.
+const WITHOUT: usize = 1 << 20;
+/// How long a client that said something waits for another daemon, before it gets a host of its own.
+const AWAY: Duration = Duration::from_secs(5);
+/// How often a daemon is looked for, while the client waits and while it does not.
+const SOON: Duration = Duration::from_millis(100);
+const LATER: Duration = Duration::from_secs(1);
+/// How long last answers may take once the client has closed its side.
+const LAST: Duration = Duration::from_millis(2500);
+
+pub(super) struct Pump<'a, S> {
+    source: &'a mut S,
+    kept: Kept,
+    peers: Vec<Peer>,
+    made: usize,
+    away: Option<Away>,
+    /// For the next daemon.
+    pending: VecDeque<Again>,
+    input: Vec<u8>,
+    passing: Option<Passing>,
+    hears: bool,
+    out: Vec<u8>,
+    /// Messages of our own that wait for the end of a long one.
+    behind: Vec<u8>,
+    /// The daemon whose long message is being passed on.
+    talks: Option<usize>,
+    end: Option<Instant>,
+    over: Option<End>,
+}
+
+impl<'a, S: Source> Pump<'a, S> {
+    pub(super) fn new(source: &'a mut S, joined: Joined) -> io::Result<Self> {
+        let first = Peer::new(0, joined.stream, Some(joined.boot));
+        first.ready()?;
+        Ok(Self {
+            source,
+            kept: Kept::default(),
+            peers: vec![first],
+            made: 1,
+            away: None,
+            pending: VecDeque::new(),
+            input: Vec::new(),
+            passing: None,
+            hears: true,
+            out: Vec::new(),
+            behind: Vec::new(),
+            talks: None,
+            end: None,
+            over: None,
+        })
+    }
+
+    /// Passes messages until the client is gone.
+    pub(super) fn run(mut self, ends: &Ends) -> io::Result<End> {
+        let mut piece = vec![0; HELD];
+        loop {
+            self.take_said();
+            self.look_around();
+            if let Some(end) = self.over(Instant::now()) {
+                self.last_words(ends);
+                return Ok(end);
+            }
+            let ready = self.wait(ends)?;
+            if ready.signal {
+                if self.end.is_some() {
+                    return Ok(End::Done);
+                }
+                self.hears = false;
+            }
+            if ready.output && !self.write(ends.output.as_fd()) {
+                return Ok(End::Done);
+            }
+            if ready.input {
+                self.hear(ends.input.as_fd(), &mut piece)?;
+            }
+            for peer in ready.writable {
+                self.peers[peer].write();
+            }
+            for peer in ready.readable {
+                self.read_peer(peer, &mut piece);
+            }
+            self.bury();
+        }
+    }
+
+    /// The daemon that gets what the client says.
+    fn current(&self) -> Option<usize> {
+        self.peers.iter().position(|peer| !peer.leaving && !peer.gone)
+    }
+
+    fn position(&self, number: usize) -> Option<usize> {
+        self.peers.iter().position(|peer| peer.number == number)
+    }
+
+    fn over(&mut self, now: Instant) -> Option<End> {
+        if self.over.is_some() {
+            return self.over;
+        }
+        if self.hears {
+            return None;
+        }
+        let end = *self.end.get_or_insert(now + LAST);
+        let said = self.pending.is_empty() && memchr::memchr(b'\n', &self.input).is_none();
+        if said {
+            self.peers.iter_mut().for_each(Peer::close);
+        }
+        let done = self.peers.is_empty() && said && self.out.is_empty();
+        (done || now >= end).then_some(End::Done)
+    }
+
+    /// Whether more of what the client says can be taken.
+    fn room(&self) -> bool {
+        match self.current() {
+            Some(peer) => self.peers[peer].waiting() < WAITING,
+            None => self.pending.iter().map(|again| again.line.len()).sum::<usize>() < WITHOUT,
+        }
+    }
+
+    // -- the client --
+
+    fn hear(&mut self, fd: BorrowedFd<'_>, piece: &mut [u8]) -> io::Result<()> {
+        match rustix::io::read(fd, &mut *piece) {
+            Ok(0) => self.hears = false,
+            Ok(count) => self.input.extend_from_slice(&piece[..count]),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::IO | rustix::io::Errno::CONNRESET) => self.hears = false,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Passes on what the client said.
+    fn take_said(&mut self) {
+        let mut input = std::mem::take(&mut self.input);
+        let mut done = 0;
+        while done < input.len() && self.room() {
+            let rest = &input[done..];
+            let end = memchr::memchr(b'\n', rest).map(|at| at + 1);
+            if self.passing.is_some() {
+                let part = &rest[..end.unwrap_or(rest.len())];
+                self.pass(part, end.is_some());
+                done += part.len();
+            } else if let Some(end) = end {
+                self.say(&rest[..end], false);
+                done += end;
+            } else if rest.len() >= HELD && self.current().is_some() {
+                self.begin_passing();
+                self.pass(rest, false);
+                done += rest.len();
+            } else {
+                break;
+            }
+        }
+        input.drain(..done);
+        if input.is_empty() {
+            input.shrink_to(HELD);
+        }
+        self.input = input;
+    }
+
+    /// Passes a whole message on. `seen`: a daemon may have seen it before.
+    fn say(&mut self, line: &[u8], seen: bool) {
+        let envelope = Scan::line(line);
+        match self.addressee(&envelope, line) {
+            To::Nobody => {}
+            To::Next => {
+                if let Some(away) = &mut self.away {
+                    away.waits.get_or_insert_with(Instant::now);
+                    away.next = away.next.min(Instant::now());
+                }
+                self.pending.push_back(Again { line: line.to_vec(), seen });
+            }
+            To::Peer(peer) => {
+                let at = self.peers[peer].next(envelope.is_blank);
+                self.kept.said(&envelope, Some(line), at, seen);
+                self.peers[peer].put(line);
+            }
+        }
+    }
+
+    fn addressee(&mut self, envelope: &Envelope, line: &[u8]) -> To {
+        let next = self.current().map_or(To::Next, To::Peer);
+        let [item] = envelope.items.as_slice() else { return next };
+        if item.is_answer() {
+            // Only who asked knows the id; a question of a daemon that is gone is not waited for.
+            let id = item.id.as_deref().unwrap_or_default();
+            let asker = self.peers.iter_mut().position(|peer| {
+                let asked = peer.questions.iter().position(|question| question == id);
+                asked.map(|asked| peer.questions.remove(asked)).is_some()
+            });
+            return asker.map_or(To::Nobody, To::Peer);
+        }
+        if item.method.as_deref() == Some("notifications/cancelled") {
+            let id = kept::param(line, "requestId").map(|id| id.to_string());
+            let at = id.and_then(|id| self.kept.peer_of(&id)).and_then(|number| self.position(number));
+            return at.map_or(next, To::Peer);
+        }
+        next
+    }
+
+    fn begin_passing(&mut self) {
+        let Some(peer) = self.current() else { return };
+        let start = self.peers[peer].next(false);
+        self.passing = Some(Passing { to: Some(start.peer), scan: Scan::new(), start, line: Some(Vec::new()) });
+    }
+
+    fn pass(&mut self, part: &[u8], is_end: bool) {
+        let Some(passing) = &mut self.passing else { return };
+        passing.scan.feed(part);
+        match &mut passing.line {
+            Some(line) if line.len() + part.len() <= LONGEST => line.extend_from_slice(part),
+            line => *line = None,
+        }
+        let to = passing.to;
+        let peer = to.and_then(|number| self.position(number));
+        if let Some(peer) = peer {
+            self.peers[peer].put(part);
+        }
+        if !is_end {
+            return;
+        }
+        let Some(Passing { scan, start, line, .. }) = self.passing.take() else { return };
+        let envelope = scan.finish();
+        self.kept.said(&envelope, line.as_deref(), start, false);
+        if let [item] = envelope.items.as_slice()
+            && item.is_answer()
+            && let Some(peer) = peer
+        {
+            self.peers[peer].questions.retain(|question| Some(question) != item.id.as_ref());
+        }
+        if peer.is_none() {
+            // Its daemon went while it was being said.
+            let lost = self.kept.lost(start.peer, 0);
+            self.settle(lost);
+        }
+        self.say_pending();
+    }
+
+    /// Says something of our own to the client.
+    fn tell_client(&mut self, lines: &[u8]) {
+        let to = if self.talks.is_some() { &mut self.behind } else { &mut self.out };
+        to.extend_from_slice(lines);
+    }
+
+    /// The long message is over.
+    fn quiet(&mut self) {
+        self.talks = None;
+        self.out.append(&mut self.behind);
+    }
+
+    fn write(&mut self, fd: BorrowedFd<'_>) -> bool {
+        match rustix::io::write(fd, &self.out) {
+            Ok(count) => {
+                self.out.drain(..count);
+                if self.out.is_empty() {
+                    self.out.shrink_to(8 << 10);
+                }
+                true
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => true,
+            // The client takes nothing more.
+            Err(_) => false,
+        }
+    }
+
+    /// What waits is written before the end, where the client takes it.
+    fn last_words(&mut self, ends: &Ends) {
+        let until = Instant::now() + SOON;
+        while !self.out.is_empty() && Instant::now() < until && self.write(ends.output.as_fd()) {
+            let mut fds = [PollFd::from_borrowed_fd(ends.output.as_fd(), PollFlags::OUT)];
+            let _ = poll(&mut fds, Some(&timespec(SOON)));
+        }
+    }
+
+    // -- the daemons --
+
+    fn read_peer(&mut self, at: usize, piece: &mut [u8]) {
+        let first = self.kept.begins(self.peers[at].number);
+        let peer = &mut self.peers[at];
+        let read = peer.read(piece);
+        peer.input.extend_from_slice(read);
+        let input = std::mem::take(&mut peer.input);
+        let mut rest = input.as_slice();
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest).map(|end| end + 1);
+            let peer = &mut self.peers[at];
+            if let Some(scan) = &mut peer.passing {
+                let part = &rest[..end.unwrap_or(rest.len())];
+                scan.feed(part);
+                self.out.extend_from_slice(part);
+                rest = &rest[part.len()..];
+                if end.is_some()
+                    && let Some(scan) = peer.passing.take()
+                {
+                    self.quiet();
+                    self.heard(at, &scan.finish(), None);
+                }
+            } else if let Some(end) = end {
+                let (line, behind) = rest.split_at(end);
+                rest = behind;
+                if self.heard(at, &Scan::line(line), Some(line)) {
+                    self.out.extend_from_slice(line);
+                }
+            } else if rest.len() >= if first { FIRST } else { HELD } {
+                peer.passing = Some(Scan::new());
+                self.talks = Some(peer.number);
+            } else {
+                break;
+            }
+        }
+        let rest = rest.to_vec();
+        self.peers[at].input = rest;
+    }
+
+    /// Notes a message of a daemon; whether it is for the client. A long one has passed already.
+    fn heard(&mut self, at: usize, envelope: &Envelope, line: Option<&[u8]>) -> bool {
+        let number = self.peers[at].number;
+        for item in &envelope.items {
+            match (&item.id, item.method.as_deref()) {
+                (Some(id), None) if kept::is_own(id) => return false,
+                (Some(id), None) => {
+                    if self.kept.answered(id, number).as_deref() == Some("initialize") {
+                        line.into_iter().for_each(|line| self.kept.agree(line));
+                    }
+                }
+                (Some(id), Some(_)) => {
+                    self.kept.asked = self.kept.asked.max(id.parse().unwrap_or(0));
+                    self.peers[at].questions.push(id.clone());
+                }
+                (None, Some(LEAVING)) => {
+                    let taken = line.and_then(|line| kept::param(line, "taken")?.as_u64()).unwrap_or(u64::MAX);
+                    self.leave(at, taken);
+                    return false;
+                }
+                (None, Some("notifications/cancelled")) => {
+                    let id = line.and_then(|line| kept::param(line, "requestId")).map(|id| id.to_string());
+                    self.peers[at].questions.retain(|question| Some(question) != id.as_ref());
+                }
+                (None, _) => {}
+            }
+        }
+        true
+    }
+
+    /// A daemon stops: it answers what it has taken.
+    fn leave(&mut self, at: usize, taken: u64) {
+        let peer = &mut self.peers[at];
+        peer.leaving = true;
+        let number = peer.number;
+        if let Some(passing) = &mut self.passing
+            && passing.to == Some(number)
+            && passing.start.index > taken
+        {
+            // Nobody reads the rest there. It is said to the next one when it is whole.
+            passing.to = None;
+        }
+        if self.away.is_none() {
+            self.away = Some(Away { next: Instant::now(), waits: None, boot: None });
+        }
+        let lost = self.kept.left(number, taken);
+        self.settle(lost);
+    }
+
+    /// Takes out the daemons that are gone.
+    fn bury(&mut self) {
+        while let Some(at) = self.peers.iter().position(|peer| peer.gone) {
+            let peer = self.peers.remove(at);
+            if self.talks == Some(peer.number) {
+                // What the client has of that message is no message.
+                self.out.push(b'\n');
+                self.quiet();
+            }
+            for question in &peer.questions {
+                self.tell_client(&kept::withdrawal(question));
+            }
+            if let Some(passing) = self.passing.as_mut().filter(|passing| passing.to == Some(peer.number)) {
+                passing.to = None;
+            }
+            let lost = self.kept.lost(peer.number, peer.written);
+            if !peer.leaving {
+                let closing = !self.hears && self.pending.is_empty() && !self.kept.is_busy() && lost.again.is_empty();
+                if peer.boot.is_none() && !closing {
+                    self.source.tell("error: the host of this process has ended");
+                    self.over = Some(End::Failed);
+                } else if !closing {
+                    self.away = Some(Away { next: Instant::now(), waits: None, boot: peer.boot });
+                }
+            }
+            self.settle(lost);
+        }
+    }
+
+    /// What a daemon did not answer goes to the next one, or is answered here.
+    fn settle(&mut self, lost: Lost) {
+        self.tell_client(&lost.answers.concat());
+        if !lost.again.is_empty()
+            && let Some(away) = &mut self.away
+        {
+            away.waits.get_or_insert_with(Instant::now);
+        }
+        for again in lost.again.into_iter().rev() {
+            self.pending.push_front(again);
+        }
+        self.say_pending();
+    }
+
+    fn say_pending(&mut self) {
+        let Some(current) = self.current() else { return };
+        // Not in the midst of another message.
+        if self.passing.as_ref().is_some_and(|passing| passing.to == Some(self.peers[current].number)) {
+            return;
+        }
+        while let Some(again) = self.pending.pop_front() {
+            self.say(&again.line, again.seen);
+        }
+    }
+
+    /// Looks for another daemon, where there is none.
+    fn look_around(&mut self) {
+        let now = Instant::now();
+        let Some(away) = self.away.as_mut().filter(|away| away.next <= now) else { return };
+        // A client that has left and waits for nothing needs none.
+        if !self.hears && self.pending.is_empty() {
+            return;
+        }
+        let (boot, is_wanted) = (away.boot.take(), away.waits.is_some());
+        if let Some(joined) = self.source.find(self.kept.asked, is_wanted) {
+            if boot.as_ref() == Some(&joined.boot) {
+                self.source.tell("error: the mcp-host that runs has cut this client off: it took too little of what was there for it");
+                self.over = Some(End::Failed);
+                return;
+            }
+            let peer = Peer::new(self.made, joined.stream, Some(joined.boot));
+            return self.go_on(peer);
+        }
+        let away = self.away.get_or_insert(Away { next: now, waits: None, boot: None });
+        away.boot = boot;
+        if away.waits.is_some_and(|since| now.duration_since(since) >= AWAY) {
+            return self.stand_alone();
+        }
+        away.next = now + if away.waits.is_some() { SOON } else { LATER };
+    }
+
+    /// No daemon comes back: this process becomes a host.
+    fn stand_alone(&mut self) {
+        match self.source.own() {
+            Ok(stream) => {
+                self.source
+                    .tell("note: no mcp-host is running any more; this process has a host of its own from now on");
+                return self.go_on(Peer::new(self.made, stream, None));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.source.tell(&format!("error: {error}"));
+                self.over = Some(End::Gone);
+            }
+            Err(error) => {
+                self.source.tell(&format!("error: cannot start a host of its own: {error}"));
+                self.over = Some(End::Failed);
+            }
+        }
+        for again in std::mem::take(&mut self.pending) {
+            let answers = kept::endings(&Scan::line(&again.line), again.seen);
+            self.tell_client(&answers);
+        }
+    }
+
+    /// Takes the session up with another daemon.
+    fn go_on(&mut self, mut peer: Peer) {
+        let is_own = peer.boot.is_none();
+        match peer.take_up(&self.kept).and_then(|same| peer.ready().map(|()| same)) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.source.tell(
+                    "error: the mcp-host that runs now speaks another revision of the protocol than the one before",
+                );
+                self.over = Some(End::Failed);
+                return;
+            }
+            // It went as well.
+            Err(_) if !is_own => {
+                if let Some(away) = &mut self.away {
+                    away.next = Instant::now() + SOON;
+                }
+                return;
+            }
+            Err(error) => {
+                self.source.tell(&format!("error: the host of this process does not answer: {error}"));
+                self.over = Some(End::Failed);
+                return;
+            }
+        }
+        self.made += 1;
+        self.away = None;
+        self.peers.push(peer);
+        let changes = self.kept.changes();
+        self.tell_client(&changes);
+        self.say_pending();
+    }
+
+    // -- waiting --
+
+    fn wait(&self, ends: &Ends) -> io::Result<Ready> {
+        let mut fds = vec![PollFd::from_borrowed_fd(ends.signal.as_fd(), PollFlags::IN)];
+        let hears = self.hears && self.input.len() < HELD.max(1) && self.room();
+        if hears {
+            fds.push(PollFd::from_borrowed_fd(ends.input.as_fd(), PollFlags::IN));
+        }
+        let says = !self.out.is_empty();
+        if says {
+            fds.push(PollFd::from_borrowed_fd(ends.output.as_fd(), PollFlags::OUT));
+        }
+        let mut polled = Vec::new();
+        for (at, peer) in self.peers.iter().enumerate() {
+            let mut events = PollFlags::empty();
+            if self.out.len() < WAITING && self.talks.is_none_or(|talks| talks == peer.number) {
+                events |= PollFlags::IN;
+            }
+            if peer.waiting() > 0 {
+                events |= PollFlags::OUT;
+            }
+            // The end of one that is not to be read now is heard of later.
+            if !events.is_empty() {
+                polled.push(at);
+                fds.push(PollFd::from_borrowed_fd(peer.fd(), events));
+            }
+        }
+        match poll(&mut fds, self.timeout().map(timespec).as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut events = fds.iter().map(PollFd::revents);
+        let broken = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        let mut next = |wanted: bool, flags: PollFlags| {
+            wanted && events.next().is_some_and(|events| events.intersects(flags | broken))
+        };
+        let mut ready = Ready {
+            signal: next(true, PollFlags::IN),
+            input: next(hears, PollFlags::IN),
+            output: next(says, PollFlags::OUT),
+            ..Ready::default()
+        };
+        if ready.signal {
+            let _ = rustix::io::read(&ends.signal, &mut [0u8; 16]);
+        }
+        for (at, events) in polled.into_iter().zip(events) {
+            if events.contains(PollFlags::OUT) {
+                ready.writable.push(at);
+            }
+            if events.intersects(PollFlags::IN | broken) {
+                ready.readable.push(at);
+            }
+        }
+        Ok(ready)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let looks = self.away.as_ref().filter(|_| self.hears || !self.pending.is_empty()).map(|away| away.next);
+        let next = looks.into_iter().chain(self.end).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Who gets a message.
+enum To {
+    Peer(usize),
+    /// The next daemon that is there.
+    Next,
+    Nobody,
+}
+
+const LEAVING: &str = "notifications/mcp-host/leaving";

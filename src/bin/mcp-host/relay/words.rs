@@ -1,0 +1,61 @@
+//! The command line of `stdio`, read before anything else of the program is there. What is not understood here is for
+//! `args.rs`, which knows all of it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use mcp_host::admin::At;
+
+use crate::args::{Cli, Command};
+use crate::listen;
+
+/// What it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(super) config: Vec<PathBuf>,
+    pub(super) project: Option<PathBuf>,
+    pub(super) quiet: bool,
+    /// Whether no daemon is wanted.
+    pub(super) own: bool,
+    /// The daemon that is wanted.
+    pub(super) join: Option<At>,
+}
+
+impl Words {
+    /// Reads a command line of `mcp-host stdio`; `None` if it is another one.
+    pub(crate) fn read(words: &[OsString]) -> Option<Self> {
+        let mut read = Self::default();
+        let mut is_stdio = false;
+        let mut words = words.iter().skip(1);
+        while let Some(word) = words.next() {
+            let (name, value) = match word.to_str()?.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(OsString::from(value))),
+                _ => (word.to_str()?, None),
+            };
+            let mut value = || value.clone().or_else(|| words.next().cloned());
+            match name {
+                "stdio" if !is_stdio => is_stdio = true,
+                "--config" | "-c" => read.config.push(value()?.into()),
+                "--project" => read.project = Some(value()?.into()),
+                "--join" => read.join = Some(listen::daemon(value()?.to_str()?).ok()?),
+                "--own" => read.own = true,
+                "--quiet" | "-q" => read.quiet = true,
+                _ => return None,
+            }
+        }
+        (is_stdio && !(read.own && read.join.is_some())).then_some(read)
+    }
+
+    /// The same of a command line that was read whole.
+    pub(crate) fn of(cli: &Cli) -> Option<Self> {
+        let Some(Command::Stdio(args)) = &cli.command else { return None };
+        let common = cli.common();
+        Some(Self {
+            config: common.config,
+            project: common.project,
+            quiet: common.quiet,
+            own: args.own,
+            join: args.join.clone(),
+        })
+    }
+}

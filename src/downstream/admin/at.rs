@@ -1,0 +1,80 @@
+//! Where a daemon of this user is found: by the port that it serves, or by its config where it has no port.
+
+use std::fmt;
+use std::path::Path;
+
+/// Which daemon.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum At {
+    /// The one that serves this port.
+    Port(u16),
+    /// One without a port, by the name that its config gives it.
+    Config(String),
+}
+
+/// What the name of a daemon without a port begins with.
+const HEAD: &str = "config-";
+/// Hex digits behind that.
+const DIGITS: usize = 16;
+
+impl At {
+    /// The daemon with that name of a config.
+    #[must_use]
+    pub fn config(name: &str) -> Option<Self> {
+        let digits = name.strip_prefix(HEAD)?;
+        let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        (digits.len() == DIGITS && digits.chars().all(is_hex)).then(|| Self::Config(name.to_owned()))
+    }
+
+    /// The daemon of a config that has this digest.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+    pub(super) fn of_digest(digest: &[u8]) -> Self {
+        Self::Config(format!("{HEAD}{}", &super::client::hex(digest)[..DIGITS]))
+    }
+
+    /// The daemon behind a socket.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+    pub(super) fn of_socket(path: &Path) -> Option<Self> {
+        path.extension().filter(|extension| *extension == "sock")?;
+        let name = path.file_stem()?.to_str()?;
+        name.parse().ok().map(Self::Port).or_else(|| Self::config(name))
+    }
+
+    /// The word that names it at a command line.
+    #[must_use]
+    pub fn word(&self) -> String {
+        match self {
+            Self::Port(port) => port.to_string(),
+            Self::Config(name) => name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => write!(f, "the mcp-host on port {port}"),
+            Self::Config(_) => f.write_str("the mcp-host of this config"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_named_by_port_or_config() {
+        let of = |path: &str| At::of_socket(Path::new(path));
+        assert_eq!(of("/run/mcp-host/8808.sock"), Some(At::Port(8808)));
+        let config = At::of_digest(&[0xab; 32]);
+        assert_eq!(of("/x/config-abababababababab.sock"), Some(config.clone()));
+        assert_eq!(At::config(&config.word()), Some(config));
+        for path in
+            ["/x/8808.lock", "/x/99999.sock", "/x/config-ab.sock", "/x/config-ABABABABABABABAB.sock", "/x/a.sock"]
+        {
+            assert_eq!(of(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The request `client`: what a process of the same user says of itself before it becomes a client of the daemon, and how the
+//! daemon judges it.
+//!
+//! A client is let in where it would read the same config as the daemon did. **Invariant:** what it says of its surroundings is
+//! compared and never used: no path of it is opened and no variable of it is taken. Of variables only digests cross.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, HostAuth, Join};
+use crate::glob;
+
+/// The revision of the request.
+const VERSION: u8 = 1;
+/// Variables of ours that are no settings, or say only whether to join.
+const NO_SETTINGS: [&str; 3] = ["MCP_HOST_CONFIG", "MCP_HOST_SECRET_KEY", "MCP_HOST_JOIN"];
+/// No real client was asked more often.
+const MOST_ASKED: u64 = 1 << 40;
+
+/// What a client says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Introduction {
+    /// The revision of this request.
+    v: u8,
+    /// Its config files by their real paths, in their order.
+    files: Vec<PathBuf>,
+    /// Whether they were found in the working directory.
+    project: bool,
+    /// Its working directory.
+    cwd: PathBuf,
+    /// The folder that was named to choose among the projects of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<PathBuf>,
+    /// The settings among its variables, by name.
+    settings: Vec<String>,
+    /// Whether nothing is to be compared.
+    #[serde(default)]
+    any: bool,
+    /// The highest id of a question that was put to it before.
+    #[serde(default)]
+    asked: u64,
+}
+
+impl Introduction {
+    /// Of this process, with these config files; `None` where a path is not there or is no text.
+    #[must_use]
+    pub fn of(files: &[PathBuf], project: bool, scope: Option<&Path>) -> Option<Self> {
+        let real = |path: &Path| path.canonicalize().ok().filter(|path| path.to_str().is_some());
+        let settings = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        Some(Self {
+            v: VERSION,
+            files: files.iter().map(|file| real(file)).collect::<Option<_>>()?,
+            project,
+            cwd: std::env::current_dir().ok().filter(|path| path.to_str().is_some())?,
+            scope: scope.map(|scope| real(scope).ok_or(())).transpose().ok()?,
+            settings: settings.filter(|name| is_setting(name)).collect(),
+            any: false,
+            asked: 0,
+        })
+    }
+
+    /// One that wants no comparison.
+    #[must_use]
+    pub fn to_any() -> Self {
+        Self { v: VERSION, any: true, ..Self::default() }
+    }
+
+    /// Questions with ids up to that one were put to it before.
+    #[must_use]
+    pub fn asked(self, asked: u64) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// Whether it has no config, and takes the daemon that there is.
+    pub(super) fn takes_any(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The same, within what a client is believed.
+    pub(crate) fn asked_before(&self) -> u64 {
+        self.asked.min(MOST_ASKED)
+    }
+}
+
+fn is_setting(name: &str) -> bool {
+    name.starts_with("MCP_HOST_") && !name.starts_with("MCP_HOST_INPUT_") && !NO_SETTINGS.contains(&name)
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The daemon serves another config.
+    Config,
+    /// The config is a project's for one of them and the user's own for the other.
+    Project,
+    /// The config means something else in the client's working directory.
+    Cwd,
+    /// A variable that the config names has another value.
+    Env,
+    /// Clients of the daemon prove who they are.
+    Auth,
+    /// `host.join` is `never`.
+    Never,
+    /// `host.limits.connections` are in use.
+    Full,
+    /// The daemon is stopping.
+    Stopping,
+    /// The daemon knows a reason that we do not.
+    #[serde(other)]
+    Other,
+}
+
+/// What a daemon compares a client with.
+#[derive(Debug)]
+pub(crate) struct Grounds {
+    pub(crate) config: Config,
+    /// The daemon's working directory.
+    pub(crate) cwd: PathBuf,
+}
+
+/// What is wrong, and in words.
+pub(crate) type No = (Refusal, String);
+
+impl Grounds {
+    /// Judges what a client said: the variables that it has to prove, or why it is not let in. It looks at files.
+    pub(crate) fn judge(&self, client: &Introduction) -> Result<Vec<String>, No> {
+        if client.v != VERSION {
+            return Err((Refusal::Other, format!("this daemon knows version {VERSION} of the request")));
+        }
+        let join = self.config.host.join;
+        if join == Some(Join::Never) {
+            return Err((Refusal::Never, "host.join is \"never\" there".to_owned()));
+        }
+        if self.config.host.auth != HostAuth::None && join.is_none() {
+            return Err((Refusal::Auth, "it has host.auth, and host.join is not set".to_owned()));
+        }
+        if client.any {
+            return Ok(Vec::new());
+        }
+        if !client.takes_any() {
+            self.compare(client)?;
+        }
+        let settings = client.settings.iter().filter(|name| is_setting(name)).map(String::as_str);
+        let mut names: Vec<String> = self.config.names().chain(settings).map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn compare(&self, client: &Introduction) -> Result<(), No> {
+        let own: Vec<PathBuf> =
+            self.config.files.iter().map(|file| file.canonicalize().unwrap_or_else(|_| file.clone())).collect();
+        if own != client.files {
+            let files: Vec<String> = own.iter().map(|file| file.display().to_string()).collect();
+            let files = if files.is_empty() { "no config file".to_owned() } else { files.join(", ") };
+            return Err((Refusal::Config, format!("it serves {files}")));
+        }
+        if self.config.project != client.project {
+            let whose = if self.config.project { "a project's config" } else { "the user's own config" };
+            return Err((Refusal::Project, format!("it takes the same file as {whose}")));
+        }
+        let same = |left: &Path, right: &Path| {
+            left == right || matches!((left.canonicalize(), right.canonicalize()), (Ok(l), Ok(r)) if l == r)
+        };
+        match (self.config.scope(), &client.scope) {
+            (Some(own), scope) if !same(own, scope.as_ref().unwrap_or(&client.cwd)) => {
+                return Err((Refusal::Cwd, format!("it serves the project {}", own.display())));
+            }
+            (None, Some(scope)) => {
+                return Err((Refusal::Config, format!("its config has no project {}", scope.display())));
+            }
+            _ => {}
+        }
+        if !same(&self.cwd, &client.cwd)
+            && let Some(server) = self.config.depends_on(&[&self.cwd, &client.cwd])
+        {
+            let own = self.cwd.display();
+            return Err((Refusal::Cwd, format!("server {server:?} has a relative path, and it runs in {own}")));
+        }
+        Ok(())
+    }
+}
+
+/// Whether what a client proved of its variables is the same here. A variable that it does not have is equal.
+pub(crate) fn same_values(
+    salt: &[u8],
+    wanted: &[String],
+    proven: &BTreeMap<String, String>,
+    value: impl Fn(&str) -> Option<std::ffi::OsString>,
+) -> Result<(), No> {
+    for (name, theirs) in proven {
+        let is_wanted = wanted.iter().any(|wanted| wanted == name || glob::is_match(wanted, name));
+        if is_wanted && value(name).map(|own| digest(salt, &own)).as_ref() != Some(theirs) {
+            return Err((Refusal::Env, format!("the variable {name} has another value there")));
+        }
+    }
+    Ok(())
+}
+
+/// The proof of each wanted variable that this process has.
+#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String> {
+    let is_glob = wanted.iter().any(|wanted| wanted.contains(['*', '?']));
+    let named = wanted.iter().filter(|name| !name.contains(['*', '?', '=', '\0']) && !name.is_empty());
+    let mut values: BTreeMap<String, String> =
+        named.filter_map(|name| Some((name.clone(), digest(salt, &std::env::var_os(name)?)))).collect();
+    if is_glob {
+        let all = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let all = all.filter(|(name, _)| wanted.iter().any(|wanted| glob::is_match(wanted, name)));
+        values.extend(all.map(|(name, value)| (name, digest(salt, &value))));
+    }
+    values
+}
+
+/// Half of an HMAC-SHA-256, in hex.
+fn digest(salt: &[u8], value: &OsStr) -> String {
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, salt);
+    hex(&ring::hmac::sign(&key, value.as_encoded_bytes()).as_ref()[..16])
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a text of hex digits.
+#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> =
+        text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;
+    (digits.len().is_multiple_of(2)).then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LoadRequest, Vars};
+
+    fn grounds(folder: &Path, text: &str) -> Grounds {
+        let file = folder.join("mcp-host.json");
+        std::fs::write(&file, text).unwrap();
+        let request = LoadRequest { vars: Vars::from_iter([("TOKEN", "1")]), ..LoadRequest::default() }.file(file);
+        Grounds { config: crate::config::load(&request).unwrap(), cwd: folder.to_owned() }
+    }
+
+    fn client(folder: &Path) -> Introduction {
+        let file = folder.join("mcp-host.json").canonicalize().unwrap();
+        Introduction { v: 1, files: vec![file], cwd: folder.to_owned(), ..Introduction::default() }
+    }
+
+    const CONFIG: &str = r#"{"mcpServers":{"a":{"command":"a","args":["server.py"],"env":{"T":"${TOKEN}"}}}}"#;
+
+    #[test]
+    fn a_client_is_judged_by_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let grounds = grounds(folder.path(), CONFIG);
+        let same = client(folder.path());
+        let no = |client: &Introduction| grounds.judge(client).map_err(|(why, _)| why);
+        assert_eq!(no(&same), Ok(vec!["TOKEN".to_owned()]));
+        let settings = vec!["MCP_HOST_LISTEN".to_owned(), "MCP_HOST_CONFIG".to_owned(), "HOME".to_owned()];
+        let wanted = Ok(vec!["MCP_HOST_LISTEN".to_owned(), "TOKEN".to_owned()]);
+        assert_eq!(no(&Introduction { settings, ..same.clone() }), wanted);
+        assert_eq!(no(&Introduction { v: 2, ..same.clone() }), Err(Refusal::Other));
+        assert_eq!(no(&Introduction { project: true, ..same.clone() }), Err(Refusal::Project));
+        let mut twice = same.clone();
+        twice.files.push("/other.json".into());
+        assert_eq!(no(&twice), Err(Refusal::Config));
+        assert_eq!(no(&Introduction { scope: Some("/p".into()), ..same.clone() }), Err(Refusal::Config));
+        let elsewhere = Introduction { cwd: other.path().to_owned(), ..same };
+        assert!(no(&elsewhere).is_ok(), "the file is in neither folder");
+        std::fs::write(other.path().join("server.py"), "").unwrap();
+        assert_eq!(no(&elsewhere), Err(Refusal::Cwd));
+        assert_eq!(no(&Introduction { files: Vec::new(), ..elsewhere }), Ok(vec!["TOKEN".to_owned()]));
+        assert_eq!(no(&Introduction::to_any()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn the_setting_of_the_daemon_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let auth = r#""auth":{"type":"bearer","clients":{"a":"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"}}"#;
+        for (host, verdict) in [
+            (r#""join":"never""#.to_owned(), Err(Refusal::Never)),
+            (auth.to_owned(), Err(Refusal::Auth)),
+            (format!(r#"{auth},"join":"auto""#), Ok(vec![])),
+            (r#""join":"auto""#.to_owned(), Ok(vec![])),
+        ] {
+            let grounds = grounds(folder.path(), &format!(r#"{{"mcpServers":{{}},"host":{{{host}}}}}"#));
+            for client in [client(folder.path()), Introduction::to_any()] {
+                assert_eq!(grounds.judge(&client).map_err(|(why, _)| why), verdict, "{host}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_proven_and_not_sent() {
+        let salt = [7; 16];
+        let wanted = vec!["TOKEN".to_owned(), "AWS_*".to_owned()];
+        let daemon = |name: &str| match name {
+            "TOKEN" | "AWS_PROFILE" => Some("same".into()),
+            _ => None,
+        };
+        let judge = |proven: &[(&str, &str)]| {
+            let proven = proven.iter().map(|(name, value)| ((*name).to_owned(), digest(&salt, OsStr::new(value))));
+            same_values(&salt, &wanted, &proven.collect(), daemon).map_err(|(why, _)| why)
+        };
+        assert_eq!(judge(&[]), Ok(()), "what the client does not have is equal");
+        assert_eq!(judge(&[("TOKEN", "same"), ("AWS_PROFILE", "same"), ("HOME", "other")]), Ok(()));
+        assert_eq!(judge(&[("TOKEN", "other")]), Err(Refusal::Env));
+        assert_eq!(judge(&[("AWS_REGION", "set here only")]), Err(Refusal::Env));
+        let proven = proofs(&salt, &["PATH".to_owned(), "no such".to_owned()]);
+        let path = std::env::var_os("PATH").unwrap();
+        assert_eq!(proven, [("PATH".to_owned(), digest(&salt, &path))].into());
+        assert_eq!(proven["PATH"].len(), 32);
+        assert_eq!(unhex(&hex(&salt)), Some(salt.to_vec()));
+    }
+}

@@ -1,0 +1,239 @@
+//! A client of the daemon, from its own side: finds the sockets of this user's daemons, and has one let it in.
+//!
+//! It blocks, and needs no runtime: most processes that join have none yet.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::at::At;
+use super::client::{self, Introduction, Refusal};
+use super::guests::{Hello, OK, Proven, Reply, Said};
+
+/// How long a daemon may take for each of its lines.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of such a line.
+const LINE: usize = 16 * 1024;
+/// Characters that are told of its no.
+const MOST_WORDS: usize = 500;
+
+/// A connection to a daemon that let us in: what follows is MCP.
+#[derive(Debug)]
+pub struct Joined {
+    /// The connection.
+    pub stream: UnixStream,
+    /// Tells this daemon from the one before it.
+    pub boot: String,
+    /// Which daemon it is.
+    pub at: At,
+    /// Its socket.
+    pub path: PathBuf,
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotJoined {
+    /// No daemon runs.
+    #[error("no mcp-host is running")]
+    NotRunning,
+    /// It did not answer, or not as daemons of this version do.
+    #[error("{at} {what}")]
+    Silent {
+        /// Which one.
+        at: At,
+        /// What it did instead.
+        what: String,
+    },
+    /// It said no.
+    #[error("{at} cannot be used: {why}")]
+    No {
+        /// Which one.
+        at: At,
+        /// Why.
+        no: Refusal,
+        /// In its words.
+        why: String,
+    },
+    /// We have no config that tells which of several daemons is ours.
+    #[error("more than one mcp-host is running")]
+    Several,
+}
+
+/// Joins the first daemon that lets us in, or the one that is named.
+///
+/// # Errors
+/// When there is none. Of several that said no, it is told what the nearest one said.
+pub fn join(client: &Introduction, named: Option<&At>) -> Result<Joined, NotJoined> {
+    join_in(&directories(), client, named)
+}
+
+pub(super) fn join_in(directories: &[PathBuf], client: &Introduction, named: Option<&At>) -> Result<Joined, NotJoined> {
+    let mut found = sockets(directories);
+    found.retain(|(at, _)| named.is_none_or(|named| named == at));
+    let living = found.into_iter().filter_map(|(at, path)| Some((connect(&path)?, at, path)));
+    let mut living = living.peekable();
+    if named.is_none() && client.takes_any() {
+        let one = living.next();
+        if living.peek().is_some() {
+            return Err(NotJoined::Several);
+        }
+        return one.map_or(Err(NotJoined::NotRunning), |(stream, at, path)| talk(stream, client, at, path));
+    }
+    let mut nearest = NotJoined::NotRunning;
+    for (stream, at, path) in living {
+        match talk(stream, client, at, path) {
+            Ok(joined) => return Ok(joined),
+            // A daemon of this config says more than one of another.
+            Err(error) if nearest == NotJoined::NotRunning || is_other_config(&nearest) => nearest = error,
+            Err(_) => {}
+        }
+    }
+    Err(nearest)
+}
+
+fn is_other_config(error: &NotJoined) -> bool {
+    matches!(error, NotJoined::No { no: Refusal::Config, .. })
+}
+
+/// Where a daemon of this user may have its socket. Programs that start us hand down few variables, so the places that are
+/// known without them are looked at, too.
+fn directories() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let runtime = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+    let home = variable("HOME").map(|home| home.join(".local/state"));
+    let places = [variable("XDG_RUNTIME_DIR"), Some(runtime), variable("XDG_STATE_HOME"), home];
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for place in places.into_iter().flatten().map(|path| path.join("mcp-host")) {
+        if !directories.contains(&place) {
+            directories.push(place);
+        }
+    }
+    directories
+}
+
+/// The sockets there are, living or not; the lowest port of the first place first.
+fn sockets(directories: &[PathBuf]) -> Vec<(At, PathBuf)> {
+    let mut found = Vec::new();
+    for directory in directories {
+        let Ok(entries) = std::fs::read_dir(directory) else { continue };
+        let paths = entries.flatten().map(|entry| entry.path());
+        let mut here: Vec<(At, PathBuf)> = paths.filter_map(|path| Some((At::of_socket(&path)?, path))).collect();
+        here.sort();
+        found.extend(here);
+    }
+    found
+}
+
+/// A connection to a socket of this user behind which somebody of this user is.
+fn connect(path: &Path) -> Option<UnixStream> {
+    let own = rustix::process::geteuid().as_raw();
+    if std::fs::symlink_metadata(path).ok()?.uid() != own {
+        return None;
+    }
+    let stream = open(path).ok()?;
+    (peer(&stream)? == own).then_some(stream)
+}
+
+/// One that is stopped takes no more connections at some time, and must not stop us.
+#[cfg(target_os = "linux")]
+fn open(path: &Path) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(path)
+}
+
+/// The user at the other end.
+#[cfg(target_os = "linux")]
+fn peer(stream: &UnixStream) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
+}
+
+/// The folder is closed to others, and the socket is ours.
+#[cfg(not(target_os = "linux"))]
+fn peer(_: &UnixStream) -> Option<u32> {
+    Some(rustix::process::geteuid().as_raw())
+}
+
+fn talk(mut stream: UnixStream, client: &Introduction, at: At, path: PathBuf) -> Result<Joined, NotJoined> {
+    match introduced(&mut stream, client) {
+        Ok(Ok(boot)) => Ok(Joined { stream, boot, at, path }),
+        Ok(Err((no, why))) => Err(NotJoined::No { at, no, why: escaped(&why) }),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(NotJoined::Silent { at, what: "is of another version and takes no clients here".to_owned() })
+        }
+        Err(_) => Err(NotJoined::Silent { at, what: "did not answer".to_owned() }),
+    }
+}
+
+/// It is for a terminal.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars().take(MOST_WORDS) {
+        // A string takes everything.
+        let _ = crate::protocol::escape(&mut out, c);
+    }
+    out
+}
+
+/// The boot of the daemon that let us in, or its no.
+fn introduced(stream: &mut UnixStream, client: &Introduction) -> io::Result<Result<String, (Refusal, String)>> {
+    say(stream, &Hello { client: client.clone() })?;
+    let mut rest = Vec::new();
+    let (boot, salt, compare) = match said(stream, &mut rest)? {
+        Said::No { no, why } => return Ok(Err((no, why))),
+        Said::Prove { boot, salt, compare } => (boot, salt, compare),
+        Said::Word(_) => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    if !compare.is_empty() {
+        let salt = client::unhex(&salt).ok_or(io::ErrorKind::InvalidData)?;
+        say(stream, &Proven { env: client::proofs(&salt, &compare) })?;
+    }
+    match said(stream, &mut rest)? {
+        Said::Word(word) if word == OK && rest.is_empty() => {}
+        Said::No { no, why } => return Ok(Err((no, why))),
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    }
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    Ok(Ok(boot))
+}
+
+fn say(stream: &mut UnixStream, what: &impl serde::Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
+    line.push(b'\n');
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&line)
+}
+
+/// The next line of the daemon. What comes behind it stays in `rest`.
+fn said(stream: &mut UnixStream, rest: &mut Vec<u8>) -> io::Result<Said> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+            let after = rest.split_off(at + 1);
+            let line = std::mem::replace(rest, after);
+            let reply: Reply = serde_json::from_slice(&line).map_err(|_| io::ErrorKind::InvalidData)?;
+            return Ok(reply.client);
+        }
+        let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+        stream.set_read_timeout(Some(left.ok_or(io::ErrorKind::TimedOut)?))?;
+        let mut piece = [0; 4096];
+        let read = stream.read(&mut piece)?;
+        if read == 0 || rest.len() > LINE {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rest.extend_from_slice(&piece[..read]);
+    }
+}

@@ -1,0 +1,189 @@
+//! A daemon that is started for a config by the first process that wants one: without a port, under a name that its config
+//! gives it, so that all who serve the same files find it.
+//!
+//! **Invariant:** of the starter the daemon gets what any program gets, what the config names and our settings, no more: it
+//! outlives the starter and serves others.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest as _, Sha256};
+
+use super::at::At;
+use super::platform;
+use crate::config::{Config, inherits};
+use crate::transport::is_inherited;
+
+/// How such a daemon is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// What it is called.
+    pub at: At,
+    /// The files that it serves, and the folder that chooses among their projects.
+    pub files: Vec<PathBuf>,
+    /// That folder.
+    pub project: Option<PathBuf>,
+    /// Where it runs.
+    pub home: PathBuf,
+    /// All of its environment.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// The right to start it. It goes with the file, however the process ends.
+#[derive(Debug)]
+pub struct Turn {
+    _lock: File,
+}
+
+/// A longer log is begun anew at the next start.
+const LOG: u64 = 1 << 20;
+
+impl Launch {
+    /// How the daemon of a config is started.
+    ///
+    /// # Errors
+    /// In words, when a daemon elsewhere would not be the same: the config is a project's, or depends on this folder.
+    pub fn of(config: &Config) -> Result<Self, String> {
+        if config.project {
+            return Err("a project's config starts no daemon".to_owned());
+        }
+        let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.ok_or("HOME is not set, where a daemon would run")?;
+        let here = env::current_dir().map_err(|error| format!("the working directory cannot be read: {error}"))?;
+        if here != home
+            && let Some(server) = config.depends_on(&[&home, &here])
+        {
+            return Err(format!("server {server:?} has a relative path, and a daemon would run in {}", home.display()));
+        }
+        let real = |path: &PathBuf| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+        let files: Vec<PathBuf> = config.files.iter().map(real).collect::<Result<_, _>>()?;
+        if files.is_empty() {
+            return Err("there is no config file".to_owned());
+        }
+        let project = config.scope().map(Path::to_owned);
+        let mut digest = Sha256::new();
+        for path in files.iter().chain(&project) {
+            digest.update(path.as_os_str().as_bytes());
+            digest.update([0]);
+        }
+        let at = At::of_digest(&digest.finalize());
+        let names: Vec<String> = config.names().map(str::to_owned).collect();
+        Ok(Self { at, files, project, home, environment: environment(env::vars_os(), &names, &here) })
+    }
+
+    /// The turn to start it; none while another process has it.
+    ///
+    /// # Errors
+    /// When there is no folder for its socket.
+    pub fn turn(&self) -> io::Result<Option<Turn>> {
+        let lock = self.open("start")?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Turn { _lock: lock })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What it writes to standard error.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn log(&self, state: &Path) -> io::Result<(PathBuf, File)> {
+        platform::prepare(state)?;
+        let path = state.join(format!("{}.log", self.at.word()));
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        if log.metadata()?.len() > LOG {
+            log.set_len(0)?;
+        }
+        Ok((path, log))
+    }
+
+    /// A file beside its socket.
+    fn open(&self, extension: &str) -> io::Result<File> {
+        let mut result = Err(io::ErrorKind::NotFound.into());
+        for directory in platform::directories() {
+            let path = directory.join(self.at.word()).with_extension(extension);
+            let options = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            result = platform::prepare(&directory).and_then(|()| options());
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+}
+
+/// What a daemon gets of our variables.
+fn environment(
+    all: impl Iterator<Item = (OsString, OsString)>,
+    names: &[String],
+    here: &Path,
+) -> Vec<(OsString, OsString)> {
+    let passes = |name: &str| name.starts_with("MCP_HOST_") || is_inherited(name) || inherits(names, name);
+    let passing = all.filter(|(name, _)| name.to_str().is_some_and(passes));
+    let clean = |(name, value): (OsString, OsString)| match name == "PATH" {
+        true => (name, path(&value, here)),
+        false => (name, value),
+    };
+    passing.map(clean).collect()
+}
+
+/// A search path without folders that depend on where the starter is: relative ones, and those below its working directory
+/// (`node_modules/.bin`), which are a project's.
+fn path(value: &OsStr, here: &Path) -> OsString {
+    let is_fine = |folder: &PathBuf| {
+        let is_plain = !folder.components().any(|part| part == Component::ParentDir);
+        folder.is_absolute() && is_plain && (here == Path::new("/") || !folder.starts_with(here))
+    };
+    env::join_paths(env::split_paths(value).filter(is_fine)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Syntax, Vars, parse_str};
+
+    #[test]
+    fn little_of_the_starter_is_handed_on() {
+        let all = [
+            ("PATH", "/usr/bin:node_modules/.bin:/u/p/node_modules/.bin:/u/bin::/u/q/../p/x"),
+            ("HOME", "/u"),
+            ("TOKEN", "named"),
+            ("AWS_REGION", "by a glob"),
+            ("MCP_HOST_TASKS", "false"),
+            ("_MCP_HOST_CHAIN", "marks"),
+            ("_MCP_HOST_GUARD", "a mark"),
+            ("OTHER", "of the starter"),
+            ("NODE_OPTIONS", "--require x"),
+        ];
+        let all = all.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let names = ["TOKEN".to_owned(), "AWS_*".to_owned()];
+        let given = environment(all, &names, Path::new("/u/p"));
+        let given: Vec<(&str, &str)> =
+            given.iter().map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap())).collect();
+        assert_eq!(
+            given,
+            [
+                ("PATH", "/usr/bin:/u/bin"),
+                ("HOME", "/u"),
+                ("TOKEN", "named"),
+                ("AWS_REGION", "by a glob"),
+                ("MCP_HOST_TASKS", "false"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_project_starts_none() {
+        let text = r#"{ "mcpServers": { "a": { "command": "a" } } }"#;
+        let mut config = parse_str(text, Syntax::Json, "mcp-host.json", &Vars::default()).unwrap();
+        config.project = true;
+        assert!(Launch::of(&config).unwrap_err().contains("project"));
+    }
+}

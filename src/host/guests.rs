@@ -1,0 +1,72 @@
+//! Clients that come to the status socket: processes of this user that would read the same config.
+
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+use crate::config::{HostAuth, Join};
+use crate::downstream::admin::{self, Arrival, Grounds, Guests, No, Refusal};
+use crate::downstream::stdio::{self, Guest};
+use crate::router::Principal;
+
+impl Host {
+    /// Serves one that has come, if it is let in, until it leaves or `stop`.
+    pub(super) async fn receive(&self, arrival: Arrival, boot: &str, guests: &Guests, stop: &CancellationToken) {
+        // It has its seat while it is judged: those who come at once are counted, too.
+        let _seat = guests.seat();
+        let admitted = match admin::receive(arrival, boot, self.grounds(stop)).await {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => return,
+            Err(error) => return tracing::debug!(%error, "a client at the status socket broke off"),
+        };
+        let principal = self.guest_principal();
+        let guest = Guest::new(principal.clone(), admitted.asked);
+        let end = stop.child_token();
+        let pipes = admitted.arrival.pipes();
+        let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, pipes, end.clone());
+        let mut served = std::pin::pin!(served);
+        let served = tokio::select! {
+            biased;
+            served = &mut served => served,
+            // It comes again, and is judged anew.
+            () = self.shuts_out(&principal) => {
+                end.cancel();
+                served.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::warn!("a client at the status socket: {error}");
+        }
+    }
+
+    /// What a client is compared with, or why nobody is let in.
+    fn grounds(&self, stop: &CancellationToken) -> Result<impl FnOnce() -> Grounds + Send + 'static, No> {
+        if stop.is_cancelled() {
+            return Err((Refusal::Stopping, "it is stopping".to_owned()));
+        }
+        let limit = self.0.router.limits().connections;
+        if self.0.router.gauges().connections > limit {
+            return Err((Refusal::Full, format!("{limit} connections are in use (host.limits.connections)")));
+        }
+        let config = self.0.configured.current();
+        Ok(move || Grounds { config, cwd: std::env::current_dir().unwrap_or_default() })
+    }
+
+    /// Whose a client at the socket is: where clients over HTTP prove who they are, it is somebody beside them.
+    fn guest_principal(&self) -> Principal {
+        match self.0.manager.settings().auth {
+            HostAuth::None => Principal::local(),
+            _ => Principal::user(),
+        }
+    }
+
+    /// Waits until the config says that a client of that principal is not here any more.
+    async fn shuts_out(&self, principal: &Principal) {
+        let mut config = self.config_status();
+        while config.changed().await.is_ok() {
+            if self.guest_principal() != *principal || self.0.manager.settings().join == Some(Join::Never) {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,75 @@
+//! A daemon without a port: its socket is its only door, and it ends once nobody has been there for a while.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+use crate::downstream::admin::{self, At, Guests, StatusSocket};
+use crate::error::{Error, ErrorKind};
+
+/// The door of such a daemon, open.
+#[derive(Debug)]
+#[must_use = "nobody is served before `serve`"]
+pub struct SocketEndpoint {
+    host: Host,
+    socket: StatusSocket,
+    stop: CancellationToken,
+}
+
+/// How often it is looked whether somebody is there.
+const LOOK: Duration = Duration::from_secs(5);
+/// At least so many times before it ends.
+const LOOKS: u32 = 20;
+
+impl Host {
+    /// Opens the socket of a daemon without a port. Must be called inside a Tokio runtime.
+    ///
+    /// # Errors
+    /// When another daemon has that name, or the socket cannot be made.
+    pub fn open_socket(&self, at: &At) -> Result<SocketEndpoint, Error> {
+        let socket = StatusSocket::open_at(at).map_err(|error| match error {
+            admin::Error::Running { .. } => Error::new(ErrorKind::Config, error.to_string()),
+            error => Error::new(ErrorKind::Internal, error.to_string()),
+        })?;
+        Ok(SocketEndpoint { host: self.clone(), socket, stop: self.0.stop.child_token() })
+    }
+}
+
+impl SocketEndpoint {
+    /// Serves until the host shuts down, or `host.idleExit` after the last client, call and task.
+    pub async fn serve(self) {
+        let Self { host, socket, stop } = self;
+        let guests = Guests::default();
+        let sign_in = |request| host.sign_in(request);
+        let guest = |arrival| host.receive(arrival, socket.boot(), &guests, &stop);
+        let door = socket.serve(&host.0.router, || host.reload_now(), sign_in, guest, &stop);
+        let idle = async {
+            host.idle(&guests, &stop).await;
+            // Who comes in this moment is told, and goes elsewhere.
+            stop.cancel();
+        };
+        host.0.doors.track_future(futures_util::future::join(door, idle)).await;
+    }
+}
+
+impl Host {
+    /// Waits until nobody has been there for as long as the config says, or `stop`.
+    async fn idle(&self, guests: &Guests, stop: &CancellationToken) {
+        let (mut since, mut known) = (Instant::now(), 0);
+        loop {
+            let patience = self.0.manager.settings().idle_exit;
+            let gauges = self.0.router.gauges();
+            let so_far = guests.so_far();
+            if so_far != known || guests.count() > 0 || gauges.requests > 0 || gauges.tasks > 0 {
+                (since, known) = (Instant::now(), so_far);
+            }
+            if since.elapsed() >= patience
+                || stop.run_until_cancelled(sleep(LOOK.min(patience / LOOKS))).await.is_none()
+            {
+                return;
+            }
+        }
+    }
+}

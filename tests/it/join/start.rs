@@ -1,0 +1,151 @@
+//! `join: "start"`: the first one starts the daemon of its config, and it ends after the last.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use super::{Client, Place, until};
+
+/// The daemon that was started there, as `status` tells it.
+fn daemon(place: &Place) -> Option<Value> {
+    let status = place.command(&["status", "--json"]).output().unwrap();
+    serde_json::from_slice(&status.stdout).ok()
+}
+
+/// A place whose daemon ends so long after its last client.
+fn place(idle: &str) -> Place {
+    Place::with(&json!({ "join": "start", "idleExit": idle }))
+}
+
+fn end(place: &Place) {
+    let daemon = daemon(place).unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    until(|| place.sockets().is_empty() && rustix::process::test_kill_process(pid).is_err());
+}
+
+#[test]
+fn twenty_that_start_at_once_have_one_daemon_that_ends_after_the_last() {
+    let place = place("300ms");
+    let mut clients: Vec<Client> = (0..20).map(|_| place.stdio()).collect();
+    clients = clients.into_iter().map(Client::begun).collect();
+    for client in &mut clients {
+        assert!(client.tools() > 0);
+    }
+    assert_eq!(place.sockets().len(), 1);
+    assert_eq!(place.starts(), 1);
+    let status = daemon(&place).unwrap();
+    assert_eq!((&status["listen"], status["clients"].as_array().unwrap().len()), (&Value::Null, 20), "it has no port");
+    // It belongs to nobody's session, runs at home and has a log of its own.
+    let process = format!("/proc/{}", status["pid"]);
+    if let Ok(stat) = std::fs::read_to_string(format!("{process}/stat")) {
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        assert_eq!(fields[3], status["pid"].to_string(), "the leader of its session");
+        assert_eq!(std::fs::read_link(format!("{process}/cwd")).unwrap(), place.home.path().canonicalize().unwrap());
+    }
+    let log = place.sockets()[0].with_extension("log");
+    assert_eq!(log.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    // The others do not notice that one leaves.
+    let first = clients.remove(0);
+    let (code, text) = first.leave();
+    assert_eq!((code, text.as_str()), (0, "note: joined the mcp-host of this config\n"));
+    for mut client in clients {
+        let id = client.call("echo__countdown", &json!({ "from": 1 }));
+        assert!(client.answer(id)["result"].is_object());
+        client.leave();
+    }
+    until(|| place.sockets().is_empty());
+    assert_eq!(place.starts(), 1);
+}
+
+#[test]
+fn one_shots_start_it_too_and_it_is_kept_for_the_next() {
+    let place = place("10m");
+    for args in [["tools", "--json"], ["tools", "echo"]] {
+        let output = place.command(&args).args(["--config", "mcp.json"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(place.starts(), 1);
+    end(&place);
+}
+
+#[test]
+fn little_of_the_starter_reaches_it() {
+    let place = place("10m");
+    let mut command = place.command(&["stdio", "--config", "mcp.json"]);
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("node_modules/.bin:{}/node_modules/.bin:{path}", place.home.path().display());
+    command.env("OTHER", "of the starter").env("SECRET", "named").env("MCP_HOST_TASKS", "true").env("PATH", path);
+    let mut client = Client::start(command).begun();
+    assert!(client.tools() > 0);
+    let status = daemon(&place).unwrap();
+    if let Ok(environment) = std::fs::read(format!("/proc/{}/environ", status["pid"])) {
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        let has = |text: &str| environment.split('\0').any(|variable| variable.starts_with(text));
+        assert!(has("SECRET=named") && has("MCP_HOST_TASKS=true") && has("HOME="), "{environment}");
+        assert!(!has("OTHER=") && !has("_MCP_HOST_") && !environment.contains("node_modules"), "{environment}");
+    }
+    // One with another value for what the config names is not let in, and has its own.
+    let mut other = place.command(&["stdio", "--config", "mcp.json"]);
+    other.env("SECRET", "another");
+    let mut other = Client::start(other).begun();
+    assert!(other.tools() > 0);
+    assert!(other.leave().1.contains("the variable SECRET has another value there"));
+    client.leave();
+    end(&place);
+}
+
+#[test]
+fn a_daemon_that_is_killed_is_started_again_once() {
+    let place = place("10m");
+    let mut clients: Vec<Client> = (0..5).map(|_| place.stdio()).collect();
+    clients = clients.into_iter().map(Client::begun).collect();
+    let id = clients[0].call("echo__countdown", &json!({ "from": 60 }));
+    until(|| daemon(&place).is_some_and(|status| status["servers"][0]["callsRunning"] == 1));
+    let status = daemon(&place).unwrap();
+    let killed = rustix::process::Pid::from_raw(i32::try_from(status["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(killed, rustix::process::Signal::KILL).unwrap();
+    let answer = clients[0].answer(id);
+    assert_eq!(answer["result"]["_meta"]["mcp-host/error"]["kind"], "outcome_unknown", "{answer}");
+    for client in &mut clients {
+        assert!(client.tools() > 0);
+    }
+    let again = daemon(&place).unwrap();
+    assert_ne!(again["pid"], status["pid"]);
+    assert_eq!(again["clients"].as_array().unwrap().len(), 5);
+    for client in clients {
+        let (code, text) = client.leave();
+        assert_eq!(code, 0, "{text}");
+        assert!(!text.contains("a host of its own"), "{text}");
+    }
+    end(&place);
+}
+
+#[test]
+fn a_config_that_no_daemon_can_serve_has_a_host_of_its_own() {
+    // Its server is another one where a daemon would run.
+    let place = place("10m");
+    let folder = place.file("project");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("server.sh"), format!("exec {} __demo-server", super::PROGRAM)).unwrap();
+    place.write(&json!({
+        "mcpServers": { "echo": { "command": "sh", "args": ["server.sh"] } },
+        "host": { "join": "start" },
+    }));
+    let mut command = place.command(&["stdio", "--config", "../mcp.json"]);
+    command.current_dir(&folder);
+    let mut client = Client::start(command).begun();
+    assert!(client.tools() > 0);
+    let (code, text) = client.leave();
+    assert_eq!((code, text.lines().count()), (0, 1), "{text}");
+    assert!(text.contains("has a relative path") && text.contains("a host of its own"), "{text}");
+    assert!(place.sockets().is_empty());
+    // A project's config starts none, whatever it says.
+    std::fs::copy(place.file("mcp.json"), folder.join("mcp-host.json")).unwrap();
+    let mut command = place.command(&["stdio"]);
+    command.current_dir(&folder).env("MCP_HOST_JOIN", "start");
+    let mut client = Client::start(command).begun();
+    assert_eq!(client.tools(), 0, "it is not approved");
+    client.leave();
+    assert!(place.sockets().is_empty());
+}
