@@ -3,10 +3,14 @@
 
 use std::fs;
 
+use mcp_host::config::{self, Syntax, Vars};
+use mcp_host::{Host, StateName};
 use serde_json::{Value, json};
 
 use super::{ACT, Client, Home, kept, names};
+use crate::auth::site::{Asked, Site, Told};
 use crate::reload::program::{Daemon, mcp_host};
+use crate::reload::until;
 
 /// Where the program keeps its state in a home.
 fn state(home: &Home) -> std::path::PathBuf {
@@ -97,4 +101,57 @@ fn h93_nothing_is_kept_or_shown_of_a_project_that_is_not_approved() {
     assert_eq!(tools(), [""; 0]);
     project(&json!({}));
     assert_eq!(tools(), ["it__act"]);
+}
+
+#[tokio::test]
+async fn what_was_listed_at_an_address_that_is_this_host_by_now_is_not_shown() {
+    let state = tempfile::tempdir().unwrap();
+    let site = Site::start(|_| {
+        |asked: &Asked| {
+            let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+            let result = match message["method"].as_str() {
+                Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "s", "version": "1" } }),
+                Some("tools/list") => json!({ "tools": [{ "name": "act", "inputSchema": { "type": "object" } }] }),
+                _ if asked.method == "POST" => return Told::Answer(202, Vec::new(), String::new()),
+                _ => return Told::Answer(405, Vec::new(), String::new()),
+            };
+            Told::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+        }
+    })
+    .await;
+    let address = site.url.trim_start_matches("http://").to_owned();
+    let text = json!({
+        "host": { "startupWait": "2s" },
+        "mcpServers": { "it": { "type": "http", "url": format!("{}/mcp", site.url), "era": "legacy" } },
+    });
+    let start = async || {
+        let config = config::parse_str(&text.to_string(), Syntax::Json, "mcp.json", &Vars::from_process()).unwrap();
+        Host::builder().config(config).state_directory(state.path()).start().await.unwrap()
+    };
+    let host = start().await;
+    assert_eq!(host.catalog_ready().await.tools().len(), 1);
+    until(&host, |_| kept(state.path()).pop()).await;
+    host.shutdown().await;
+    drop(site);
+    let listener = until_bound(&address).await;
+    let host = start().await;
+    assert_eq!(host.catalog_ready().await.tools().len(), 1, "nobody knows better yet");
+    let serving = host.clone();
+    let served = tokio::spawn(async move { serving.serve_http(listener).await });
+    until(&host, |host| (host.status()[0].state == StateName::Disabled).then_some(())).await;
+    assert_eq!(host.catalog_ready().await.tools().len(), 0);
+    host.shutdown().await;
+    served.abort();
+}
+
+/// The address once whoever had it is gone.
+async fn until_bound(address: &str) -> tokio::net::TcpListener {
+    for _ in 0..1000 {
+        if let Ok(listener) = tokio::net::TcpListener::bind(address).await {
+            return listener;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{address} stays taken")
 }
