@@ -86,6 +86,7 @@ class World:
     def __init__(self, binary: str, npm: str, python: str, uvtools: str, rmcp: str) -> None:
         self.binary, self.rmcp = binary, rmcp
         self.npm, self.venv, self.uvtools = Path(npm), Path(python), Path(uvtools)
+        self.agents = self.npm.parent / "agents"
         self.stack = contextlib.ExitStack()
         self.direct = f"direct-{uuid.uuid4()}"
         self.marks: set[str] = set()
