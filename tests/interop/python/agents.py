@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,6 @@ from world import HERE, MARK, Report, World, end, free_port, none_left, until
 
 PROMPT = "Note the word. Use the tool for that."
 LIMIT = 120
-# Above what an agent waits for its servers, which is 30 s and less.
-KEPT = 60
 # Only these come from the user's environment: no key, no proxy, nothing that an agent of his would read.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TERM", "TZ")
 
@@ -137,11 +136,11 @@ class Site:
         self.stdio = {"command": world.binary, "args": ["stdio", "--config", str(self.config)]}
 
     @contextlib.contextmanager
-    def daemon(self) -> Iterator[Entry]:
-        """A `serve` whose servers are all connected, and where nobody has been."""
+    def daemon(self, folder: Path | None = None) -> Iterator[Entry]:
+        """A `serve` whose servers are all connected, and where nobody has been; it runs elsewhere than the agents."""
         address = f"127.0.0.1:{free_port()}"
         command = [self.world.binary, "serve", "--config", str(self.config), "--listen", address]
-        process = self.world.start(command, self.environment, self.name)
+        process = self.world.start(command, self.environment, self.name, cwd=folder or self.home)
 
         def warm() -> bool:
             rows = status(self.world, address, self.environment)
@@ -156,8 +155,8 @@ class Site:
             none_left(mark, {}, 6)
 
     def keep(self) -> None:
-        """A run before, whose servers all came up: what they listed may be kept for the next one."""
-        with self.daemon() as entry:
+        """A run before in the agent's folder, whose servers all came up: what they listed may be kept for the next one."""
+        with self.daemon(self.work) as entry:
             names = listed(entry["url"])
             if "tally__note" not in names:
                 raise AssertionError(names)
@@ -171,18 +170,18 @@ def run(site: Site, agent: Agent, entry: Entry, tool: str) -> tuple[Model, Censu
     model = Model(tool, {"word": site.word}, f"noted {site.word}")
     try:
         words, variables = agent.prepare(site.home, entry, model.url)
+        began = time.monotonic()
         with Census(site.marks) as census:
             process = site.world.start(
                 [str(agent.program), *words], site.environment | variables, f"{site.name}-{agent.name}",
                 cwd=site.work, stdout=subprocess.PIPE,
             )  # fmt: skip
-            began = time.monotonic()
             try:
                 said, _ = process.communicate(timeout=LIMIT)
             except subprocess.TimeoutExpired:
                 end(process)
                 raise AssertionError(f"{agent.name} does not end within {LIMIT} s") from None
-        model.first_after = model.first_at - began if model.first is not None else None
+        model.first_after = model.first_at - began
         tail = f"{said.decode(errors='replace')[-300:]} {site.world.tail(f'{site.name}-{agent.name}')}"
         if process.returncode != 0:
             raise AssertionError(f"{agent.name} ended with {process.returncode}: {tail}")
@@ -205,7 +204,7 @@ def judged(report: Report, site: Site, agent: Agent, entry: Entry, label: str, t
             raise AssertionError(f"no request with tools came; {model.strange} {said[-300:]}")
         if not [name for name in model.first if name.endswith(tool)]:
             ours = [name for name in model.first if "hub" in name]
-            raise AssertionError(f"{len(model.first)} tools after {model.first_after:.1f} s, of ours: {ours}")
+            raise AssertionError(f"{len(model.first)} tools after {model.first_after:.1f} s, {len(ours)} of ours, not this one")
     with report.check(f"{label}: one call, and its result at the model"):
         calls = site.calls()[before:]
         if not model.called:
@@ -228,7 +227,8 @@ def gone(report: Report, site: Site, label: str) -> None:
 
 
 def through(world: World, report: Report, folder: Path) -> None:
-    for agent in installed(folder, report):
+    found = installed(folder, report)
+    for agent in found:
         # Its capabilities are new to the daemon: nobody else has been there.
         site = Site(world, f"{agent.name}-http")
         with report.check(f"agents: {agent.name}, warm daemon over HTTP: the daemon comes up, and ends"), site.daemon() as entry:
@@ -243,6 +243,27 @@ def through(world: World, report: Report, folder: Path) -> None:
             judged(report, site, agent, site.stdio, "stdio beside a daemon")
             with report.check(f"agents: {agent.name}, stdio beside a daemon: one process a server stays"):
                 stays(site)
+    if len(found) > 1:
+        together(world, report, found)
+
+
+def together(world: World, report: Report, agents: list[Agent]) -> None:
+    """All of them at once at one daemon, over HTTP: what people come for."""
+    site = Site(world, "together")
+    label = f"agents: {len(agents)} at once at one daemon"
+    with report.check(f"{label}: the daemon comes up, and ends"), site.daemon() as entry:
+        with ThreadPoolExecutor(max_workers=len(agents)) as pool:
+            runs = [pool.submit(run, site, agent, entry, "tally__note") for agent in agents]
+        for agent, each in zip(agents, runs, strict=True):
+            with report.check(f"{label}: {agent.name} has the result of its call"):
+                model, _, _ = each.result()
+                if model.expected not in (model.result or ""):
+                    raise AssertionError(f"called {model.called} times; the model was handed {model.result}")
+        with report.check(f"{label}: a call each, and one process a server"):
+            if len(site.calls()) != len(agents):
+                raise AssertionError(f"{len(site.calls())} calls at the server")
+            for each in runs:
+                each.result()[1].one_each()
 
 
 def stays(site: Site) -> None:

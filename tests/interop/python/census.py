@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
+import uuid
 from pathlib import Path
 
-from world import MARK
+from world import MARK, Host, World, end, free_port, none_left, until
 
 
 def every() -> dict[str, int]:
@@ -65,3 +67,35 @@ class Census:
         more = {name: count for name, count in self.peak.items() if count > allowed[name]}
         if more:
             raise AssertionError(f"at most {allowed}; these had more at one moment: {more}, all together {self.total}")
+
+
+class Counted(Host):
+    """`mcp-host serve` whose servers carry a mark each, so that their processes can be told apart."""
+
+    def __init__(self, world: World, name: str, servers: dict[str, dict]) -> None:
+        self.world, self.name = world, name
+        self.names = list(servers)
+        self.marks = {each: f"{name}-{each}-{uuid.uuid4()}" for each, entry in servers.items() if "command" in entry}
+        world.marks |= set(self.marks.values())
+        for each, mark in self.marks.items():
+            servers[each] = servers[each] | {"env": servers[each].get("env", {}) | {MARK: mark}}
+        self.environment = world.environment(name)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{self.address}/mcp"
+        self.config = world.root / f"{name}.json"
+        self.config.write_text(json.dumps({"mcpServers": servers}, indent=2))
+        command = [world.binary, "serve", "--config", str(self.config), "--listen", self.address]
+        self.process = world.start(command, self.environment, name)
+
+    def back_to_one(self, seconds: float) -> None:
+        """When the clients have gone each server has one process."""
+        census = Census(self.marks)
+        try:
+            until("one process a server", seconds, lambda: set(census.look().values()) == {1})
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {census.look()}") from None
+
+    def over(self) -> None:
+        end(self.process)
+        for mark in self.marks.values():
+            none_left(mark, {}, 6)

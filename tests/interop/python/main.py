@@ -1,4 +1,4 @@
-"""Runs the stages in order: those of ALL, and `agents` where it is named. With --direct the first four of them, and `agents`."""
+"""Runs the stages in order: those of ALL, and `agents` where it is named. With --direct the first stages of these, and `agents`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import clients
 import compare
 import fixtures
 import itself
+import processes
+import sharing
 from world import Host, Report, World
 
 LIMIT = 30 * 60
-ALL = "connected features pairs inspector same itself files faults stop".split()
+ALL = "connected features pairs inspector same itself files faults stop processes sharing".split()
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
@@ -57,6 +59,10 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
         faults.kill_under_load(world, report)
     if "stop" in stages:
         faults.stops(world, report)
+    if "processes" in stages:
+        processes.checks(world, report)
+    if "sharing" in stages:
+        sharing.checks(world, report)
     if "agents" in stages:
         agents.through(world, report, world.agents)
 

@@ -23,7 +23,7 @@ class Model:
     def __init__(self, tool: str, arguments: dict[str, Any], result: str) -> None:
         self.tool, self.arguments, self.expected = tool, arguments, result
         self.first: list[str] | None = None  # the names of the tools of the first request
-        self.first_at = 0.0
+        self.first_at = self.first_after = 0.0
         self.called = 0
         self.result: str | None = None  # the answer of the tool, as the agent handed it back
         self.strange: list[str] = []  # requests that the script has no answer for

@@ -1,0 +1,2 @@
+def checks(world, report):
+    pass
