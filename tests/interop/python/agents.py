@@ -2,7 +2,9 @@
 
 The agents are not started by default, since their downloads are large: `tests/interop/run --only agents`. Each has a
 home of its own, no key of the user's, and its own settings against telemetry; as root the stage runs in a network
-namespace that has loopback only. The model and the settings of each agent say what it needs to run headless.
+namespace that has loopback only. Three ways: a daemon that is warm, over HTTP, where nobody has been; `stdio` after a run
+that may have kept the lists; `stdio` beside a daemon of the same config. What each agent needs to run headless stands in
+the function of its name.
 """
 
 from __future__ import annotations
@@ -113,6 +115,8 @@ class Site:
             folder.mkdir(parents=True)
         self.environment = {key: os.environ[key] for key in INHERITED if key in os.environ}
         self.environment |= {"HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "NO_COLOR": "1"}
+        # Nobody listens there: what an agent would say to the world ends at once, also where it has a network.
+        self.environment |= {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost"}
         self.word = f"word-{uuid.uuid4().hex[:8]}"
         self.book = world.root / f"{self.name}.book"
         self.book.touch()

@@ -46,10 +46,6 @@ class Peer:
         self.asked.append(f"elicitation {params.message}")
         return types.ElicitResult(action=self.action, content=self.content if self.action == "accept" else None)
 
-    def questions(self) -> list[str]:
-        """Those that people see. Roots are told by a program, to whom they belong, as often as it is asked."""
-        return [each for each in self.asked if each != "roots"]
-
 
 async def tools(client: Client) -> set[str]:
     """The names of all pages."""
