@@ -25,10 +25,12 @@ from typing import Any
 from census import Census
 from fixtures import listed, status
 from model import FINAL, Model
-from world import HERE, MARK, Report, World, end, free_port, none_left, until
+from world import HERE, MARK, Report, World, end, free_port, none_left, refuses, until
 
 PROMPT = "Note the word. Use the tool for that."
 LIMIT = 120
+# How long the server with the tool takes to start: longer than agents wait for lists, and than a host does.
+SLOW = 4
 # Only these come from the user's environment: no key, no proxy, nothing that an agent of his would read.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TERM", "TZ")
 
@@ -123,7 +125,7 @@ class Site:
         node = {name: world.package(f"server-{name}", "dist/index.js") for name in ("everything", "filesystem", "memory")}
         self.tally = [str(world.venv / "bin" / "python"), str(HERE / "python" / "tally.py"), str(self.book)]
         commands = {
-            "tally": self.tally,
+            "tally": [*self.tally, str(SLOW)],
             "everything": ["node", node["everything"], "stdio"],  # asks for roots
             "filesystem": ["node", node["filesystem"], str(world.files)],  # asks for roots
             "memory": ["node", node["memory"]],
@@ -281,11 +283,13 @@ def stays(site: Site) -> None:
 
 
 def directly(world: World, report: Report, folder: Path) -> None:
-    """The same agents at the server itself: what they do with a server that has to start first."""
+    """The same agents at the server itself, which is up when they start: none of them waits for one that is not."""
     for agent in installed(folder, report):
         site = Site(world, f"{agent.name}-direct")
-        entry = {"command": site.tally[0], "args": site.tally[1:]}
-        judged(report, site, agent, entry, "directly at the server", "note")
+        port = free_port()
+        world.start([*site.tally, "--port", str(port)], site.environment, site.name)
+        until("the server listens", 20, lambda: not refuses(port))
+        judged(report, site, agent, {"url": f"http://127.0.0.1:{port}/mcp"}, "directly at the server", "note")
 
 
 if __name__ == "__main__":

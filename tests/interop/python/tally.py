@@ -1,9 +1,14 @@
-"""A server on the official Python SDK that writes down its starts and its calls, a line each, to the file it is given."""
+"""A server on the official Python SDK that writes down its starts and its calls, a line each.
+
+    tally.py FILE [SECONDS]     over stdio; the seconds are how long it takes to start, as servers do that are fetched first
+    tally.py FILE --port PORT   over HTTP, at /mcp
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
@@ -26,4 +31,9 @@ def note(word: str) -> str:
 
 if __name__ == "__main__":
     write(f"start {os.getpid()}")
-    server.run("stdio")
+    words = sys.argv[2:]
+    if words[:1] == ["--port"]:
+        server.run("streamable-http", port=int(words[1]))
+    else:
+        time.sleep(float(words[0]) if words else 0)
+        server.run("stdio")
