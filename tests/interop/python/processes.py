@@ -22,8 +22,8 @@ from world import Report, World
 SETS = [(), ("roots",), ("sampling",), ("elicitation",), ("roots", "sampling"), ABLE]
 # What six sets may have together, at four servers.
 TOGETHER = 10
-# A list that waits for a server to start takes more than a second; one that does not takes a few milliseconds.
-SOON = 0.25
+# A list that waits for a server to start takes more than a second; one that does not takes some milliseconds, also of a busy machine.
+SOON = 0.5
 # Leases that clients have left may stay for a while.
 LEFT = 30
 
