@@ -1,4 +1,4 @@
-"""Runs the stages in order. Stages: features pairs inspector same itself files faults stop (and with --direct the first four)."""
+"""Runs the stages in order: those of ALL, and `agents` where it is named. With --direct the first stages of these, and `agents`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import argparse
 import signal
 import sys
 
+import agents
 import clients
 import compare
 import fixtures
 import itself
+import processes
+import sharing
 from world import Host, Report, World
 
 LIMIT = 30 * 60
+ALL = "connected features pairs inspector same itself files faults stop processes sharing".split()
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
@@ -25,6 +29,8 @@ def direct(world: World, report: Report, stages: set[str]) -> None:
         clients.inspector_directly(world, report)
     if "same" in stages:
         compare.steadiness(world, report, list(servers))
+    if "agents" in stages:
+        agents.directly(world, report, world.agents)
 
 
 def hosted(world: World, report: Report, stages: set[str]) -> None:
@@ -53,6 +59,12 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
         faults.kill_under_load(world, report)
     if "stop" in stages:
         faults.stops(world, report)
+    if "processes" in stages:
+        processes.checks(world, report)
+    if "sharing" in stages:
+        sharing.checks(world, report)
+    if "agents" in stages:
+        agents.through(world, report, world.agents)
 
 
 def main() -> int:
@@ -62,7 +74,7 @@ def main() -> int:
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
-    stages = set(options.only or ["connected", "features", "pairs", "inspector", "same", "itself", "files", "faults", "stop"])
+    stages = set(options.only or ALL)
     report = Report()
 
     def late(number: int, _: object) -> None:

@@ -86,6 +86,7 @@ class World:
     def __init__(self, binary: str, npm: str, python: str, uvtools: str, rmcp: str) -> None:
         self.binary, self.rmcp = binary, rmcp
         self.npm, self.venv, self.uvtools = Path(npm), Path(python), Path(uvtools)
+        self.agents = self.npm.parent / "agents"
         self.stack = contextlib.ExitStack()
         self.direct = f"direct-{uuid.uuid4()}"
         self.marks: set[str] = set()
@@ -128,7 +129,7 @@ class World:
         shim = str(self.node_scripts / "loopback.mjs")
         command = ["node", "--import", shim, self.package("server-everything", "dist/index.js"), transport]
         self.start(command, self.environment(name) | {"PORT": str(port)}, name)
-        until(f"server-everything listens ({transport})", 20, lambda: not _refuses(port))
+        until(f"server-everything listens ({transport})", 20, lambda: not refuses(port))
         return f"http://127.0.0.1:{port}{path}"
 
     def _commit(self) -> None:
@@ -257,7 +258,7 @@ def _rows(value: object, names: set[str], key: str | None = None) -> Iterator[tu
                 yield from _rows(each, names, word)
 
 
-def _refuses(port: int) -> bool:
+def refuses(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) != 0

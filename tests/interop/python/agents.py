@@ -1,0 +1,296 @@
+"""Real agents from npm, driven by a scripted model: is our tool in their first request, and is it called once?
+
+The agents are not started by default, since their downloads are large: `tests/interop/run --only agents`. Each has a
+home of its own, no key of the user's, and its own settings against telemetry; as root the stage runs in a network
+namespace that has loopback only. Three ways: a daemon that is warm, over HTTP, where nobody has been; `stdio` after a run
+that may have kept the lists; `stdio` beside a daemon of the same config. What each agent needs to run headless stands in
+the function of its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from census import Census
+from fixtures import listed, status
+from model import FINAL, Model
+from world import HERE, MARK, Report, World, end, free_port, none_left, refuses, until
+
+PROMPT = "Note the word. Use the tool for that."
+LIMIT = 120
+# How long the server with the tool takes to start: longer than agents wait for lists, and than a host does.
+SLOW = 4
+# Only these come from the user's environment: no key, no proxy, nothing that an agent of his would read.
+INHERITED = ("PATH", "LANG", "LC_ALL", "TERM", "TZ")
+
+Entry = dict[str, Any]  # how an agent is told to reach us: `url`, or `command` and `args`
+
+
+@dataclass
+class Agent:
+    """An installed agent: its program, and what it wants in its home."""
+
+    name: str
+    program: Path
+
+    def prepare(self, home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, str]]:
+        """Writes its settings; says with which words and variables it is started."""
+        return {"codex": codex, "claude": claude, "gemini": gemini}[self.name](home, entry, model)
+
+
+def codex(home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, str]]:
+    server = "".join(f"{key} = {json.dumps(value)}\n" for key, value in entry.items())
+    (home / ".codex").mkdir(exist_ok=True)
+    (home / ".codex" / "config.toml").write_text(
+        'model = "scripted"\nmodel_provider = "scripted"\napproval_policy = "never"\nsandbox_mode = "read-only"\n'
+        'check_for_update_on_startup = false\n[analytics]\nenabled = false\n'
+        f'[model_providers.scripted]\nname = "scripted"\nbase_url = "{model}/v1"\nwire_api = "responses"\n'
+        "request_max_retries = 0\nstream_max_retries = 0\n"
+        f'[mcp_servers.hub]\ndefault_tools_approval_mode = "approve"\n{server}'
+    )
+    return ["exec", "--skip-git-repo-check", PROMPT], {}
+
+
+def claude(home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, str]]:
+    kind = "http" if "url" in entry else "stdio"
+    servers = home / "servers.json"
+    servers.write_text(json.dumps({"mcpServers": {"hub": {"type": kind, **entry}}}))
+    variables = {
+        "ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "scripted", "DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "ENABLE_TOOL_SEARCH": "false",  # else its first request names no tool of any MCP server, but a search for them
+    }  # fmt: skip
+    # The variadic options come last, for they would take the prompt.
+    return ["-p", PROMPT, "--strict-mcp-config", "--mcp-config", str(servers), "--allowedTools", "mcp__hub"], variables
+
+
+def gemini(home: Path, entry: Entry, model: str) -> tuple[list[str], dict[str, str]]:
+    server = {"httpUrl": entry["url"]} if "url" in entry else entry
+    settings = {
+        "mcpServers": {"hub": server | {"trust": True}}, "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False}, "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+    }  # fmt: skip
+    (home / ".gemini").mkdir(exist_ok=True)
+    (home / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    # A model that is named is not chosen by asking another one.
+    words = ["-m", "gemini-2.5-flash", "-y", "--skip-trust", "-p", PROMPT]
+    return words, {"GEMINI_API_KEY": "scripted", "GOOGLE_GEMINI_BASE_URL": model}
+
+
+def installed(folder: Path, report: Report) -> list[Agent]:
+    """The agents that npm gave; of the others a line says why not."""
+    found = []
+    for line in (HERE / "agents.txt").read_text().splitlines():
+        name, package = line.split()
+        # The package of claude finds its program by a script after installing, which is not run: it lies in a package beside it.
+        own = sorted(folder.glob(f"{name}/node_modules/@anthropic-ai/claude-code-linux-*/claude"))
+        program = own[0] if own else folder / name / "node_modules" / ".bin" / name
+        if program.exists() and (name != "claude" or own):
+            found.append(Agent(name, program))
+        else:
+            why = folder / f"{name}.log"
+            said = why.read_text(errors="replace")[-300:] if why.exists() else "no program for this platform in it"
+            report.line(f"agents: {package} from npm", f"not installed: {said}")
+    return found
+
+
+class Site:
+    """One home with one config of four servers, each with a mark of its own; what hosts and agents in it share."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, f"agents-{name}"
+        self.home = world.root / "home" / self.name
+        self.work = self.home / "work"
+        for folder in (self.work, self.home / "tmp"):
+            folder.mkdir(parents=True)
+        self.environment = {key: os.environ[key] for key in INHERITED if key in os.environ}
+        self.environment |= {"HOME": str(self.home), "TMPDIR": str(self.home / "tmp"), "NO_COLOR": "1"}
+        # Nobody listens there: what an agent would say to the world ends at once, also where it has a network.
+        self.environment |= {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost"}
+        self.word = f"word-{uuid.uuid4().hex[:8]}"
+        self.book = world.root / f"{self.name}.book"
+        self.book.touch()
+        node = {name: world.package(f"server-{name}", "dist/index.js") for name in ("everything", "filesystem", "memory")}
+        self.tally = [str(world.venv / "bin" / "python"), str(HERE / "python" / "tally.py"), str(self.book)]
+        commands = {
+            "tally": [*self.tally, str(SLOW)],
+            "everything": ["node", node["everything"], "stdio"],  # asks for roots
+            "filesystem": ["node", node["filesystem"], str(world.files)],  # asks for roots
+            "memory": ["node", node["memory"]],
+        }
+        self.marks = {server: f"{self.name}-{server}-{uuid.uuid4()}" for server in commands}
+        world.marks |= set(self.marks.values())
+        servers = {
+            server: {"command": words[0], "args": words[1:], "env": {MARK: self.marks[server]}}
+            for server, words in commands.items()
+        }
+        servers["memory"]["env"]["MEMORY_FILE_PATH"] = str(self.home / "memory.jsonl")
+        self.config = world.root / f"{self.name}.json"
+        self.config.write_text(json.dumps({"mcpServers": servers}))
+        self.stdio = {"command": world.binary, "args": ["stdio", "--config", str(self.config)]}
+
+    @contextlib.contextmanager
+    def daemon(self, folder: Path | None = None) -> Iterator[Entry]:
+        """A `serve` whose servers are all connected, and where nobody has been; it runs elsewhere than the agents."""
+        address = f"127.0.0.1:{free_port()}"
+        command = [self.world.binary, "serve", "--config", str(self.config), "--listen", address]
+        process = self.world.start(command, self.environment, self.name, cwd=folder or self.home)
+
+        def warm() -> bool:
+            rows = status(self.world, address, self.environment)
+            return len(rows) == len(self.marks) and {row["state"] for row in rows} == {"connected"}
+
+        try:
+            until("every server connected", 60, warm)
+            yield {"url": f"http://{address}/mcp"}
+        finally:
+            end(process)
+        for mark in self.marks.values():
+            none_left(mark, {}, 6)
+
+    def keep(self) -> None:
+        """A run before in the agent's folder, whose servers all came up: what they listed may be kept for the next one."""
+        with self.daemon(self.work) as entry:
+            names = listed(entry["url"])
+            if "tally__note" not in names:
+                raise AssertionError(names)
+
+    def calls(self) -> list[str]:
+        return [line for line in self.book.read_text().splitlines() if line.startswith("call ")]
+
+
+def run(site: Site, agent: Agent, entry: Entry, tool: str) -> tuple[Model, Census, str]:
+    """One headless run of the agent, from its start to its end."""
+    model = Model(tool, {"word": site.word}, f"noted {site.word}")
+    try:
+        words, variables = agent.prepare(site.home, entry, model.url)
+        began = time.monotonic()
+        with Census(site.marks) as census:
+            process = site.world.start(
+                [str(agent.program), *words], site.environment | variables, f"{site.name}-{agent.name}",
+                cwd=site.work, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            try:
+                said, _ = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                end(process)
+                raise AssertionError(f"{agent.name} does not end within {LIMIT} s") from None
+        model.first_after = model.first_at - began
+        tail = f"{said.decode(errors='replace')[-300:]} {site.world.tail(f'{site.name}-{agent.name}')}"
+        if process.returncode != 0:
+            raise AssertionError(f"{agent.name} ended with {process.returncode}: {tail}")
+        return model, census, said.decode(errors="replace")
+    finally:
+        model.close()
+
+
+def judged(report: Report, site: Site, agent: Agent, entry: Entry, label: str, tool: str = "tally__note") -> None:
+    """One run and its three checks."""
+    label = f"agents: {agent.name}, {label}"
+    before = len(site.calls())
+    try:
+        model, census, said = run(site, agent, entry, tool)
+    except Exception as error:  # it refuses to run: one line that says why
+        report.line(f"{label}: runs", f"{type(error).__name__}: {error}")
+        return
+    with report.check(f"{label}: the tool is in the first request"):
+        if model.first is None:
+            raise AssertionError(f"no request with tools came; {model.strange} {said[-300:]}")
+        if not [name for name in model.first if name.endswith(tool)]:
+            ours = [name for name in model.first if "hub" in name]
+            raise AssertionError(f"{len(model.first)} tools after {model.first_after:.1f} s, {len(ours)} of ours, not this one")
+    with report.check(f"{label}: one call, and its result at the model"):
+        calls = site.calls()[before:]
+        if not model.called:
+            raise AssertionError("the model had no tool to call")
+        if len(calls) != 1 or not calls[0].endswith(site.word):
+            raise AssertionError(f"{len(calls)} calls at the server; the model was handed {model.result}")
+        if model.expected not in (model.result or ""):
+            raise AssertionError(f"the model was handed {model.result}")
+        if FINAL not in said:
+            raise AssertionError(f"the agent did not say the model's last word: {said[-300:]}")
+    if census.total:
+        with report.check(f"{label}: one process a server at any moment"):
+            census.one_each()
+
+
+def gone(report: Report, site: Site, label: str) -> None:
+    with report.check(f"agents: {label}: no process is left"):
+        for mark in site.marks.values():
+            none_left(mark, {}, 6)
+
+
+def through(world: World, report: Report, folder: Path) -> None:
+    found = installed(folder, report)
+    for agent in found:
+        # Its capabilities are new to the daemon: nobody else has been there.
+        site = Site(world, f"{agent.name}-http")
+        with report.check(f"agents: {agent.name}, warm daemon over HTTP: the daemon comes up, and ends"), site.daemon() as entry:
+            judged(report, site, agent, entry, "warm daemon over HTTP")
+        site = Site(world, f"{agent.name}-cold")
+        with report.check(f"agents: {agent.name}, cold stdio: a run before keeps its lists"):
+            site.keep()
+            judged(report, site, agent, site.stdio, "cold stdio, lists kept")
+            gone(report, site, f"{agent.name}, cold stdio")
+        site = Site(world, f"{agent.name}-beside")
+        with report.check(f"agents: {agent.name}, stdio beside a daemon: the daemon comes up, and ends"), site.daemon():
+            judged(report, site, agent, site.stdio, "stdio beside a daemon")
+            with report.check(f"agents: {agent.name}, stdio beside a daemon: one process a server stays"):
+                stays(site)
+    if len(found) > 1:
+        together(world, report, found)
+
+
+def together(world: World, report: Report, agents: list[Agent]) -> None:
+    """All of them at once at one daemon, over HTTP: what people come for."""
+    site = Site(world, "together")
+    label = f"agents: {len(agents)} at once at one daemon"
+    with report.check(f"{label}: the daemon comes up, and ends"), site.daemon() as entry:
+        with ThreadPoolExecutor(max_workers=len(agents)) as pool:
+            runs = [pool.submit(run, site, agent, entry, "tally__note") for agent in agents]
+        for agent, each in zip(agents, runs, strict=True):
+            with report.check(f"{label}: {agent.name} has the result of its call"):
+                model, _, _ = each.result()
+                if model.expected not in (model.result or ""):
+                    raise AssertionError(f"called {model.called} times; the model was handed {model.result}")
+        with report.check(f"{label}: a call each, and one process a server"):
+            if len(site.calls()) != len(agents):
+                raise AssertionError(f"{len(site.calls())} calls at the server")
+            for each in runs:
+                each.result()[1].one_each()
+
+
+def stays(site: Site) -> None:
+    """After the agent has gone the daemon has its servers, once each."""
+    census = Census(site.marks)
+    wanted = dict.fromkeys(site.marks, 1)
+    try:
+        until("one process a server", 6, lambda: census.look() == wanted)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {census.look()}") from None
+
+
+def directly(world: World, report: Report, folder: Path) -> None:
+    """The same agents at the server itself, which is up when they start: none of them waits for one that is not."""
+    for agent in installed(folder, report):
+        site = Site(world, f"{agent.name}-direct")
+        port = free_port()
+        world.start([*site.tally, "--port", str(port)], site.environment, site.name)
+        until("the server listens", 20, lambda: not refuses(port))
+        judged(report, site, agent, {"url": f"http://127.0.0.1:{port}/mcp"}, "directly at the server", "note")
+
+
+if __name__ == "__main__":
+    sys.exit("run tests/interop/run --only agents")

@@ -1,0 +1,101 @@
+"""How many processes each server has: each entry carries a mark of its own, and a thread looks again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import uuid
+from pathlib import Path
+
+from world import MARK, Host, World, end, free_port, none_left, until
+
+
+def every() -> dict[str, int]:
+    """Processes by mark, those that a host started. What these started themselves, a shell's child or npx's, is not counted."""
+    marks: dict[int, str] = {}
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, IndexError):
+            found = [each for each in (entry / "environ").read_bytes().split(b"\0") if each.startswith(f"{MARK}=".encode())]
+            state = (entry / "stat").read_text().rpartition(")")[2].split()
+            if found and state[0] != "Z":
+                marks[int(entry.name)] = found[0].partition(b"=")[2].decode()
+                parents[int(entry.name)] = int(state[1])
+    counts: dict[str, int] = {}
+    for pid, mark in marks.items():
+        if marks.get(parents[pid]) != mark:
+            counts[mark] = counts.get(mark, 0) + 1
+    return counts
+
+
+class Census:
+    """The most processes that each server had at one moment, while the block runs. Servers by name, with their marks."""
+
+    def __init__(self, marks: dict[str, str]) -> None:
+        self.marks = marks
+        self.peak = dict.fromkeys(marks, 0)
+        self.total = 0
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Census:
+        self.look()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+
+    def look(self) -> dict[str, int]:
+        counts = every()
+        now = {name: counts.get(mark, 0) for name, mark in self.marks.items()}
+        self.peak = {name: max(self.peak[name], count) for name, count in now.items()}
+        self.total = max(self.total, sum(now.values()))
+        return now
+
+    def _watch(self) -> None:
+        while not self.over.wait(0.1):
+            self.look()
+
+    def one_each(self, others: dict[str, int] | None = None) -> None:
+        """At most one process a server, or as many as `others` allows."""
+        allowed = dict.fromkeys(self.marks, 1) | (others or {})
+        more = {name: count for name, count in self.peak.items() if count > allowed[name]}
+        if more:
+            raise AssertionError(f"at most {allowed}; these had more at one moment: {more}, all together {self.total}")
+
+
+class Counted(Host):
+    """`mcp-host serve` whose servers carry a mark each, so that their processes can be told apart."""
+
+    def __init__(self, world: World, name: str, servers: dict[str, dict]) -> None:
+        self.world, self.name = world, name
+        self.names = list(servers)
+        self.marks = {each: f"{name}-{each}-{uuid.uuid4()}" for each, entry in servers.items() if "command" in entry}
+        world.marks |= set(self.marks.values())
+        for each, mark in self.marks.items():
+            servers[each] = servers[each] | {"env": servers[each].get("env", {}) | {MARK: mark}}
+        self.environment = world.environment(name)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{self.address}/mcp"
+        self.config = world.root / f"{name}.json"
+        self.config.write_text(json.dumps({"mcpServers": servers}, indent=2))
+        command = [world.binary, "serve", "--config", str(self.config), "--listen", self.address]
+        self.process = world.start(command, self.environment, name)
+
+    def back_to_one(self, seconds: float) -> None:
+        """When the clients have gone each server has one process."""
+        census = Census(self.marks)
+        try:
+            until("one process a server", seconds, lambda: set(census.look().values()) == {1})
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {census.look()}") from None
+
+    def over(self) -> None:
+        end(self.process)
+        for mark in self.marks.values():
+            none_left(mark, {}, 6)

@@ -1,0 +1,253 @@
+"""Servers that ask, as they are on npm and PyPI: who shares one, and who is asked.
+
+A server's process is shared by all whom it has nothing to ask. What it is known to ask is learned by its asking: `Q`, of
+roots, sampling and elicitation. Each check says what the key of a process is by that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import threading
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from census import Census, Counted
+from mcp import Client
+from peers import Peer, call, enter, ran, tools
+from processes import LEFT, spawn
+from world import Report, World, until
+
+
+class Library(http.server.BaseHTTPRequestHandler):
+    """What stands for the service behind context7: it says that a client may be asked to sign in, and can be slow."""
+
+    held = threading.Event()
+    came = threading.Event()
+
+    def do_GET(self) -> None:
+        name = parse_qs(urlsplit(self.path).query).get("libraryName", ["?"])[0]
+        if name.startswith("slow"):
+            Library.came.set()
+            Library.held.wait(30)
+        body = json.dumps({"results": [], "error": f"nothing called {name}"}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        if name.startswith("ask"):
+            self.send_header("X-Context7-Auth-Prompt", "1")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def expect(condition: object, what: object) -> None:
+    if not condition:
+        raise AssertionError(str(what)[:700])
+
+
+async def shows(client: Client, tool: str, folder: Path) -> str:
+    """The server asks for roots once it has started and answers calls meanwhile, with what it knows: also without a host."""
+    text = ""
+    for _ in range(50):
+        _, text = await call(client, tool)
+        if str(folder) in text:
+            return text
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"for 10 s without {folder}: {text}")
+
+
+def filesystem(world: World, report: Report, host: Counted) -> None:
+    """Q is roots from its start on: the key is the list of roots, and a client without roots has the process of the start."""
+    folders = [world.root / "lists" / name for name in ("one", "two", "three", "four")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "note.txt").write_text(f"in {folder.name}")
+    tool = "filesystem__list_allowed_directories"
+
+    async def visit() -> None:
+        peers = [Peer(folder.name, ("roots",), [folder]) for folder in folders[:3]]
+        alike, without = Peer("alike", ("roots", "sampling"), [folders[0]]), Peer("without")
+        async with AsyncExitStack() as stack:
+            *three, same, plain = await enter(stack, host.url, *peers, alike, without)
+            with report.check("sharing: filesystem, three lists of roots: each client has its own folder and no other"):
+                said = await asyncio.gather(*(shows(client, tool, folder) for client, folder in zip(three, folders, strict=False)))
+                for folder, text in zip(folders, said, strict=False):
+                    others = [each.name for each in folders if each != folder and str(each) in text]
+                    expect(not others, f"{folder.name}: {text}")
+                _, foreign = await call(three[0], "filesystem__read_text_file", {"path": str(folders[1] / "note.txt")})
+                expect("in two" not in foreign, foreign)
+            with report.check("sharing: filesystem, a client without roots: the folder of the config"):
+                fine, text = await call(plain, tool)
+                expect(fine and str(world.files) in text and "/lists/" not in text, text)
+            with report.check("sharing: filesystem, the same list once more: no process more, whatever else a client declares"):
+                await shows(same, tool, folders[0])
+                expect(census.look()["filesystem"] <= 4, f"{census.look()['filesystem']} processes: 3 lists, and the start's")
+            with report.check("sharing: filesystem, roots that change: the new folder, and the others keep theirs"):
+                peers[2].roots = [folders[3]]
+                await three[2].send_roots_list_changed()
+                text = await shows(three[2], tool, folders[3])
+                expect(str(folders[2]) not in text, text)
+                text = await shows(three[0], tool, folders[0])
+                expect(str(folders[3]) not in text, text)
+
+    with Census({"filesystem": host.marks["filesystem"]}) as census:
+        ran(visit())
+    with report.check("sharing: filesystem: at most one process a list, and that of the start"):
+        # The one whose roots changed moves alone in its process, or leaves it for another.
+        census.one_each({"filesystem": 5})
+
+
+def everything(world: World, report: Report, host: Counted, alias: str, sample: str, elicit: str | None) -> None:
+    """Q grows by each question of a call: who can answer has a process of its own from then on, all others share one."""
+    sampler, other = Peer("sampler", ("sampling",)), Peer("other", ("sampling",))
+    form = Peer("form", ("elicitation",), content={"name": "form", "integer": 7})
+    none = Peer("none")
+
+    async def visit() -> None:
+        async with AsyncExitStack() as stack:
+            first, second, filler, plain = await enter(stack, host.url, sampler, other, form, none)
+            for client in (first, second, filler, plain):
+                await tools(client)
+            with report.check(f"sharing: {alias}: a question of a call reaches its client, and only that one"):
+                fine, text = await call(first, f"{alias}__{sample}", {"prompt": "from first", "maxTokens": 5})
+                expect(fine and "sampled by sampler" in text, text)
+                fine, text = await call(second, f"{alias}__{sample}", {"prompt": "from second", "maxTokens": 5})
+                expect(fine and "sampled by other" in text, text)
+                expect(len(sampler.asked) == len(other.asked) == 1, (sampler.asked, other.asked))
+                expect("from first" in sampler.asked[0] and "from second" in other.asked[0], "crossed")
+            if elicit is not None:
+                with report.check(f"sharing: {alias}: so does a form"):
+                    fine, text = await call(filler, f"{alias}__{elicit}")
+                    expect(fine and "form" in text and len(form.asked) == 1, (text, form.asked))
+            with report.check(f"sharing: {alias}: a client without the capability has its call's answer, and nobody is asked for it"):
+                async with asyncio.timeout(30):
+                    fine, text = await call(plain, f"{alias}__{sample}", {"prompt": "from none", "maxTokens": 5})
+                expect("sampled by" not in text and not none.asked, text)
+                heard = [each for peer in (sampler, other, form) for each in peer.asked if "from none" in each]
+                expect(not fine and not heard, heard or text)
+                fine, text = await call(plain, f"{alias}__echo", {"message": "none"})
+                expect(fine and text.startswith("Echo: none"), text)
+
+    able = 2 if elicit is None else 3
+    with Census({alias: host.marks[alias]}) as census:
+        ran(visit())
+    with report.check(f"sharing: {alias}: at most one process for each of {able} who can answer, and one for the others"):
+        census.one_each({alias: 1 + able})
+
+
+def context7(world: World, report: Report, host: Counted) -> None:
+    """It asks, and answers the call without waiting: the question is its caller's while it is there alone, or nobody's."""
+    asker = Peer("asker", ("elicitation",), action="decline")
+    busy = Peer("busy", ("elicitation",), action="decline")
+    tool = "context7__resolve-library-id"
+
+    async def visit() -> None:
+        async with AsyncExitStack() as stack:
+            one, two = await enter(stack, host.url, asker, busy)
+            for round in (1, 2):
+                Library.held.clear()
+                Library.came.clear()
+                slow = asyncio.create_task(call(two, tool, {"query": "q", "libraryName": f"slow-{round}"}))
+                await asyncio.to_thread(Library.came.wait, 30)
+                before = len(asker.asked)
+                _, text = await call(one, tool, {"query": "q", "libraryName": f"ask-{round}"})
+                await asyncio.sleep(1)  # nobody waits for this question: it may come after the answer
+                Library.held.set()
+                _, held = await slow
+                with report.check(f"sharing: context7, question {round}: both calls have their own answer"):
+                    expect(f"ask-{round}" in text and f"slow-{round}" in held, (text, held))
+                with report.check(f"sharing: context7, question {round}: it is not put to the client whose call is under way"):
+                    expect(not busy.asked, busy.asked)
+                if round == 2:
+                    # That it asks is known by then, so its client has a process alone.
+                    with report.check("sharing: context7, question 2: it is put to who called, once"):
+                        expect(len(asker.asked) == before + 1, asker.asked)
+
+    with Census({"context7": host.marks["context7"]}) as census:
+        ran(visit())
+    with report.check("sharing: context7: at most one process for each who can answer, and one for the others"):
+        census.one_each({"context7": 3})
+
+
+def couchbase(world: World, report: Report, host: Counted) -> None:
+    """It confirms where elicitation is declared and else just does it: so everyone's own word, and no one else's."""
+    tool = "couchbase__get_server_configuration_status"
+    yes = Peer("yes", ("elicitation",), content={"confirm": True})
+    no = Peer("no", ("elicitation",), action="decline")
+    none = Peer("none")
+
+    async def visit() -> None:
+        async with AsyncExitStack() as stack:
+            accepts, declines, plain = await enter(stack, host.url, yes, no, none)
+            with report.check("sharing: couchbase, who confirms: asked once, and it is done"):
+                fine, text = await call(accepts, tool)
+                expect(fine and "read_only_mode" in text and len(yes.asked) == 1, (text, yes.asked))
+            with report.check("sharing: couchbase, who declines: asked once, and it is not done"):
+                fine, text = await call(declines, tool)
+                expect(not fine and "read_only_mode" not in text and len(no.asked) == 1, (text, no.asked))
+            with report.check("sharing: couchbase, who cannot be asked: its call is answered, and nobody else is asked"):
+                _, text = await call(plain, tool)
+                expect(text and len(yes.asked) == 1 and len(no.asked) == 1, (text, yes.asked, no.asked))
+
+    with Census({"couchbase": host.marks["couchbase"]}) as census:
+        ran(visit())
+    with report.check("sharing: couchbase: at most one process for each of 2 who can confirm, and one for the others"):
+        census.one_each({"couchbase": 3})
+
+
+def brittle(world: World, report: Report) -> None:
+    """It asks at its start and dies of a refusal. The next start declares what it is known to ask no more."""
+    book = world.root / "brittle.book"
+    host = Counted(world, "brittle", {"brittle": spawn(["node", str(world.node_scripts / "brittle.mjs"), str(book)])})
+
+    async def visit() -> str:
+        async with AsyncExitStack() as stack:
+            for client in await enter(stack, host.url, Peer("none"), Peer("roots", ("roots",))):
+                fine, text = await call(client, "brittle__pid")
+                expect(fine and text.isdigit(), text)
+            return text
+
+    with report.check("sharing: a server that dies of a refusal: is up at its second start, and stays"):
+        until(f"connected: {host.states()}", 30, lambda: host.states().get("brittle") == "connected")
+        ran(visit())
+        starts = len(book.read_text().splitlines())
+        expect(starts <= 2, f"started {starts} times")
+    with report.check("sharing: a server that dies of a refusal: none is left"):
+        host.over()
+
+
+def checks(world: World, report: Report) -> None:
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Library)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    modules = world.npm / "node_modules"
+    tool = "get_server_configuration_status"
+    host = Counted(world, "sharing", {
+        "filesystem": spawn(["node", world.package("server-filesystem", "dist/index.js"), str(world.files)]),
+        "everything": spawn(["node", world.package("server-everything", "dist/index.js"), "stdio"]),
+        "everything-old": spawn(["node", str(modules / "everything-old" / "dist" / "index.js")]),
+        # Of its two eras only the older one has questions.
+        "context7": spawn(["node", str(modules / "@upstash" / "context7-mcp" / "dist" / "index.js")])
+        | {"era": "legacy", "env": {"CONTEXT7_API_URL": f"http://127.0.0.1:{service.server_address[1]}", "OTEL_SDK_DISABLED": "true"}},
+        "couchbase": spawn([str(world.npm.parent / "couchbase" / "bin" / "couchbase-mcp-server"), "--confirmation-required-tools", tool]),
+    })  # fmt: skip
+    try:
+        with report.check("sharing: servers that ask are connected, one process each"):
+            host.wait_connected()
+            host.back_to_one(5)
+        filesystem(world, report, host)
+        everything(world, report, host, "everything", "trigger-sampling-request", "trigger-elicitation-request")
+        everything(world, report, host, "everything-old", "sampleLLM", None)
+        context7(world, report, host)
+        couchbase(world, report, host)
+        with report.check("sharing: one process a server after the last client"):
+            host.back_to_one(LEFT)
+    finally:
+        service.shutdown()
+        with report.check("sharing: none is left"):
+            host.over()
+    brittle(world, report)
