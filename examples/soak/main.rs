@@ -55,11 +55,6 @@ fn main() -> std::process::ExitCode {
             lists::serve(arguments);
             return std::process::ExitCode::SUCCESS;
         }
-        Some(relay::SERVER) => {
-            // Its host is gone, and so is whoever could be told.
-            let _ = relay::serve();
-            return std::process::ExitCode::SUCCESS;
-        }
         Some(ledger::server::MODE) => {
             return match ledger::server::main(arguments) {
                 Ok(()) => std::process::ExitCode::SUCCESS,
@@ -86,6 +81,11 @@ fn main() -> std::process::ExitCode {
             let _ = rude::run(&kind, flag.as_ref());
             return std::process::ExitCode::SUCCESS;
         }
+        Some(relay::SERVER) => {
+            // Its host is gone, and so is whoever could be told.
+            let _ = relay::serve();
+            return std::process::ExitCode::SUCCESS;
+        }
         _ => {}
     }
     match soak::run() {
@@ -103,7 +103,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, clients, hostile, kill9, ledger, lists, refresh, relay, reload, sessions, sigterm, spawn};
+    use crate::{audit, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ mod soak {
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
-        ("relay", relay::run),
+        ("relay", crate::relay::run),
         ("reload", reload::run),
         ("ledger", ledger::run),
         ("lists", lists::run),

@@ -92,6 +92,8 @@ const PATH: &str = "mcp-host/path";
 const LONG: Duration = Duration::from_secs(24 * 3600);
 /// Variables by which a relay finds the socket.
 const PLACES: [&str; 3] = ["HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
+/// The alias of the daemon: none of its names begins with it, else they would be taken for names of ours that come back.
+const ALIAS: &str = "daemon-of-this-config";
 /// What the daemon is called where it stands for several servers.
 const SEVERAL: &str = "mcp-host";
 
@@ -105,8 +107,8 @@ fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Serv
         env: PLACES.into_iter().filter_map(variable).collect(),
         ..Stdio::default()
     });
-    let name = if let [(name, _)] = servers { name.as_str() } else { SEVERAL };
-    let mut server = Server::new(name, transport).ok()?;
+    let mut server = Server::new(ALIAS, transport).ok()?;
+    server.name = if let [(name, _)] = servers { name.clone() } else { SEVERAL.to_owned() };
     server.prefix = Prefix::Never;
     // Each request says then what can be answered here, and no more: more would cost a process there. And a first list is
     // whole: it waits for no session with a server that speaks both eras.

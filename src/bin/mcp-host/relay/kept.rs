@@ -9,7 +9,7 @@ use super::scan::{Envelope, Item};
 /// Bytes of messages that are kept in all.
 const MOST: usize = 1 << 20;
 /// A longer message is not kept.
-pub(super) const LONGEST: usize = 256 << 10;
+pub(super) const LONGEST: usize = 128 << 10;
 /// Resources whose watching is taken up again.
 const WATCHED: usize = 1000;
 
@@ -432,7 +432,7 @@ mod tests {
             say(&mut kept, &format!(r#"{{"id":{id},"method":"tools/call","x":"{long}"}}"#), 0, id + 1, 0);
         }
         assert!(kept.bytes <= MOST && kept.requests.len() == 10);
-        assert_eq!(kept.left(0, 0).answers.len(), 6, "those that were not kept are told so");
+        assert_eq!(kept.left(0, 0).answers.len(), 2, "those that were not kept are told so");
         assert_eq!(kept.bytes, 0);
     }
 }

@@ -20,8 +20,10 @@ use super::scan::{Envelope, Scan};
 const HELD: usize = 64 << 10;
 /// The same for the answer that begins a session, of which more is to be known.
 const FIRST: usize = 1 << 20;
+/// Bytes that are read at once: what a long message takes of memory goes by it.
+const PIECE: usize = 16 << 10;
 /// Bytes that wait for one side before nothing more is read from the other.
-const WAITING: usize = 64 << 10;
+const WAITING: usize = 32 << 10;
 /// Bytes of messages that wait while there is no daemon.
 const WITHOUT: usize = 1 << 20;
 /// How long a client that said something waits for another daemon, before it gets a host of its own.
@@ -76,7 +78,7 @@ impl<'a, S: Source> Pump<'a, S> {
 
     /// Passes messages until the client is gone.
     pub(super) fn run(mut self, ends: &Ends) -> io::Result<End> {
-        let mut piece = vec![0; HELD];
+        let mut piece = vec![0; PIECE];
         loop {
             self.take_said();
             self.look_around();
