@@ -44,7 +44,7 @@ fn first_hour_r1_an_error_that_is_over_says_so_and_one_server_is_shown_whole() {
     calls 0, 0 running
     leases 1 (process PID)
     sharing has asked clients nothing so far: they share one connection
-    process PID: for lists, and clients that answer none of what it asks, 0 on it now
+    process PID: for lists, and all clients; nobody is on it now
     restarts 0
     ");
     let one = run(home, &["status", "late"]);
