@@ -128,6 +128,16 @@ impl Server {
         Some((upstream.clone(), if self.is_for_sessions(upstream) { key.in_sessions() } else { key }))
     }
 
+    /// Whether this lease is for one client alone.
+    pub(super) fn is_one_clients(&self, upstream: &Upstream) -> bool {
+        if upstream.is_modern() || self.config.sharing == Sharing::Host {
+            return false;
+        }
+        let table = lock(&self.leases);
+        let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
+        upstream.bound_to().is_some() || entry.is_some_and(|entry| entry.key.own)
+    }
+
     /// The key under which the leases of this client list.
     pub(super) fn key_of(&self, who: &Who) -> ListKey {
         let rules = self.rules();

@@ -11,7 +11,8 @@ use super::kept::ListKey;
 use super::last::Listing;
 use super::{Manager, Server, lock};
 use crate::protocol::Profile;
-use crate::upstream::{Change, StateName, Upstream};
+use crate::registry::Kind;
+use crate::upstream::{Change, Listed, StateName, Upstream};
 
 /// Runs until the manager stops.
 pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
@@ -27,6 +28,13 @@ pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
             manager.follow(&server, &change);
         }
     }
+}
+
+/// Whether what a lease of one client lists is nothing of that client's: other clients with the same key may be shown it. It is
+/// a work of that client perhaps once that one has called; and resources name files in the roots that it told.
+fn is_anybodys(upstream: &Upstream, listed: &Listed) -> bool {
+    let names_files = || upstream.roots().is_some() && listed.offer.definitions(Kind::Resources).next().is_some();
+    listed.untouched && !names_files()
 }
 
 impl Manager {
@@ -70,7 +78,10 @@ impl Manager {
         let instructions = peer.map_or(before, |peer| peer.instructions.as_deref().map(Into::into));
         let listing = Listing { offer, instructions };
         if state == StateName::Connected {
-            self.keep_listing(server, upstream, key, &listing, listed.login.clone());
+            self.keep_listing(server, upstream, key, &listing, &listed);
+        }
+        if server.is_one_clients(upstream) && !is_anybodys(upstream, &listed) {
+            return;
         }
         if upstream.is_modern() {
             server.last_offers.keep_for_all(listing);

@@ -431,13 +431,15 @@ impl Life {
     }
 
     fn publish_offer(&self, listed: Listed, first: bool) {
-        let Listed { offer, login } = listed;
+        let Listed { offer, login, untouched } = listed;
         if let Some(connection) = self.connection.as_ref().filter(|connection| connection.is_modern()) {
             connection.keep_offer(offer.clone());
         }
-        let old = self.upstream.offer().filter(|old| old.hash() == offer.hash());
-        let same = old.is_some();
-        self.upstream.listed.store(Some(Arc::new(Listed { offer: old.unwrap_or(offer), login })));
+        let old = self.upstream.listed().filter(|old| old.offer.hash() == offer.hash());
+        let same = old.as_ref().is_some_and(|old| old.login == login);
+        let untouched = untouched || old.as_ref().is_some_and(|old| old.untouched);
+        let offer = old.map_or(offer, |old| old.offer.clone());
+        self.upstream.listed.store(Some(Arc::new(Listed { offer, login, untouched })));
         if !same && !first {
             // It is as connected as before, and lists something else.
             let (state, at) = (StateName::Connected, std::time::SystemTime::now());
@@ -578,7 +580,7 @@ async fn open_streams(connection: &Arc<Connection>, upstream: &Arc<Upstream>) {
 async fn lists(connection: &Arc<Connection>, settings: &Settings, last: Option<&Offer>) -> Result<Listed, Error> {
     let peer = connection.peer().ok_or(Error::Closed)?;
     // By the handshake it was known; whoever signs in while the lists are read has others.
-    let login = settings.target.tokens().and_then(|tokens| tokens.login_id_now());
+    let login = settings.target.login();
     let offer = listing::list(connection, peer, settings.caps, settings.limits.list_time, last).await?;
-    Ok(Listed { offer: Arc::new(offer), login })
+    Ok(Listed { offer: Arc::new(offer), login, untouched: connection.is_untouched() })
 }

@@ -20,6 +20,8 @@ pub(crate) struct Listed {
     pub(crate) offer: Arc<Offer>,
     /// The login that it was asked by: to another one it may list something else.
     pub(crate) login: Option<String>,
+    /// No client had called when it was read: nothing in it is a work of one.
+    pub(crate) untouched: bool,
 }
 
 /// Says hello. The connection knows its peer afterwards.

@@ -88,6 +88,11 @@ impl Target {
         }
     }
 
+    /// Stands for the login that requests carry now.
+    fn login(&self) -> Option<String> {
+        self.tokens()?.login_id_now()
+    }
+
     /// Waits until a user has signed in by another program; for ever, where nobody can.
     ///
     /// # Cancel safety

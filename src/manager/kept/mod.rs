@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::last::{KEYS, Listing};
 use super::{Manager, Server, leases, lock};
 use crate::config::{Manifest, Transport};
-use crate::upstream::{Target, Upstream};
+use crate::upstream::{Listed, Target, Upstream};
 use folder::Folder;
 pub(super) use key::ListKey;
 use listing::{Page, Reader};
@@ -215,21 +215,21 @@ impl Manager {
     }
 
     /// Keeps what a lease lists for the next start, if it may be kept. A listing of a client's own lease is, as it was before
-    /// the first call: after that it may be a work of that client. `login`: it was listed to that one.
+    /// the first call: after that it may be a work of that client.
     pub(super) fn keep_listing(
         &self,
         server: &Arc<Server>,
         upstream: &Upstream,
         key: &ListKey,
         listing: &Listing,
-        login: Option<String>,
+        listed: &Listed,
     ) {
         let (Some(kept), Some(connection)) = (self.0.kept.get(), upstream.connection()) else { return };
         let Some(revision) = connection.peer().map(|peer| peer.version) else { return };
-        let may = key.is_kept() && (*key == ListKey::Rest || !connection.has_served());
+        let may = key.is_kept() && (*key == ListKey::Rest || listed.untouched);
         if may && server.has_kept() && listing::is_whole(&listing.offer) {
             let page = Page { key: key.clone(), revision, listing: listing.clone() };
-            kept.put(Due { server: server.clone(), login, page });
+            kept.put(Due { server: server.clone(), login: listed.login.clone(), page });
         }
     }
 

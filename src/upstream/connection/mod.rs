@@ -356,6 +356,11 @@ impl Connection {
         self.lock().callers.only()
     }
 
+    /// Whether no client has called here.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.lock().callers == Callers::None
+    }
+
     /// That client has gone.
     pub(super) fn forget_caller(&self, owner: Owner) {
         self.lock().callers.forget(owner);
