@@ -23,6 +23,8 @@ pub(super) struct Entry {
     /// Whom it is for.
     pub(super) key: Key,
     pub(super) users: BTreeSet<Owner>,
+    /// Those of them that it only lists for.
+    pub(super) listed: BTreeSet<Owner>,
     /// When the last of them left; `None` before.
     pub(super) left: Option<Instant>,
     pub(super) used: Instant,
@@ -124,6 +126,8 @@ impl Manager {
             return Ok(upstream);
         }
         let rules = server.rules();
+        let stale = entries.iter_mut().filter(|entry| entry.is_left_by_lists(&rules));
+        let has_left = stale.fold(false, |any, entry| entry.leave_lists() | any);
         let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
         let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
@@ -134,34 +138,36 @@ impl Manager {
         fits.sort();
         // A question may make it another client's in this moment.
         let found = fits.into_iter().rev().map(|(_, place)| place).find(|place| entries[*place].take(key, &rules, who));
-        if let Some(place) = found {
-            let upstream = entries[place].upstream.clone();
-            entries[place].enter(who.owner);
-            entries[place].beside = None;
-            let has_left = leave_others(entries, &upstream, who.owner);
-            drop(table);
-            if has_left {
-                self.linger(server.clone());
+        let upstream = match found {
+            Some(place) => {
+                entries[place].enter(who.owner);
+                entries[place].beside = None;
+                Ok(entries[place].upstream.clone())
             }
-            return Ok(upstream);
-        }
-        // What declares more than is asked there now, and nobody is on, makes room for one that does not.
-        entries.retain(|entry| {
-            let over =
-                entry.is_in(era) && entry.is_over(&rules) && entry.principal == who.principal && entry.key == *key;
-            if over {
-                entry.upstream.stop();
+            None => {
+                // What declares more than is asked there now, and nobody is on, makes room for one that does not.
+                entries.retain(|entry| {
+                    let of_these = entry.is_in(era) && entry.principal == who.principal && entry.key == *key;
+                    let over = of_these && entry.is_over(&rules);
+                    if over {
+                        entry.upstream.stop();
+                    }
+                    !over
+                });
+                self.add(server, &mut table, key.clone(), who, era)
             }
-            !over
-        });
-        let upstream = self.add(server, &mut table, key.clone(), who, era)?;
-        let has_left = leave_others(&mut table.entries, &upstream, who.owner);
+        };
+        let on = upstream.as_ref().ok();
+        let has_left = on.is_some_and(|on| leave_others(&mut table.entries, on, who.owner)) || has_left;
+        let lingers = has_left || table.lacks_rest(server);
         drop(table);
-        if has_left {
+        if lingers {
             self.linger(server.clone());
         }
-        self.touch();
-        Ok(upstream)
+        if found.is_none() && upstream.is_ok() {
+            self.touch();
+        }
+        upstream
     }
 
     /// Whether a lease that this client has been on is still one for it.
@@ -252,17 +258,13 @@ impl Manager {
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 entry.upstream.forget_caller(owner);
-                let left = entry.users.remove(&owner) && entry.users.is_empty();
-                entry.upstream.note_users(entry.users.len());
+                let left = entry.leave(|user| user == owner);
                 if own && !entry.upstream.serves_only(owner) {
                     shared.push((server.clone(), entry.upstream.clone()));
                     return true;
                 }
                 if own {
                     entry.upstream.stop();
-                }
-                if left {
-                    entry.left = Some(Instant::now());
                 }
                 has_left |= own || left;
                 !own
@@ -375,6 +377,7 @@ impl Entry {
             principal,
             key,
             users,
+            listed: BTreeSet::new(),
             left: None,
             used,
             served: 0,
@@ -410,14 +413,9 @@ impl Entry {
 
     pub(super) fn enter(&mut self, owner: Owner) {
         self.users.insert(owner);
+        self.listed.remove(&owner);
         self.used = Instant::now();
         self.upstream.note_users(self.users.len());
-    }
-
-    fn leave(&mut self, owner: Owner) {
-        if self.users.remove(&owner) {
-            self.upstream.note_users(self.users.len());
-        }
     }
 
     /// What this is as the choice of a lease sees it.
@@ -440,6 +438,7 @@ impl Entry {
             return false;
         }
         self.key = key.clone();
+        self.leave(|user| user != who.owner);
         self.upstream.declare(key.declares(rules));
         match key.roots_of(who) {
             Some(told) => self.upstream.keep_roots(told.result()),
@@ -465,17 +464,13 @@ impl Entry {
 }
 
 /// That client goes on with this lease alone. Whether there is one that nobody uses now.
-fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
+pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
     let mut has_left = false;
     let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains(&owner));
     // One beside its client's has an end of its own.
     for entry in others.filter(|entry| entry.beside.is_none() && entry.upstream.bound_to() != Some(owner)) {
-        entry.leave(owner);
+        has_left |= entry.leave(|user| user == owner);
         entry.used = Instant::now();
-        if entry.users.is_empty() {
-            entry.left = Some(entry.used);
-            has_left = true;
-        }
     }
     has_left
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::kept::ListKey;
 use super::lease::{Key, Rules};
-use super::leases::Entry;
+use super::leases::{Entry, leave_others};
 use super::{Manager, NoLease, Principal, Server, Who, lock};
 use crate::config::{ITSELF, Sharing};
 use crate::upstream::Upstream;
@@ -17,7 +17,7 @@ impl Manager {
     /// no other.
     pub(super) fn listing(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         if let Some(upstream) = Self::lease_of(server, who).or_else(|| server.rest(who)) {
-            server.enter(&upstream, who);
+            self.enter(server, &upstream, who);
             return Ok(upstream);
         }
         if let Some((_, why)) = &server.fixed {
@@ -28,7 +28,35 @@ impl Manager {
         }
         // Where leases are short, the one that it will need anyway.
         let key = server.rules().key(who);
-        self.lease_by(server, who, if key.own { &key } else { &Key::REST })
+        self.lease_to_list(server, who, if key.own { &key } else { &Key::REST })
+    }
+
+    /// The lease for those with that key, which is to do nothing but list for this client.
+    pub(super) fn lease_to_list(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
+        let upstream = self.lease_by(server, who, key)?;
+        if let Some(entry) = lock(&server.leases).entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
+            entry.listed.insert(who.owner);
+        }
+        Ok(upstream)
+    }
+
+    /// The client is on that lease, as far as it may be, and on no other: it hears what is said there.
+    pub(super) fn enter(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, who: &Who) {
+        let mut table = lock(&server.leases);
+        let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
+        let may = |entry: &&mut Entry| entry.principal == who.principal || entry.upstream.is_modern();
+        let Some(entry) = entry.filter(may) else { return };
+        let is_new = !entry.users.contains(&who.owner);
+        let only_lists = is_new || entry.listed.contains(&who.owner);
+        entry.enter(who.owner);
+        if only_lists {
+            entry.listed.insert(who.owner);
+        }
+        let has_left = leave_others(&mut table.entries, upstream, who.owner);
+        drop(table);
+        if has_left {
+            self.linger(server.clone());
+        }
     }
 
     /// The lease that serves this client already, if there is one.
@@ -175,15 +203,5 @@ impl Server {
         };
         let ranked = table.entries.iter().filter_map(|entry| Some((rank(entry)?, entry)));
         Some(ranked.max_by_key(|(rank, _)| *rank)?.1.upstream.clone())
-    }
-
-    /// The client is on that lease, as far as it may be: it hears what is said there.
-    pub(super) fn enter(&self, upstream: &Upstream, who: &Who) {
-        let mut table = lock(&self.leases);
-        let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
-        let may = |entry: &&mut Entry| entry.principal == who.principal || entry.upstream.is_modern();
-        if let Some(entry) = entry.filter(may) {
-            entry.enter(who.owner);
-        }
     }
 }

@@ -160,6 +160,10 @@ impl Server {
             return;
         }
         upstream.keep_roots(told.result());
+        if entry.key.roots.as_ref() != Some(told) {
+            // No other has called, and what it lists from now on names files of this one.
+            entry.leave(|user| user != who.owner);
+        }
         entry.key.roots = Some(told.clone());
         upstream.declare(entry.key.declares(&rules));
         if rules.sharing != Sharing::Session && self.asks().without(Asked::ROOTS).is_empty() {

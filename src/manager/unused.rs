@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use super::lease::Rules;
 use super::leases::{Entry, LINGER, Table};
 use super::{Manager, Server, lock};
-use crate::config::Start;
-use crate::upstream::StateName;
+use crate::config::{Sharing, Start};
+use crate::upstream::{Owner, StateName};
 
 /// How often it is looked whether a lease is used, in parts of `idleStop`,
 const LOOKS: u32 = 10;
@@ -44,9 +45,8 @@ impl Manager {
                     continue;
                 }
                 table.lingers = false;
-                let is_rest = |entry: &Entry| entry.key.is_rest() && entry.is_in(server.config.era);
                 let has_room = table.entries.len() < manager.limits().leases_per_server;
-                break has_room && !table.entries.iter().any(is_rest);
+                break has_room && table.lacks_rest(&server);
             };
             if none {
                 let start = if server.config.idle_stop.is_zero() { server.config.start } else { Start::Lazy };
@@ -96,6 +96,16 @@ impl Manager {
 }
 
 impl Table {
+    /// Whether there is none that lists for whoever comes next: it may have become one client's.
+    pub(super) fn lacks_rest(&self, server: &Server) -> bool {
+        let for_all = server.config.sharing == Sharing::Host;
+        let is_rest = |entry: &Entry| {
+            let is_nobodys = || entry.key.is_rest() && entry.upstream.bound_to().is_none();
+            entry.is_in(server.config.era) && (for_all || entry.upstream.is_modern() || is_nobodys())
+        };
+        !self.entries.iter().any(is_rest)
+    }
+
     /// Ends what all clients left long enough ago. How long the next one has, if there is one.
     fn end_unused(&mut self, server: &Server) -> Option<Duration> {
         let rules = server.rules();
@@ -119,6 +129,31 @@ impl Table {
 }
 
 impl Entry {
+    /// Those leave; whether nobody is on it now who was.
+    pub(super) fn leave(&mut self, who: impl Fn(Owner) -> bool) -> bool {
+        let before = self.users.len();
+        self.users.retain(|user| !who(*user));
+        self.listed.retain(|user| !who(*user));
+        self.upstream.note_users(self.users.len());
+        let is_left = before > 0 && self.users.is_empty();
+        if is_left {
+            self.left = Some(Instant::now());
+        }
+        is_left
+    }
+
+    /// Whether it stays for nobody but those who call there: others are listed to by one that declares less, or other things.
+    pub(super) fn is_left_by_lists(&self, rules: &Rules<'_>) -> bool {
+        let is_stale = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
+        is_stale && self.upstream.bound_to().is_none() && !self.upstream.is_modern()
+    }
+
+    /// Those leave that it only lists for; whether nobody is on it now.
+    pub(super) fn leave_lists(&mut self) -> bool {
+        let listed = std::mem::take(&mut self.listed);
+        self.leave(|user| listed.contains(&user))
+    }
+
     /// How long a lease that is up was not used.
     fn note_use(&mut self) -> Duration {
         let Some(connection) = self.upstream.connection() else { return Duration::ZERO };

@@ -65,10 +65,10 @@ impl Manager {
         {
             upstream.start();
         } else if let Some(upstream) = server.rest(who).filter(|_| Self::lease_of(server, who).is_none()) {
-            server.enter(&upstream, who);
+            self.enter(server, &upstream, who);
         } else if server.is_apart(who)
             && Self::lease_of(server, who).is_none()
-            && let Ok(upstream) = self.lease_by(server, who, &LeaseKey::REST)
+            && let Ok(upstream) = self.lease_to_list(server, who, &LeaseKey::REST)
         {
             // The host opens none of that era for itself.
             upstream.start();

@@ -254,7 +254,11 @@ async fn of_two_requests_that_attend_one_call_either_may_go() {
 /// A call is sent again to another connection: what was asked on the one before is nobody's any more.
 #[tokio::test(start_paused = true)]
 async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
-    let puppet = Puppet::new(|entry| entry.repeatable = vec!["go".to_owned()]);
+    let puppet = Puppet::new(|entry| {
+        entry.repeatable = vec!["go".to_owned()];
+        // None is started to list while this one is one client's.
+        entry.start = config::Start::Lazy;
+    });
     let client = puppet.modern(FORM);
     let first = run(&puppet.router, &client, &with_token("a"));
     puppet.call().await;
