@@ -209,6 +209,19 @@ impl Rules<'_> {
         !who.is_one && !lease.own && key.roots.is_some() && lease.roots != key.roots
     }
 
+    /// Whether the server of a lease works for another client, or in roots that are not this one's.
+    pub(super) fn is_told_of_others(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> bool {
+        if self.sharing == Sharing::Host {
+            return false;
+        }
+        let is_alone = who.is_one && lease.caller == Some(who.owner);
+        let other_roots = lease.key.roots.is_some() && lease.key.roots != key.roots && !is_alone;
+        match lease.bound_to {
+            Some(owner) => owner != who.owner,
+            None => other_roots && !lease.key.own,
+        }
+    }
+
     /// How well a lease serves a client that has that key: not at all, or the better the higher.
     pub(super) fn fit(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> Option<u8> {
         if self.sharing == Sharing::Host {

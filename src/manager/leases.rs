@@ -172,12 +172,13 @@ impl Manager {
 
     /// Whether a lease that this client has been on is still one for it.
     pub(crate) fn suits(&self, server: &Server, upstream: &Upstream, who: &Who) -> bool {
-        if !upstream.was_modern() {
-            return true;
-        }
         let rules = server.rules();
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
+        if !upstream.was_modern() {
+            // It moves at its next request, but for what its server was told of another one.
+            return entry.is_none_or(|entry| !rules.is_told_of_others(entry.candidate(), &rules.key(who), who));
+        }
         entry.is_some_and(|entry| !entry.outdated && rules.fit(entry.candidate(), &rules.key(who), who).is_some())
     }
 

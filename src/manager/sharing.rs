@@ -152,6 +152,11 @@ impl Server {
         let rules = self.rules();
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
+        let was_bound = upstream.bound_to().is_some();
+        // Another client's call that comes in this moment goes elsewhere.
+        if !upstream.claim(who.owner) {
+            return;
+        }
         if entry.key.own {
             // Of several conversations each call has its own.
             if who.is_one {
@@ -166,7 +171,7 @@ impl Server {
         }
         entry.key.roots = Some(told.clone());
         upstream.declare(entry.key.declares(&rules));
-        if rules.sharing != Sharing::Session && self.asks().without(Asked::ROOTS).is_empty() {
+        if !was_bound || (rules.sharing != Sharing::Session && self.asks().without(Asked::ROOTS).is_empty()) {
             upstream.unbind();
         }
         drop(table);

@@ -272,12 +272,19 @@ impl Router {
         }
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let plan = self.judge(client, forward, toward, &connection, course)?;
-        let terms = plan.dress(self.terms(client, server, toward));
+        let mut terms = plan.dress(self.terms(client, server, toward));
         // A session has one level; where requests say theirs, the most verbose one under way counts.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
             self.apply_level(server, &upstream);
         }
         upstream.level_told().await;
+        terms.turn = Some(upstream.turn());
+        let who = client.who_with(forward.roots.clone().or_else(|| client.roots()));
+        if !version.is_modern() && !self.manager().suits(server, &upstream, &who) {
+            // Meanwhile another client's server was told the roots of that one.
+            client.drop_lease(server.id);
+            return Err(Attempt::Lost(transport::Error::Unwritten).into());
+        }
         let eras = (client.revision().is_modern(), version.is_modern());
         let patience = self.limits().answer;
         loop {
@@ -396,6 +403,7 @@ impl Router {
             }
         };
         terms.profile = server.declared(terms.profile);
+        terms.has_fixed_roots = !matches!(server.config.roots, config::Roots::Client);
         terms
     }
 }

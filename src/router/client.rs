@@ -198,6 +198,8 @@ impl Client {
             sessionless: self.revision.is_modern(),
             lasts: false,
             account: Some(leg.account().clone()),
+            has_fixed_roots: false,
+            turn: None,
         }
     }
 

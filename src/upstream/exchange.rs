@@ -40,6 +40,10 @@ pub(crate) struct Terms {
     pub(crate) lasts: bool,
     /// What comes back counts for that account as long as nobody takes it.
     pub(crate) account: Option<Account>,
+    /// The config tells its roots: a question for them is not put to the client.
+    pub(crate) has_fixed_roots: bool,
+    /// The turn of the lease at which it was for this client ([`super::Upstream::turn`]); it is not sent at another.
+    pub(crate) turn: Option<u64>,
 }
 
 impl Terms {
@@ -53,7 +57,14 @@ impl Terms {
             sessionless: false,
             lasts: false,
             account: None,
+            has_fixed_roots: false,
+            turn: None,
         }
+    }
+
+    /// What may be put to the client itself.
+    pub(super) fn asks_client(&self) -> Profile {
+        if self.has_fixed_roots { self.profile.without(Profile::ROOTS) } else { self.profile }
     }
 }
 

@@ -52,6 +52,11 @@ impl Upstream {
         self.binding.clear();
     }
 
+    /// Counts up whenever it may be for others than before. Read it before it is looked whether the lease is for a client.
+    pub(crate) fn turn(&self) -> u64 {
+        self.binding.turn()
+    }
+
     /// The only client that has called on it as it runs now.
     pub(crate) fn only_caller(&self) -> Option<Owner> {
         self.connection.load().as_ref()?.only_caller()

@@ -230,6 +230,7 @@ impl Router {
     fn task_terms(&self, client: &Client, server: &Server, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
         terms.profile = server.declared(terms.profile);
+        terms.has_fixed_roots = !matches!(server.config.roots, crate::config::Roots::Client);
         terms.extensions = Some(declared(terms.extensions.as_ref()));
         terms
     }

@@ -8,23 +8,34 @@ use crate::upstream::Owner;
 
 /// The client that a lease belongs to, if it is one client's; it outlives connections.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Binding(AtomicU64);
+pub(in crate::upstream) struct Binding {
+    owner: AtomicU64,
+    /// Counts up when it becomes nobody's again: for others than before, perhaps.
+    turn: AtomicU64,
+}
 
 impl Binding {
     pub(in crate::upstream) fn get(&self) -> Option<Owner> {
         // Nothing is ever the host's own.
-        Some(Owner(self.0.load(Ordering::Acquire))).filter(|owner| *owner != Owner::HOST)
+        Some(Owner(self.owner.load(Ordering::Acquire))).filter(|owner| *owner != Owner::HOST)
     }
 
     /// Binds it to that client, unless it is another's.
     pub(in crate::upstream) fn set(&self, owner: Owner) -> bool {
-        let set = self.0.compare_exchange(Owner::HOST.0, owner.0, Ordering::AcqRel, Ordering::Acquire);
+        let set = self.owner.compare_exchange(Owner::HOST.0, owner.0, Ordering::AcqRel, Ordering::Acquire);
         set.is_ok_and(|_| owner != Owner::HOST) || self.get() == Some(owner)
     }
 
     /// It is nobody's again.
     pub(in crate::upstream) fn clear(&self) {
-        self.0.store(Owner::HOST.0, Ordering::Release);
+        // First: who finds it free finds it turned.
+        self.turn.fetch_add(1, Ordering::AcqRel);
+        self.owner.store(Owner::HOST.0, Ordering::Release);
+    }
+
+    /// How often it has become nobody's again.
+    pub(in crate::upstream) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Acquire)
     }
 }
 

@@ -281,7 +281,7 @@ impl Connection {
         !self.told_served.swap(true, Ordering::Relaxed)
     }
 
-    /// What its server calls its version.
+    /// What its server calls its version, as far as it is kept.
     pub(crate) fn server_version(&self) -> Option<String> {
         self.peer.get()?.info.text("version")
     }
@@ -339,9 +339,13 @@ impl Connection {
         self.lock().asks.len()
     }
 
-    /// Whether the lease is another client's.
-    fn is_taken_from(&self, owner: Owner) -> bool {
-        owner != Owner::HOST && !self.is_modern() && self.parts.binding.get().is_some_and(|bound| bound != owner)
+    /// Whether the lease is another client's, or was and is for others than before.
+    fn is_taken_from(&self, terms: &Terms) -> bool {
+        if terms.owner == Owner::HOST || self.is_modern() {
+            return false;
+        }
+        let is_anothers = self.parts.binding.get().is_some_and(|bound| bound != terms.owner);
+        is_anothers || terms.turn.is_some_and(|turn| turn != self.parts.binding.turn())
     }
 
     /// Makes the lease that client's, if no other has ever called here.
@@ -407,7 +411,7 @@ impl Connection {
                 Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
                 Some(_) => Some(transport::Error::Unwritten),
                 // It has become another client's in this moment: nothing leaves, and the call goes elsewhere.
-                None if self.is_taken_from(terms.owner) => Some(transport::Error::Unwritten),
+                None if self.is_taken_from(terms) => Some(transport::Error::Unwritten),
                 None => self.overload(&table, terms.owner),
             };
             if let Some(error) = refused {
@@ -417,7 +421,7 @@ impl Connection {
                 return exchange;
             }
             let (owner, sessionless) = (terms.owner, terms.sessionless);
-            table.callers.note(owner, terms.profile);
+            table.callers.note(owner, terms.asks_client());
             let may_ask = method.may_ask();
             let is_result = *method == Method::TasksResult;
             let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
