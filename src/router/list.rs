@@ -66,6 +66,7 @@ impl Router {
             return view.catalog;
         }
         self.manager().prepare(&client.who_now()).await;
+        self.is_gone(client);
         self.open_behind(client);
         self.look(client, true)
     }
@@ -84,9 +85,8 @@ impl Router {
                     return;
                 }
                 router.manager().open(&server, &client.who_now());
-                if client.is_closed() {
-                    // It has gone in this moment, and nobody else gives the lease back.
-                    return router.manager().release(client.owner());
+                if router.is_gone(&client) {
+                    return;
                 }
                 // The doors have their turn.
                 tokio::task::yield_now().await;

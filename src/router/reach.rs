@@ -48,8 +48,20 @@ impl Router {
         }
         let upstream = self.manager().lease(server, &client.who_with(roots.cloned()))?;
         client.keep_lease(server.id, &upstream, stamp);
+        if self.is_gone(client) {
+            return Err(NoLease::Closed);
+        }
         self.apply_level(server, &upstream);
         Ok(upstream)
+    }
+
+    /// Whether the client has gone. Nobody else gives back what it was given since.
+    pub(super) fn is_gone(&self, client: &Client) -> bool {
+        let is_gone = client.is_closed();
+        if is_gone {
+            self.manager().release(client.owner());
+        }
+        is_gone
     }
 
     /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
@@ -69,6 +81,9 @@ impl Router {
             let connection = upstream.ready().await;
             if connection.as_ref().is_ok_and(|connection| connection.is_modern()) {
                 self.manager().settle_era(server, &client.who).await;
+                if self.is_gone(client) {
+                    return Err(Failure::lease(NoLease::Closed));
+                }
             }
             // There may be another one for clients with a session by now, or none any more.
             if server.is_in_era(&upstream, &client.who) {
@@ -114,6 +129,9 @@ impl Router {
             Err(_) => {
                 let beside = in_time(|| self.manager().lease_beside(server, &client.who));
                 let beside = beside.await.map_err(Attempt::Failed)?;
+                if self.is_gone(client) {
+                    return Err(Attempt::Failed(Failure::lease(NoLease::Closed)));
+                }
                 upstream = beside.upstream;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
                 self.runs_on(parked, &upstream);

@@ -129,6 +129,7 @@ impl Router {
         if filter.lists.any() && !self.is_settled(&client) {
             // Servers that nobody uses would tell nobody. Whoever comes up later is news.
             let _ = self.manager().prepare(&client.who_now()).now_or_never();
+            self.is_gone(&client);
         }
         let told = Mutex::new(self.catalog(&client));
         let listening = Arc::new(Listening {
