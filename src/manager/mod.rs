@@ -178,9 +178,10 @@ impl Server {
         }
     }
 
-    /// Until it has listed, clients see what the server of its name listed before.
+    /// Until it has listed, clients see what the server of its name listed before, if it is the same one with the same secrets:
+    /// another account may be shown nothing of it.
     fn inherit(&self, before: &Self) {
-        if self.target.is_some() {
+        if self.target.is_some() && self.lists_as(before) {
             self.last_offers.inherit(&before.last_offers);
         }
     }

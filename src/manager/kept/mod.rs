@@ -298,6 +298,13 @@ impl Server {
         self.tokens()?.login_id_now()
     }
 
+    /// Whether the other entry has a server list the same: it is reached in the same way, with the same secrets and roots.
+    pub(super) fn lists_as(&self, other: &Self) -> bool {
+        let (own, other) = (&self.config, &other.config);
+        let is_same_way = (own.sharing, own.era) == (other.sharing, other.era);
+        is_same_way && own.transport == other.transport && own.roots == other.roots
+    }
+
     /// Stands for the entry and a login of it. Looks at files: it runs where blocking is fine.
     fn identity(&self, login: Option<&str>) -> Option<Identity> {
         let own = *self.kept.identity.get_or_init(|| name::identity(&self.config));
