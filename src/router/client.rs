@@ -1,6 +1,7 @@
 //! One client: what it can do, what it is doing, what it was asked.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(crate) struct Client {
     presence: Presence,
     /// Held while it is being asked for its roots.
     pub(super) asking: tokio::sync::Mutex<()>,
+    /// It has other roots and is about to be asked for them.
+    pub(super) has_other_roots: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +132,7 @@ impl Client {
             named,
             presence: Presence::default(),
             asking: Default::default(),
+            has_other_roots: AtomicBool::new(false),
         }
     }
 

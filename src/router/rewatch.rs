@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Router;
 use super::client::{Client, Subscription};
@@ -11,7 +11,7 @@ use crate::manager::Server;
 use crate::protocol::Theirs;
 use crate::upstream::Upstream;
 
-/// A request waits that long for each resource to be watched anew. What is not done by then is tried before the next one.
+/// A request waits that long for its resources to be watched anew. What is not done by then is tried before the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Router {
@@ -30,8 +30,9 @@ impl Router {
         let left: Vec<(Arc<str>, Subscription)> = client.watched(|all| {
             all.iter().filter(|(_, old)| is_left(old)).map(|(uri, old)| (uri.clone(), old.clone())).collect()
         });
+        let end = Instant::now() + PATIENCE;
         for (uri, old) in left {
-            let over = match timeout(PATIENCE, upstream.subscribe(&old.raw)).await {
+            let over = match timeout_at(end, upstream.subscribe(&old.raw)).await {
                 Ok(Ok(Ok(_))) => {
                     let new = Subscription { upstream: upstream.clone(), ..old.clone() };
                     // It may watch it no longer, or by another of its requests.

@@ -2,6 +2,7 @@
 //! servers itself from then on. Clients that told the same share.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Router;
@@ -67,10 +68,15 @@ impl Router {
             // Nobody has asked it so far; a server that asks is told by the client itself.
             return self.tell_roots(client, None);
         }
+        if client.has_other_roots.swap(true, Ordering::AcqRel) {
+            // What it tells then is of now.
+            return;
+        }
         let (router, client) = (self.clone(), client.clone());
         self.spawn(async move {
             let told = {
                 let _asking = client.asking.lock().await;
+                client.has_other_roots.store(false, Ordering::Release);
                 let told = router.ask_roots(&client).await;
                 client.keep_roots(Some(told.clone()));
                 told

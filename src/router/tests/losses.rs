@@ -16,6 +16,7 @@ use crate::manager::{Manager, Principal};
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
 };
+use crate::router::client::Subscription;
 use crate::router::running::Rising;
 use crate::router::{Client, Mailbox, Router};
 use crate::transport::{Said, Wire};
@@ -278,6 +279,26 @@ async fn a_question_of_a_connection_that_is_lost_does_not_keep_its_call() {
     let leg = last.leg.clone();
     let last = last.answer().await;
     assert_eq!((text(&last), steps(&leg)), ("done", vec![1.0, 2.0, 3.0, 4.0]));
+}
+
+/// Whatever of that its server leaves unanswered.
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_no_longer_for_many_watched_resources_than_for_one() {
+    let puppet = Puppet::new(|entry| entry.sharing = config::Sharing::Session);
+    let client = puppet.legacy(Profile::EMPTY);
+    let server = puppet.router.manager().servers()[0].clone();
+    let rest = server.upstreams().remove(0);
+    rest.ready().await.unwrap();
+    for number in 0..5 {
+        let uri: Arc<str> = format!("file:///{number}").into();
+        let subscription = Subscription { server: server.id, raw: uri.clone(), upstream: rest.clone() };
+        client.watched(|all| all.insert(uri, subscription));
+    }
+    let own = puppet.router.manager().lease(&server, &client.who_now()).unwrap();
+    own.ready().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    puppet.router.watch_anew(&client, &server, &own).await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
 /// The server asks for roots as soon as it knows its client, so during no call, and then no longer wants them.
