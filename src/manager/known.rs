@@ -93,6 +93,8 @@ const VERSION: u32 = 1;
 const MOST: usize = 1000;
 /// A server that knew nothing of the modern era may have been brought up to date since. The other way round it says so.
 const LEGACY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is as known is noted anew after that long: the oldest goes.
+const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
 /// So many quiet connections of a new version, and it counts as one that asks for no roots.
 const QUIET: u32 = 20;
 
@@ -105,7 +107,12 @@ impl Known {
             None
         });
         let file = keep.map(|keep| Arc::new(Queue { keep, changes: Mutex::default(), pen: Mutex::default() }));
-        Self { facts: Mutex::new(facts.unwrap_or_default()), file, writing: TaskTracker::new() }
+        let mut facts: Facts = facts.unwrap_or_default();
+        // Another program may have written any number of them.
+        trim(&mut facts.servers, |shown| shown.at);
+        trim(&mut facts.eras, |seen| seen.at);
+        trim(&mut facts.sessions, |took| took.at);
+        Self { facts: Mutex::new(facts), file, writing: TaskTracker::new() }
     }
 
     /// What this server is known to ask.
@@ -126,6 +133,15 @@ impl Known {
 
     /// Remembers that this server asks that.
     pub(super) fn note(&self, key: &str, asks: Asked, version: Option<String>, now: SystemTime) {
+        let is_known = self.facts().servers.get(key).is_some_and(|shown| {
+            let is_old = seconds(now).abs_diff(shown.at) >= FRESH.as_secs();
+            let is_same = !asks.has(Asked::ROOTS) || (shown.version == version && shown.quiet == 0);
+            shown.asks.has(asks) && is_same && !is_old
+        });
+        if is_known {
+            // Each question for roots comes here.
+            return;
+        }
         self.change(key, now, move |shown| {
             shown.asks = shown.asks.with(asks);
             if asks.has(Asked::ROOTS) {
@@ -268,8 +284,13 @@ impl Queue {
 
 /// The oldest go.
 fn trim<T>(all: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
-    while all.len() > MOST {
-        let Some(oldest) = all.iter().min_by_key(|(_, one)| at(one)).map(|(key, _)| key.clone()) else { return };
+    let excess = all.len().saturating_sub(MOST);
+    if excess == 0 {
+        return;
+    }
+    let mut ages: Vec<(u64, String)> = all.iter().map(|(key, one)| (at(one), key.clone())).collect();
+    ages.sort();
+    for (_, oldest) in ages.into_iter().take(excess) {
         all.remove(&oldest);
     }
 }
@@ -345,6 +366,35 @@ mod tests {
         assert!(Known::load(Some(directory.path())).asks("a").is_empty());
         std::fs::write(directory.path().join("servers.json"), "{").unwrap();
         assert!(Known::load(Some(directory.path())).asks("b").is_empty(), "a broken file is no reason to stop");
+    }
+
+    /// Servers may ask for roots all the time.
+    #[test]
+    fn what_is_known_already_is_not_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = Known::load(Some(directory.path()));
+        let file = directory.path().join("servers.json");
+        note(&known, "a", Asked::ROOTS, "1");
+        for (version, is_news) in [("1", false), ("2", true), ("2", false)] {
+            std::fs::remove_file(&file).unwrap_or_default();
+            note(&known, "a", Asked::ROOTS, version);
+            assert_eq!(file.exists(), is_news, "{version}");
+        }
+        known.note("a", Asked::ROOTS, Some("2".to_owned()), SystemTime::now() + FRESH);
+        assert!(file.exists(), "it is not the oldest");
+    }
+
+    #[test]
+    fn of_a_file_with_more_the_oldest_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let servers: BTreeMap<String, Shown> = (0..2 * MOST)
+            .map(|number| (number.to_string(), Shown { asks: Asked::ROOTS, at: number as u64, ..Shown::default() }))
+            .collect();
+        let text = serde_json::json!({ "version": VERSION, "servers": servers });
+        std::fs::write(directory.path().join("servers.json"), text.to_string()).unwrap();
+        let known = Known::load(Some(directory.path()));
+        assert_eq!([known.asks("999"), known.asks("1000")], [Asked::NOTHING, Asked::ROOTS]);
+        assert_eq!(known.facts().servers.len(), MOST);
     }
 
     /// Another version that asked for no roots on twenty connections asks for none; the same version may ask rarely.

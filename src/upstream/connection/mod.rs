@@ -132,6 +132,9 @@ pub(super) const TOOLS: u8 = 1;
 pub(super) const PROMPTS: u8 = 2;
 pub(super) const RESOURCES: u8 = 4;
 
+/// Characters of what a server calls its version.
+const VERSION: usize = 200;
+
 impl Connection {
     pub(super) fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
@@ -283,7 +286,8 @@ impl Connection {
 
     /// What its server calls its version, as far as it is kept.
     pub(crate) fn server_version(&self) -> Option<String> {
-        self.peer.get()?.info.text("version")
+        let version = self.peer.get()?.info.text("version")?;
+        Some(version.chars().take(VERSION).collect())
     }
 
     /// Whether a request was answered with a task that may go on.
