@@ -15,7 +15,7 @@ pub(super) struct Listing {
 
 /// The last listings, the newest at the end.
 #[derive(Debug, Default)]
-pub(super) struct LastOffers(Mutex<Vec<(ListKey, Listing)>>);
+pub(super) struct LastOffers(Mutex<Vec<(ListKey, Listing)>>, Mutex<Option<String>>);
 
 /// How many keys of one server are remembered.
 pub(super) const KEYS: usize = 256;
@@ -41,6 +41,14 @@ impl LastOffers {
         listings.push((ListKey::Rest, listing));
     }
 
+    /// What is listed from now on is listed to that login. Where it was another one, all of that is forgotten; which one it was.
+    pub(super) fn listed_to(&self, login: &Option<String>) -> Option<String> {
+        let mut now = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *now, login.clone()).filter(|before| Some(before) != login.as_ref())?;
+        self.clear();
+        Some(before)
+    }
+
     /// Remembers what was listed in an earlier life, unless there is something newer.
     pub(super) fn recall(&self, key: &ListKey, listing: Listing) {
         let mut listings = self.lock();
@@ -54,6 +62,8 @@ impl LastOffers {
     pub(super) fn inherit(&self, before: &Self) {
         let listings = before.lock().clone();
         *self.lock() = listings;
+        let login = before.1.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = login;
     }
 
     /// Forgets all of it.

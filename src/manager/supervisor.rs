@@ -67,6 +67,7 @@ impl Manager {
             }
             return;
         }
+        self.listed_to(server, &listed.login);
         let offer = listed.offer.clone();
         let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
         let connection = upstream.connection();

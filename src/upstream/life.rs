@@ -168,7 +168,7 @@ impl Life {
             // What it tells comes by the news.
             () = self.upstream.settings.target.signed_in_elsewhere(), if self.state == State::Unauthorized => None,
             notice = self.news.next() => match notice {
-                Notice::Came => Some(Input::Start),
+                Notice::Came => self.came(),
                 Notice::SignedOut => self.signed_out(),
             },
         }
@@ -188,6 +188,15 @@ impl Life {
             self.cause = Some(format!("no answer within {:?} (startTimeout){said}", self.policy.start_timeout));
         }
         Some(Input::TimedOut)
+    }
+
+    /// A token has come. Where somebody else has signed in, the server is asked what it lists to them.
+    fn came(&self) -> Option<Input> {
+        let listed = self.upstream.listed().filter(|listed| listed.login != self.upstream.settings.target.login());
+        if let (Some(_), Some(connection)) = (listed, &self.connection) {
+            connection.mark(TOOLS | PROMPTS | RESOURCES);
+        }
+        Some(Input::Start)
     }
 
     /// The user has signed out: nothing more is sent by that login. What is under way was let in by it, and is left to end in

@@ -238,14 +238,26 @@ impl Manager {
         let servers = self.servers();
         let Some(server) = servers.iter().find(|other| other.config.name == server).cloned() else { return };
         server.last_offers.clear();
+        self.forget_kept(&server, login.to_owned()).await;
+        self.touch();
+    }
+
+    /// The same of what is kept alone.
+    async fn forget_kept(&self, server: &Server, login: String) {
         if let Some(kept) = self.0.kept.get().cloned() {
-            let login = login.to_owned();
             let forgotten = tokio::task::spawn_blocking(move || kept.forget(&login)).await;
             if let Ok(Err(error)) = forgotten {
                 tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
             }
         }
-        self.touch();
+    }
+
+    /// What a server lists is listed to that login from now on: what another one was shown is over.
+    pub(super) fn listed_to(&self, server: &Arc<Server>, login: &Option<String>) {
+        if let Some(before) = server.last_offers.listed_to(login) {
+            let (manager, server) = (self.clone(), server.clone());
+            self.0.tasks.spawn(async move { manager.forget_kept(&server, before).await });
+        }
     }
 
     /// The same behind the news that a login is over, whoever ended it.
@@ -280,6 +292,11 @@ impl Wanted {
             let offer = same.map_or(listing.offer, |(_, other)| other.offer.clone());
             all.push((key, Listing { offer, ..listing }));
         }
+        if all.is_empty() || self.server.login() != self.login {
+            // Somebody else has signed in meanwhile.
+            return;
+        }
+        self.server.last_offers.listed_to(&self.login);
         for (key, listing) in all {
             self.server.last_offers.recall(&key, listing);
         }

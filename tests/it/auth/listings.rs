@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mcp_host::config::{SecretKey, StoreKind};
 use mcp_host::{Host, StateName};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::site::{Site, Told};
@@ -108,4 +109,39 @@ async fn nothing_is_kept_again_after_a_login_is_over() {
     first.shutdown().await;
     second.shutdown().await;
     assert!(kept(folder.path()).is_empty());
+}
+
+/// It stays connected, and nothing of what it listed to the account before is shown or kept.
+#[tokio::test]
+async fn a_connected_server_lists_anew_to_another_login() {
+    let issuing = Arc::new(Issuing::default());
+    let issuer = issuer(&issuing).await;
+    let server = serving(named(&issuer), issuing.judge(), |asked, _| {
+        let message: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+        if message["method"] != "tools/list" {
+            return world::mcp(asked);
+        }
+        let account = asked.token().unwrap_or_default();
+        let result = json!({ "tools": [{ "name": account, "inputSchema": { "type": "object" } }] });
+        Told::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let host = start(&server, folder.path()).await;
+    sign_in(&host).await;
+    let first = until(&host, |_| kept(folder.path()).pop()).await;
+    let shown = async || host.catalog_ready().await.tools().iter().map(|tool| tool.name().to_owned()).collect();
+    let before: Vec<String> = shown().await;
+    assert_eq!(before.len(), 1);
+    let (login, back) = agreed_login(&host, "http://127.0.0.1:1/x").await;
+    login.finish(&back).await.unwrap();
+    let changed = async {
+        while shown().await == before {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, changed).await.expect("the lists of the account before are shown");
+    assert_eq!(state(&host), StateName::Connected);
+    until(&host, |_| (!first.exists() && kept(folder.path()).len() == 1).then_some(())).await;
+    host.shutdown().await;
 }
