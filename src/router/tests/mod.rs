@@ -2,6 +2,8 @@
 
 mod again;
 #[cfg(feature = "server")]
+mod apart;
+#[cfg(feature = "server")]
 mod apps;
 mod both;
 mod crossing;

@@ -17,7 +17,7 @@ use crate::router::{Client, Router};
 use crate::upstream::Starter;
 
 /// A lease that nobody uses is gone by then.
-const GONE: Duration = Duration::from_secs(150);
+pub(super) const GONE: Duration = Duration::from_secs(150);
 
 /// Servers behind pipes, and how often each was started.
 pub(super) struct World {
@@ -29,7 +29,7 @@ pub(super) struct World {
 pub(super) struct Person {
     pub(super) client: Arc<Client>,
     roots: Arc<std::sync::Mutex<&'static str>>,
-    asked_for_roots: Arc<AtomicUsize>,
+    pub(super) asked_for_roots: Arc<AtomicUsize>,
 }
 
 /// Tools: `echo` says which start of the server serves, `ask` elicits, `roots` tells the first root.
@@ -64,6 +64,15 @@ fn server(number: Arc<AtomicUsize>) -> Starter {
 
 /// `known`: what each server is known to ask.
 pub(super) fn world(known: &[Asked], change: impl Fn(&mut Server)) -> World {
+    world_of(known, change, server)
+}
+
+/// The same with servers by another script.
+pub(super) fn world_of(
+    known: &[Asked],
+    change: impl Fn(&mut Server),
+    server: impl Fn(Arc<AtomicUsize>) -> Starter,
+) -> World {
     let mut config = Config::default();
     let (mut starters, mut starts) = (HashMap::new(), Vec::new());
     for number in 0..known.len() {
