@@ -18,6 +18,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+/// How long a client that has more than its queue holds may take nothing of it.
+pub(crate) const STUCK: Duration = Duration::from_secs(180);
+
 /// The queues of all clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues(Arc<All>);

@@ -13,7 +13,7 @@ impl Host {
     pub(super) async fn receive(&self, arrival: Arrival, boot: &str, guests: &Guests, stop: &CancellationToken) {
         // It has its seat while it is judged: those who come at once are counted, too.
         let _seat = guests.seat();
-        let admitted = match admin::receive(arrival, boot, self.grounds(stop)).await {
+        let admitted = match admin::receive(arrival, boot, self.grounds(guests, stop)).await {
             Ok(Some(admitted)) => admitted,
             Ok(None) => return,
             Err(error) => return tracing::debug!(%error, "a client at the status socket broke off"),
@@ -39,12 +39,17 @@ impl Host {
     }
 
     /// What a client is compared with, or why nobody is let in.
-    fn grounds(&self, stop: &CancellationToken) -> Result<impl FnOnce() -> Grounds + Send + 'static, No> {
+    fn grounds(
+        &self,
+        guests: &Guests,
+        stop: &CancellationToken,
+    ) -> Result<impl FnOnce() -> Grounds + Send + use<>, No> {
         if stop.is_cancelled() {
             return Err((Refusal::Stopping, "it is stopping".to_owned()));
         }
         let limit = self.0.router.limits().connections;
-        if self.0.router.gauges().connections > limit {
+        // Where there is another door, it counts its connections and these.
+        if guests.count().max(self.0.router.gauges().connections) > limit {
             return Err((Refusal::Full, format!("{limit} connections are in use (host.limits.connections)")));
         }
         let config = self.0.configured.current();
@@ -59,14 +64,19 @@ impl Host {
         }
     }
 
-    /// Waits until the config says that a client of that principal is not here any more.
+    /// Waits until the config lets a client of that principal in no more. It may have changed while the client was judged.
     async fn shuts_out(&self, principal: &Principal) {
         let mut config = self.config_status();
-        while config.changed().await.is_ok() {
-            if self.guest_principal() != *principal || self.0.manager.settings().join == Some(Join::Never) {
+        loop {
+            config.mark_unchanged();
+            let settings = self.0.manager.settings();
+            let is_closed = settings.auth != HostAuth::None && settings.join.is_none();
+            if settings.join == Some(Join::Never) || is_closed || self.guest_principal() != *principal {
                 return;
             }
+            if config.changed().await.is_err() {
+                return std::future::pending().await;
+            }
         }
-        std::future::pending().await
     }
 }

@@ -171,17 +171,18 @@ impl Host {
             .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
     }
 
-    /// The same over one end of a pair of sockets.
+    /// The same over one end of a pair of sockets. `asked`: questions with ids up to that one were put to the client before,
+    /// by another host; ours have ids above.
     ///
     /// # Errors
     /// When the socket cannot be used.
     #[cfg(unix)]
-    pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream) -> Result<(), Error> {
+    pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream, asked: u64) -> Result<(), Error> {
         let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
         stream.set_nonblocking(true).map_err(failed)?;
-        let (input, output) = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
+        let pipes = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
         let (router, stop) = (self.0.router.clone(), self.0.stop.child_token());
-        let serve = downstream::stdio::serve(router, self.0.eras, input, output, stop);
+        let serve = downstream::stdio::serve_on(router, self.0.eras, asked, pipes, stop);
         self.0.doors.track_future(serve).await.map_err(failed)
     }
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
 use crate::downstream::admin::{self, At, Guests, StatusSocket};
 use crate::error::{Error, ErrorKind};
+use crate::queues::STUCK;
 
 /// The door of such a daemon, open.
 #[derive(Debug)]
@@ -50,7 +51,17 @@ impl SocketEndpoint {
             // Who comes in this moment is told, and goes elsewhere.
             stop.cancel();
         };
-        host.0.doors.track_future(futures_util::future::join(door, idle)).await;
+        // Whoever takes nothing of what is there for it is cut off, as at the other doors.
+        let stuck = stop.run_until_cancelled(async {
+            let mut look = interval(LOOK);
+            loop {
+                look.tick().await;
+                let limits = host.0.router.limits();
+                let long = limits.session_idle.max(STUCK);
+                host.0.router.queues().cut_stuck(limits.client_queue, STUCK, long);
+            }
+        });
+        host.0.doors.track_future(futures_util::future::join3(door, idle, stuck)).await;
     }
 }
 

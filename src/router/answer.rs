@@ -82,6 +82,12 @@ impl Failure {
         Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
     }
 
+    /// Its client is not served any more.
+    pub(super) fn let_go() -> Self {
+        let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
+        Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
+    }
+
     /// It was in the config when its name was looked up.
     pub(super) fn removed() -> Self {
         let text = "the server was removed a moment ago".to_owned();

@@ -254,6 +254,23 @@ impl Router {
         }
     }
 
+    /// The answer to a request of a client that is served until `ending`: then it is cancelled, and answered all the same.
+    pub(crate) fn until<F: Future<Output = Option<Outcome>> + Send>(
+        &self,
+        client: &Arc<Client>,
+        method: Method,
+        answer: F,
+        ending: CancellationToken,
+    ) -> impl Future<Output = Option<Outcome>> + Send + use<F> {
+        let (router, client) = (self.clone(), client.clone());
+        async move {
+            match ending.run_until_cancelled(answer).await {
+                Some(outcome) => outcome,
+                None => Some(router.whole(&client, &method, Failure::let_go().answer_of_host(&method))),
+            }
+        }
+    }
+
     async fn answered(
         &self,
         client: &Arc<Client>,

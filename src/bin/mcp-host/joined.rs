@@ -15,6 +15,8 @@ use mcp_host::protocol::Raw;
 use mcp_host::registry::Kind;
 use mcp_host::{Entry, ServerStatus};
 
+use crate::args::Common;
+use crate::report::Failure;
 use crate::servers::Plan;
 
 /// What a command does with the servers.
@@ -97,6 +99,21 @@ const ALIAS: &str = "daemon-of-this-config";
 /// What the daemon is called where it stands for several servers.
 const SEVERAL: &str = "mcp-host";
 
+/// The plan of a command that ends by itself. Where no config is named or found, it has the servers of the one daemon that
+/// runs.
+pub(crate) async fn plan(common: &Common, demo: bool) -> Result<Plan, Failure> {
+    #[cfg(unix)]
+    if !demo
+        && common.config.is_empty()
+        && common.project.is_none()
+        && crate::relay::files(&[]).0.is_empty()
+        && let Some(plan) = door::lent(common).await
+    {
+        return Ok(plan);
+    }
+    Plan::load(common, demo, None)
+}
+
 /// The entry by which the daemon is reached instead of these servers.
 fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Server> {
     let program = std::env::current_exe().ok()?.into_os_string().into_string().ok()?;
@@ -127,7 +144,7 @@ fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Serv
 pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Duration>) -> Option<Daemon> {
     // The daemon would cut a call short that may take longer than its config says.
     let is_cut = |server: &Server| patience.is_some_and(|patience| patience > server.call_timeout);
-    if plan.config.servers.iter().any(is_cut) {
+    if !plan.is_lent() && plan.config.servers.iter().any(is_cut) {
         return None;
     }
     let joined = door::open(plan).await?;
@@ -171,6 +188,7 @@ mod door {
     use serde::Deserialize;
     use tokio::time::{Instant, sleep};
 
+    use crate::args::Common;
     use crate::relay;
     use crate::servers::Plan;
     use crate::starter::Starter;
@@ -182,6 +200,17 @@ mod door {
     #[derive(Deserialize)]
     struct Running {
         servers: Vec<ServerStatus>,
+    }
+
+    /// The plan of a command without a config, if one daemon runs and lets us in.
+    pub(super) async fn lent(common: &Common) -> Option<Plan> {
+        if !relay::is_wanted() {
+            return None;
+        }
+        let client = Introduction::of(&[], false, None)?;
+        let joined = tokio::task::spawn_blocking(move || admin::join(&client, None)).await.ok()?.ok()?;
+        let running: Running = serde_json::from_str(&admin::ask_joined(&joined, "status").await.ok()?).ok()?;
+        Plan::of_daemon(common, running.servers.into_iter().map(|server| (server.name, server.alias)))
     }
 
     /// A daemon of the same config that lets us in.

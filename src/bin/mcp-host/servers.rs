@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     demo: bool,
     /// A daemon stands for its servers.
     led: bool,
+    /// Its servers are those of a daemon; there is no config.
+    lent: bool,
     /// How the config came to be.
     request: LoadRequest,
 }
@@ -58,7 +60,7 @@ impl Plan {
     pub(crate) fn load(common: &Common, demo: bool, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let request = request(common, listen);
         if !demo {
-            return Ok(Self { config: first(&request)?, clock: false, demo: false, led: false, request });
+            return Ok(Self { config: first(&request)?, clock: false, demo: false, led: false, lent: false, request });
         }
         let mut config = if common.config.is_empty() { demo_only(listen)? } else { first(&request)? };
         let child = demo_child()?;
@@ -71,7 +73,35 @@ impl Plan {
             .help("leave out --config or --demo"));
         }
         config.servers.push(child);
-        Ok(Self { config, clock: true, demo: true, led: false, request })
+        Ok(Self { config, clock: true, demo: true, led: false, lent: false, request })
+    }
+
+    /// The plan of a command without a config: the servers of a daemon, by name and alias. They can only be had through it.
+    #[cfg(unix)]
+    pub(crate) fn of_daemon(common: &Common, servers: impl Iterator<Item = (String, String)>) -> Option<Self> {
+        let server = |(name, alias): (String, String)| {
+            let mut server = Server::new(&alias, Transport::Stdio(Stdio::default())).ok()?;
+            // How its tools are called is the daemon's word.
+            (server.name, server.prefix) = (name, Prefix::Auto);
+            Some(server)
+        };
+        let servers = servers.map(server).collect::<Option<_>>()?;
+        let config = Config { servers, ..Config::default() };
+        Some(Self { config, clock: false, demo: false, led: false, lent: true, request: request(common, None) })
+    }
+
+    /// Whether its servers are known from a daemon only.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// The plan where no daemon stands for its servers.
+    pub(crate) fn alone(self) -> Result<Self, Failure> {
+        if !self.lent {
+            return Ok(self);
+        }
+        first(&self.request)?;
+        Err(Failure::new(Exit::Unreachable, "the mcp-host that was running has ended"))
     }
 
     /// What reads the config again: the files that were read, whatever else may be found by then.
@@ -259,7 +289,7 @@ mod tests {
         for name in ["Files", "file", "git"] {
             config.servers.push(Server::new(name, Transport::Stdio(Stdio::default())).unwrap());
         }
-        Plan { config, clock: true, demo: true, led: false, request: LoadRequest::default() }
+        Plan { config, clock: true, demo: true, led: false, lent: false, request: LoadRequest::default() }
     }
 
     fn kept(wanted: Wanted<'_>) -> Vec<String> {

@@ -37,7 +37,7 @@ impl<'a> Session<'a> {
         wanted: Wanted<'_>,
         output: &'a Output,
     ) -> Result<Self, Failure> {
-        let mut plan = Plan::load(common, demo, None)?;
+        let mut plan = joined::plan(common, demo).await?;
         plan.keep(wanted)?;
         Self::call(plan, common.again(demo), None, output).await
     }
@@ -50,6 +50,9 @@ impl<'a> Session<'a> {
         output: &'a Output,
     ) -> Result<Self, Failure> {
         let daemon = joined::lead(&mut plan, Purpose::Call, patience).await;
+        if daemon.is_none() {
+            plan = plan.alone()?;
+        }
         for server in &mut plan.config.servers {
             // A process that is told of the terminal serves the call; one without, to list early, would be a second.
             server.start = Start::Lazy;
@@ -64,6 +67,9 @@ impl<'a> Session<'a> {
     /// Starts what is in a plan, to look at it.
     pub(crate) async fn look(mut plan: Plan, again: String, output: &'a Output) -> Result<Self, Failure> {
         let daemon = joined::lead(&mut plan, Purpose::List, None).await;
+        if daemon.is_none() {
+            plan = plan.alone()?;
+        }
         Self::look_by(plan, daemon, again, output).await
     }
 

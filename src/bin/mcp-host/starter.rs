@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mcp_host::admin::{self, Introduction, Joined, Launch, NotJoined, Refusal, Turn};
+use mcp_host::admin::{self, At, Introduction, Joined, Launch, NotJoined, Refusal, Turn};
 use mcp_host::config::{Config, Join};
 
 use crate::args::Common;
@@ -89,7 +89,7 @@ impl Starter {
 
     /// The daemon, if it is there by now. Where nobody starts it, it is started.
     pub(crate) fn look(&mut self, client: &Introduction) -> Result<Joined, Not> {
-        let mut why = match admin::join(client, None) {
+        let error = match admin::join(client, None) {
             Ok(joined) => {
                 self.turn = None;
                 return Ok(joined);
@@ -98,8 +98,9 @@ impl Starter {
                 self.turn = None;
                 return Err(Not::Ever(error.to_string()));
             }
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
+        let mut why = error.to_string();
         if self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
             (self.child, self.next) = (None, Some(Instant::now() + PAUSE));
         }
@@ -107,10 +108,25 @@ impl Starter {
             self.turn = None;
         }
         let is_time = self.child.is_none() && self.next.is_none_or(|next| next <= Instant::now());
+        // One that is busy may be the daemon of our config: it is waited for, else there would be two of them.
+        let is_time = is_time && !self.may_be_ours(&error);
         if is_time && let Err(error) = self.start(client) {
             why = error;
         }
         Err(Not::Yet(why))
+    }
+
+    /// Lets another process start it.
+    pub(crate) fn give_way(&mut self) {
+        self.turn = None;
+    }
+
+    /// Whether a daemon runs that did not answer, and may serve our config.
+    fn may_be_ours(&self, error: &NotJoined) -> bool {
+        match error {
+            NotJoined::Silent { at: at @ At::Config(_) } => *at == self.launch.at,
+            error => matches!(error, NotJoined::Silent { .. }),
+        }
     }
 
     fn start(&mut self, client: &Introduction) -> Result<(), String> {

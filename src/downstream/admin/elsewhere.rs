@@ -54,6 +54,10 @@ pub(super) fn serving(_: &[PathBuf], _: SocketAddr) -> Option<u32> {
     None
 }
 
+pub(super) fn directories_of(_: &At) -> Vec<PathBuf> {
+    Vec::new()
+}
+
 pub(super) fn directories() -> Vec<PathBuf> {
     Vec::new()
 }

@@ -39,13 +39,17 @@ pub enum NotJoined {
     /// No daemon runs.
     #[error("no mcp-host is running")]
     NotRunning,
-    /// It did not answer, or not as daemons of this version do.
-    #[error("{at} {what}")]
+    /// It did not answer.
+    #[error("{at} did not answer")]
     Silent {
         /// Which one.
         at: At,
-        /// What it did instead.
-        what: String,
+    },
+    /// It did not answer as daemons of this version do.
+    #[error("{at} is of another version and takes no clients here")]
+    Old {
+        /// Which one.
+        at: At,
     },
     /// It said no.
     #[error("{at} cannot be used: {why}")]
@@ -170,10 +174,8 @@ fn talk(mut stream: UnixStream, client: &Introduction, at: At, path: PathBuf) ->
     match introduced(&mut stream, client) {
         Ok(Ok(boot)) => Ok(Joined { stream, boot, at, path }),
         Ok(Err((no, why))) => Err(NotJoined::No { at, no, why: escaped(&why) }),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(NotJoined::Silent { at, what: "is of another version and takes no clients here".to_owned() })
-        }
-        Err(_) => Err(NotJoined::Silent { at, what: "did not answer".to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(NotJoined::Old { at }),
+        Err(_) => Err(NotJoined::Silent { at }),
     }
 }
 

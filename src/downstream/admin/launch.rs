@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
@@ -74,7 +74,8 @@ impl Launch {
         }
         let at = At::of_digest(&digest.finalize());
         let names: Vec<String> = config.names().map(str::to_owned).collect();
-        Ok(Self { at, files, project, home, environment: environment(env::vars_os(), &names, &here) })
+        let environment = environment(env::vars_os(), &names, (&here, &home));
+        Ok(Self { at, files, project, home, environment })
     }
 
     /// The turn to start it; none while another process has it.
@@ -106,16 +107,11 @@ impl Launch {
 
     /// A file beside its socket.
     fn open(&self, extension: &str) -> io::Result<File> {
-        let mut result = Err(io::ErrorKind::NotFound.into());
-        for directory in platform::directories() {
-            let path = directory.join(self.at.word()).with_extension(extension);
-            let options = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-            result = platform::prepare(&directory).and_then(|()| options());
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
+        let directories = platform::directories_of(&self.at);
+        let directory = directories.first().ok_or(io::ErrorKind::NotFound)?;
+        platform::prepare(directory)?;
+        let path = directory.join(self.at.word()).with_extension(extension);
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
     }
 }
 
@@ -123,23 +119,26 @@ impl Launch {
 fn environment(
     all: impl Iterator<Item = (OsString, OsString)>,
     names: &[String],
-    here: &Path,
+    (here, home): (&Path, &Path),
 ) -> Vec<(OsString, OsString)> {
     let passes = |name: &str| name.starts_with("MCP_HOST_") || is_inherited(name) || inherits(names, name);
     let passing = all.filter(|(name, _)| name.to_str().is_some_and(passes));
     let clean = |(name, value): (OsString, OsString)| match name == "PATH" {
-        true => (name, path(&value, here)),
+        true => (name, path(&value, here, home)),
         false => (name, value),
     };
     passing.map(clean).collect()
 }
 
 /// A search path without folders that depend on where the starter is: relative ones, and those below its working directory
-/// (`node_modules/.bin`), which are a project's.
-fn path(value: &OsStr, here: &Path) -> OsString {
+/// (`node_modules/.bin`), which are a project's. Where the user's home lies below it, it is no project, and what is there is
+/// the user's own (`~/.local/bin`).
+fn path(value: &OsStr, here: &Path, home: &Path) -> OsString {
+    let is_project = !home.starts_with(here);
     let is_fine = |folder: &PathBuf| {
-        let is_plain = !folder.components().any(|part| part == Component::ParentDir);
-        folder.is_absolute() && is_plain && (here == Path::new("/") || !folder.starts_with(here))
+        let has = |name: &str| folder.components().any(|part| part.as_os_str() == name);
+        let is_of_project = folder.starts_with(here) && (is_project || has("node_modules"));
+        folder.is_absolute() && !has("..") && !is_of_project
     };
     env::join_paths(env::split_paths(value).filter(is_fine)).unwrap_or_default()
 }
@@ -164,7 +163,7 @@ mod tests {
         ];
         let all = all.into_iter().map(|(name, value)| (name.into(), value.into()));
         let names = ["TOKEN".to_owned(), "AWS_*".to_owned()];
-        let given = environment(all, &names, Path::new("/u/p"));
+        let given = environment(all, &names, (Path::new("/u/p"), Path::new("/u")));
         let given: Vec<(&str, &str)> =
             given.iter().map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap())).collect();
         assert_eq!(
@@ -177,6 +176,18 @@ mod tests {
                 ("MCP_HOST_TASKS", "false"),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_in_the_users_home_is_no_projects() {
+        let given = |here: &str| {
+            let value = OsStr::new("/usr/bin:/h/u/.local/bin:/h/u/node_modules/.bin:/h/u/p/bin");
+            path(value, Path::new(here), Path::new("/h/u")).into_string().unwrap()
+        };
+        for here in ["/h/u", "/h", "/"] {
+            assert_eq!(given(here), "/usr/bin:/h/u/.local/bin:/h/u/p/bin", "{here}");
+        }
+        assert_eq!(given("/h/u/p"), "/usr/bin:/h/u/.local/bin:/h/u/node_modules/.bin");
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl StatusSocket {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(at: &At) -> Result<Self, Error> {
-        Ok(Self::of(platform::Socket::open(&platform::directories(), at, &at.word())?, None))
+        Ok(Self::of(platform::Socket::open(&platform::directories_of(at), at, &at.word())?, None))
     }
 
     fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {

@@ -11,7 +11,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rustix::fs::{FlockOperation, flock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::at::At;
@@ -23,10 +24,15 @@ use super::{AskError, Error};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer may take for which others are asked, each with a limit of its own.
 const ASKING: Duration = Duration::from_secs(60);
-/// How long each line of a client may take that wants to be let in.
+/// How long each line of somebody may take who comes.
 const TALK: Duration = Duration::from_secs(1);
-/// How many may ask at once; more wait.
+/// How many may be heard out at once; more wait.
+const COMERS: usize = 64;
+/// How many are answered at once; more wait, and beyond so many nobody is heard who asks.
 const ASKERS: usize = 8;
+const WAITING: usize = 64;
+/// How long nobody is let in after that failed.
+const PAUSE: Duration = Duration::from_millis(100);
 const REQUEST_BYTES: u64 = 16 * 1024;
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -41,12 +47,31 @@ pub(super) struct Socket {
 
 /// Where sockets may be, best first.
 pub(super) fn directories() -> Vec<PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    let mut directories: Vec<PathBuf> =
-        [variable("XDG_RUNTIME_DIR"), state].into_iter().flatten().map(|path| path.join("mcp-host")).collect();
-    directories.dedup();
+    let named = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME"].into_iter().filter_map(variable);
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for directory in named.map(|path| path.join("mcp-host")).chain(home()) {
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
+    }
     directories
+}
+
+/// Where the socket of that daemon may be, best first. One without a port has one place, which all who serve its config know
+/// whatever else they were handed down: else two of them would start a daemon each.
+pub(super) fn directories_of(at: &At) -> Vec<PathBuf> {
+    match at {
+        At::Port(_) => directories(),
+        At::Config(_) => home().into_iter().collect(),
+    }
+}
+
+fn home() -> Option<PathBuf> {
+    variable("HOME").map(|home| home.join(".local/state/mcp-host"))
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 impl Socket {
@@ -91,24 +116,31 @@ impl Socket {
         F: Future<Output = String>,
         G: Future<Output = ()>,
     {
+        let mut comers = FuturesUnordered::new();
+        let places = Semaphore::new(ASKERS);
         let mut askers = FuturesUnordered::new();
         let mut guests = FuturesUnordered::new();
+        let mut pause = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = self.listener.accept(), if askers.len() < ASKERS => match accepted {
-                    // One who hangs up or dawdles gets no answer, and needs none.
-                    Ok((stream, _)) => askers.push(timeout(ASKING, answer(stream, &reply))),
+                () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => pause = None,
+                accepted = self.listener.accept(), if pause.is_none() && comers.len() < COMERS => match accepted {
+                    Ok((stream, _)) => comers.push(timeout(TALK, come(stream))),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept on the status socket");
-                        sleep(Duration::from_millis(100)).await;
+                        pause = Some(Instant::now() + PAUSE);
                     }
                 },
-                Some(asked) = askers.next() => {
-                    if let Ok(Ok(Some(arrival))) = asked {
-                        guests.push(guest(arrival));
+                // One who hangs up or dawdles gets no answer, and needs none.
+                Some(come) = comers.next() => match come {
+                    Ok(Ok(Some(Came::Guest(arrival)))) => guests.push(guest(arrival)),
+                    Ok(Ok(Some(Came::Asker(stream, request)))) if askers.len() < WAITING => {
+                        askers.push(timeout(ASKING, answer(stream, request, &reply, &places)));
                     }
-                }
+                    _ => {}
+                },
+                Some(_) = askers.next() => {}
                 Some(()) = guests.next() => {}
             }
         }
@@ -226,22 +258,39 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
-async fn answer<F>(mut stream: UnixStream, reply: &impl Fn(Vec<u8>) -> F) -> io::Result<Option<Arrival>>
-where
-    F: Future<Output = String>,
-{
+/// Who has come, by the first line.
+enum Came {
+    Guest(Arrival),
+    Asker(UnixStream, Vec<u8>),
+}
+
+/// Hears the first line, if it is one of our user who says it.
+async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         return Ok(None);
     }
-    let (request, rest) = timeout(PATIENCE, line(&mut stream, Vec::new())).await??;
-    if let Ok(Hello { client }) = serde_json::from_slice(&request) {
-        return Ok(Some(Arrival { introduction: client, stream, rest }));
-    }
+    let (request, rest) = line(&mut stream, Vec::new()).await?;
+    Ok(Some(match serde_json::from_slice(&request) {
+        Ok(Hello { client }) => Came::Guest(Arrival { introduction: client, stream, rest }),
+        Err(_) => Came::Asker(stream, request),
+    }))
+}
+
+async fn answer<F>(
+    mut stream: UnixStream,
+    request: Vec<u8>,
+    reply: &impl Fn(Vec<u8>) -> F,
+    places: &Semaphore,
+) -> io::Result<()>
+where
+    F: Future<Output = String>,
+{
+    // Nobody closes them.
+    let _place = places.acquire().await.map_err(io::Error::other)?;
     let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
     stream.write_all(b"\n").await?;
-    stream.shutdown().await?;
-    Ok(None)
+    stream.shutdown().await
 }
 
 /// Asks the daemon on that port, or the only one.

@@ -47,11 +47,10 @@ use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
+use crate::queues::STUCK;
 use crate::router::{Held, Holds, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// How long a client that has more than its queue holds may take nothing of it.
-const STUCK: Duration = Duration::from_secs(180);
 /// How long the door waits when it cannot accept, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long answers may take to be written once every call is over.

@@ -3,6 +3,8 @@
 //! Such a client outlives the daemon. When the daemon stops it is told how many of its messages the daemon has taken; it
 //! gives the others to the next daemon, so none is lost and none is done twice.
 
+use tokio_util::sync::CancellationToken;
+
 use crate::protocol::{Message, Method, Notification, Raw};
 use crate::router::Principal;
 
@@ -10,8 +12,10 @@ use crate::router::Principal;
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) principal: Principal,
-    /// The highest id of a question that an earlier daemon put to it: ours begin above.
+    /// The highest id of a question that an earlier daemon put to it.
     pub(crate) asked: u64,
+    /// Ends what still runs for it, with answers.
+    pub(super) ending: CancellationToken,
     /// Messages that were taken.
     taken: u64,
     /// Whether it was told to go elsewhere with what it says from then on.
@@ -23,7 +27,7 @@ const LEAVING: &str = "notifications/mcp-host/leaving";
 
 impl Guest {
     pub(crate) fn new(principal: Principal, asked: u64) -> Self {
-        Self { principal, asked, taken: 0, left: false }
+        Self { principal, asked, ending: CancellationToken::new(), taken: 0, left: false }
     }
 
     /// Whether one more message is taken.

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::guest::Guest;
-use super::call::{Call, Ending, Progress, Step};
+use super::call::{Answer, Call, Ending, Progress, Step};
 use super::classify::{self, Envelope, Eras, Header, OURS, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{ENDLESS, Line, Lines};
@@ -68,7 +68,8 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    open(router, eras, Some(guest), (input, output), stop).await
+    let asked = guest.asked;
+    open(router, eras, Some(guest), asked, (input, output), stop).await
 }
 
 /// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`. After the end of the input its
@@ -88,13 +89,33 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    open(router, eras, None, (input, output), stop).await
+    open(router, eras, None, 0, (input, output), stop).await
+}
+
+/// As [`serve`] for a client that another host served before: it was put questions with ids up to `asked`.
+///
+/// # Errors
+/// As [`serve`].
+#[cfg(unix)]
+pub(crate) async fn serve_on<R, W>(
+    router: Router,
+    eras: Eras,
+    asked: u64,
+    (input, output): (R, W),
+    stop: CancellationToken,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    open(router, eras, None, asked, (input, output), stop).await
 }
 
 async fn open<R, W>(
     router: Router,
     eras: Eras,
     guest: Option<Guest>,
+    asked: u64,
     (input, output): (R, W),
     stop: CancellationToken,
 ) -> io::Result<()>
@@ -112,6 +133,7 @@ where
             eras,
             principal: guest.as_ref().map_or_else(Principal::local, |guest| guest.principal.clone()),
             guest,
+            asked,
             client: None,
             out: Outbox::new(account.share()),
             account,
@@ -151,6 +173,8 @@ struct Session {
     principal: Principal,
     /// What is special about a client that came to the socket of a daemon.
     guest: Option<Guest>,
+    /// The highest id of a question that another host put to it: ours begin above.
+    asked: u64,
     /// Who said `initialize`, if somebody did. Requests that speak for themselves need nobody to.
     client: Option<Arc<Client>>,
     out: Outbox,
@@ -253,13 +277,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 Ok(())
             }
             End::Stopped => {
-                self.session.leave();
-                self.session.router.close_doors();
-                let drained = timeout(patience, self.drain()).await;
-                if drained.is_err() {
-                    let router = self.session.router.clone();
-                    futures_util::future::join(router.end_requests(), timeout(LAST_WORDS, self.drain())).await.1.ok();
-                }
+                self.stopped(patience).await;
                 Ok(())
             }
         };
@@ -271,6 +289,27 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
         }
         let _ = timeout(last_words, self.drain()).await;
         result
+    }
+
+    /// Lets the running calls end after we were told to stop. Those of a guest end for themselves: it may be the only one that
+    /// is to go, and others are served on.
+    async fn stopped(&mut self, patience: Duration) {
+        let ending = self.session.guest.as_ref().map(|guest| guest.ending.clone());
+        if ending.is_some() {
+            self.session.leave();
+        } else {
+            self.session.router.close_doors();
+        }
+        if timeout(patience, self.drain()).await.is_ok() {
+            return;
+        }
+        if let Some(ending) = ending {
+            ending.cancel();
+            let _ = timeout(LAST_WORDS, self.drain()).await;
+        } else {
+            let router = self.session.router.clone();
+            let _ = futures_util::future::join(router.end_requests(), timeout(LAST_WORDS, self.drain())).await;
+        }
     }
 
     /// Lets the running calls end and writes everything. What is said meanwhile is heard: an answer to a question lets a
@@ -438,7 +477,9 @@ impl Session {
         self.router.seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
         let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
         let is_listen = request.method == Method::Listen;
+        let method = request.method.clone();
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
+        let answer = self.until_ended(&client, method, answer);
         let withdrawn = if is_listen { self.listens.child_token() } else { CancellationToken::new() };
         self.stateless.insert(id.clone(), withdrawn.clone());
         self.calls.push(Call::new(id, leg, answer).until(withdrawn).step());
@@ -467,9 +508,7 @@ impl Session {
                     // A pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
                     self.router.welcome(&client, Via::Stdio);
-                    if let Some(guest) = &self.guest {
-                        client.has_asked(guest.asked);
-                    }
+                    client.has_asked(self.asked);
                     self.client = Some(client);
                     result
                 })
@@ -486,9 +525,17 @@ impl Session {
             return self.refuse(Some(request.id), error);
         }
         let leg = self.router.leg(client);
-        let id = request.id.clone();
-        let answer = Box::pin(self.router.request(client, request, &leg));
+        let (id, method) = (request.id.clone(), request.method.clone());
+        let answer = self.until_ended(client, method, Box::pin(self.router.request(client, request, &leg)));
         self.calls.push(Call::new(id, leg, answer).step());
+    }
+
+    /// The answer to a request; where it is a guest's, it ends with what runs for that guest.
+    fn until_ended(&self, client: &Arc<Client>, method: Method, answer: Answer) -> Answer {
+        match &self.guest {
+            Some(guest) => Box::pin(self.router.until(client, method, answer, guest.ending.clone())),
+            None => answer,
+        }
     }
 
     fn refuse(&mut self, id: Option<RequestId>, error: ErrorObject) {

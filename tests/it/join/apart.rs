@@ -24,7 +24,7 @@ while read -r line; do
 done"#;
 
 /// One POST of the client `a`: the session of the answer, and what it says.
-fn post(port: u16, session: Option<&str>, message: &Value) -> (Option<String>, Value) {
+pub(super) fn post(port: u16, session: Option<&str>, message: &Value) -> (Option<String>, Value) {
     let body = message.to_string();
     let session = session.map(|session| format!("mcp-session-id: {session}\r\n")).unwrap_or_default();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -115,7 +115,6 @@ fn a_kill_under_load_costs_what_was_under_way_and_no_more() {
 #[test]
 fn relays_and_one_shots_beside_a_daemon_start_no_process() {
     let place = Place::several(5);
-    place.share_by_all();
     let daemon = place.serve();
     until(|| place.starts() == 5);
     let mut clients = clients(&place);

@@ -63,10 +63,17 @@ fn without_another_daemon_the_process_becomes_a_host() {
     let daemon = place.serve();
     let mut client = place.stdio().begun_asked();
     assert!(client.tools() > 0);
+    let asks = client.call("echo__ask", &json!({}));
+    let first = client.hears("elicitation/create");
     daemon.kill();
+    assert_eq!(kind(&client.answer(asks)), "outcome_unknown");
     assert!(client.tools() > 0);
-    let id = client.call("echo__countdown", &json!({ "from": 1 }));
-    assert!(client.answer(id)["result"].is_object());
+    // Its questions have ids that the daemon never used.
+    let asks = client.call("echo__ask", &json!({}));
+    let second = client.hears("elicitation/create");
+    assert!(second["id"].as_u64() > first["id"].as_u64(), "{second}");
+    client.say(&json!({ "jsonrpc": "2.0", "id": second["id"], "result": { "action": "decline" } }));
+    assert!(client.answer(asks)["result"].is_object());
     let (code, text) = client.leave();
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("a host of its own from now on"), "{text}");

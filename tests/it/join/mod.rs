@@ -7,6 +7,7 @@ mod client;
 mod load;
 mod losses;
 mod once;
+mod shut;
 mod start;
 mod who;
 
@@ -56,16 +57,6 @@ impl Place {
 
     fn write(&self, config: &Value) {
         std::fs::write(self.file("mcp.json"), config.to_string()).unwrap();
-    }
-
-    /// Has its servers shared by all clients, whatever they can be asked.
-    fn share_by_all(&self) {
-        let text = std::fs::read_to_string(self.file("mcp.json")).unwrap();
-        let mut config: Value = serde_json::from_str(&text).unwrap();
-        for (_, server) in config["mcpServers"].as_object_mut().unwrap() {
-            server["sharing"] = "host".into();
-        }
-        self.write(&config);
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -45,7 +45,6 @@ fn lists_start_no_server_once_more() {
 #[test]
 fn calls_start_no_server_once_more() {
     let place = Place::new();
-    place.share_by_all();
     let (daemon, starts) = connected(&place);
     let (code, out, err) = run(&place, &["call", "echo__countdown", "from=1"]);
     assert_eq!(code, 0, "{out}{err}");
@@ -130,6 +129,32 @@ fn every_one_shot_is_a_client_of_the_daemon() {
     );
     assert_eq!(place.starts(), starts, "it tells the daemon's state");
     drop((daemon, behind, elsewhere));
+}
+
+#[test]
+fn without_a_config_the_one_daemon_is_meant() {
+    let place = Place::new();
+    let (daemon, starts) = connected(&place);
+    let run = |args: &[&str]| {
+        let output = place.command(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    for args in [&["tools", "--json"][..], &["tools", "echo"], &["tools", "echo.ask"]] {
+        let (code, out, err) = run(args);
+        assert!(code == 0 && out.contains("ask"), "{args:?}: {out}{err}");
+    }
+    for args in [&["call", "echo__echo", "text=hello"][..], &["call", "echo", "echo", "text=hello"]] {
+        assert_eq!(run(args), (0, "hello\n".to_owned(), run(args).2), "{args:?}");
+    }
+    let (code, _, err) = run(&["tools", "ecko"]);
+    assert!(code == 2 && err.contains("`ecko`") && err.contains("`echo`"), "{err}");
+    assert_eq!(place.starts(), starts);
+    // Two may be anybody's, and without any there is nothing.
+    let second = place.serve();
+    assert!(run(&["tools"]).2.starts_with("error: no config"), "{}", run(&["tools"]).2);
+    drop((daemon, second));
+    assert!(run(&["tools"]).2.starts_with("error: no config"), "{}", run(&["tools"]).2);
 }
 
 #[test]

@@ -96,6 +96,53 @@ fn little_of_the_starter_reaches_it() {
 }
 
 #[test]
+fn it_is_one_whatever_variables_its_clients_have() {
+    let place = place("10m");
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = place.command(&["stdio", "--config", "mcp.json"]);
+        command.envs(variables.iter().map(|(name, folder)| (name, place.file(folder))));
+        Client::start(command)
+    };
+    let clients = [with(&[("XDG_RUNTIME_DIR", "run")]), with(&[("XDG_STATE_HOME", "state")]), with(&[]), with(&[])];
+    let mut clients = clients.map(Client::begun);
+    clients.iter_mut().for_each(|client| assert!(client.tools() > 0));
+    assert_eq!((place.starts(), place.sockets().len()), (1, 1));
+    // So is `status` asked by any of them.
+    let mut command = place.command(&["status", "--json"]);
+    let status = command.env("XDG_STATE_HOME", place.file("state")).output().unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["clients"].as_array().unwrap().len(), 4);
+    clients.into_iter().for_each(|client| assert_eq!(client.leave().0, 0));
+    end(&place);
+}
+
+#[test]
+fn it_is_not_started_beside_one_that_is_busy() {
+    let place = place("10m");
+    let _busy = super::who::socket(&place);
+    let mut client = place.stdio().begun();
+    assert!(client.tools() > 0);
+    let (code, text) = client.leave();
+    assert!(code == 0 && text.contains("the mcp-host on port 8808 did not answer"), "{text}");
+    let names = std::fs::read_dir(place.file(".local/state/mcp-host")).unwrap();
+    let names: Vec<String> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.starts_with("config-")), "{names:?}");
+}
+
+#[test]
+fn it_has_a_cap_on_its_clients() {
+    let place = Place::with(&json!({ "join": "start", "idleExit": "10m", "limits": { "connections": 2 } }));
+    let mut clients = [place.stdio().begun(), place.stdio().begun()];
+    clients.iter_mut().for_each(|client| assert!(client.tools() > 0));
+    let mut more = place.stdio().begun();
+    assert!(more.tools() > 0);
+    let (_, text) = more.leave();
+    assert!(text.contains("2 connections are in use (host.limits.connections)"), "{text}");
+    clients.into_iter().for_each(|client| assert!(client.leave().1.starts_with("note: joined")));
+    end(&place);
+}
+
+#[test]
 fn a_daemon_that_is_killed_is_started_again_once() {
     let place = place("10m");
     let mut clients: Vec<Client> = (0..5).map(|_| place.stdio()).collect();
@@ -113,6 +160,10 @@ fn a_daemon_that_is_killed_is_started_again_once() {
     let again = daemon(&place).unwrap();
     assert_ne!(again["pid"], status["pid"]);
     assert_eq!(again["clients"].as_array().unwrap().len(), 5);
+    // Who started it lets others start the next one.
+    let turn = std::fs::File::open(place.sockets()[0].with_extension("start")).unwrap();
+    rustix::fs::flock(&turn, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    drop(turn);
     for client in clients {
         let (code, text) = client.leave();
         assert_eq!(code, 0, "{text}");

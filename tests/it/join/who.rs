@@ -1,7 +1,7 @@
 //! Who joins whom, and who does not.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use serde_json::json;
 
@@ -151,8 +151,17 @@ fn a_daemon_that_is_named_is_joined_or_nothing() {
     assert!(text.starts_with("error: no mcp-host is running"), "{text}");
 }
 
+#[test]
+fn those_who_say_nothing_keep_nobody_out() {
+    let place = Place::new();
+    let daemon = place.serve();
+    let silent: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(&place.sockets()[0]).unwrap()).collect();
+    assert!(joins(&place, place.command(&["stdio", "--config", "mcp.json"])).0);
+    drop((silent, daemon));
+}
+
 /// A socket where a daemon would have its own.
-fn socket(place: &Place) -> UnixListener {
+pub(super) fn socket(place: &Place) -> UnixListener {
     let folder = place.file(".local/state/mcp-host");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();

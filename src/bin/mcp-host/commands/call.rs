@@ -11,17 +11,17 @@ use crate::parameters::{self, Misfit};
 use crate::payload::{self, Notes};
 use crate::report::{Exit, Failure};
 use crate::save::{self, Target};
-use crate::servers::{Plan, Wanted, quoted};
+use crate::servers::{Wanted, quoted};
 use crate::session::{Asked, Session};
-use crate::{given, named, schema};
+use crate::{given, joined, named, schema};
 
 pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let target = args.out.as_deref().map(Target::of).transpose()?;
-    let (typed, line) = meant(args, common);
+    let (typed, line) = meant(args, common).await;
     // What is wrong without knowing the tool is told before anything is started.
     let words = given::read(line, output).await?;
     parameters::for_tool(&words, None, Misfit::Refuse)?;
-    let mut plan = Plan::load(common, args.demo.demo, None)?;
+    let mut plan = joined::plan(common, args.demo.demo).await?;
     plan.keep(Wanted::Named(&typed))?;
     let session = Session::call(plan, common.again(args.demo.demo), args.timeout, output).await?;
     let outcome = call(args, &typed, (line, &words), &session, output).await;
@@ -44,11 +44,11 @@ pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result
 }
 
 /// The tool and its arguments. A server and its tool may come as two words.
-fn meant<'a>(args: &'a Call, common: &Common) -> (String, &'a [String]) {
+async fn meant<'a>(args: &'a Call, common: &Common) -> (String, &'a [String]) {
     if let Some((first, rest)) = args.arguments.split_first()
         && !first.contains('=')
         && !first.starts_with(['{', '[', '-', '@', '"', ' '])
-        && Plan::load(common, args.demo.demo, None).is_ok_and(|plan| plan.has(&args.tool))
+        && joined::plan(common, args.demo.demo).await.is_ok_and(|plan| plan.has(&args.tool))
     {
         return (format!("{} {first}", args.tool), rest);
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::args::{Common, List};
 use crate::arguments::summary;
+use crate::joined;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
 use crate::servers::{Plan, Wanted};
@@ -38,7 +39,7 @@ impl<'a> Item<'a> {
 
 pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
-    let mut plan = Plan::load(common, args.demo.demo, None)?;
+    let mut plan = joined::plan(common, args.demo.demo).await?;
     plan.keep(wanted)?;
     all(kind, plan, common.again(args.demo.demo), output).await
 }

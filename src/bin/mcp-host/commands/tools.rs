@@ -8,12 +8,12 @@ use crate::args::{Common, Tools};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Plan, Wanted};
+use crate::servers::Wanted;
 use crate::session::Session;
-use crate::{arguments, named, text};
+use crate::{arguments, joined, named, text};
 
 pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    let mut plan = Plan::load(common, args.demo.demo, None)?;
+    let mut plan = joined::plan(common, args.demo.demo).await?;
     let again = common.again(args.demo.demo);
     // A server may be called like a tool: then the server is meant.
     let typed = match args.of.as_slice() {

@@ -14,10 +14,11 @@ use super::scan::Scan;
 
 /// Where the next daemon comes from.
 pub(super) trait Source {
-    /// A daemon that lets us in, if there is one now. `is_wanted`: the client waits, so one may be started.
+    /// A daemon that lets us in, if there is one now. `asked`: the ids of its questions begin above. `is_wanted`: the client
+    /// waits, so one may be started.
     fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined>;
     /// A host of this process; `NotFound` where only the daemon that was named will do.
-    fn own(&mut self) -> io::Result<UnixStream>;
+    fn own(&mut self, asked: u64) -> io::Result<UnixStream>;
     /// Says something to the user.
     fn tell(&self, text: &str);
 }

@@ -97,7 +97,10 @@ impl Kept {
     fn item(&mut self, item: &Item, line: Option<&[u8]>, at: At, seen: bool) {
         let Some(method) = item.method.as_deref() else { return };
         match method {
-            "initialize" => self.initialize = self.initialize.take().or_else(|| line.map(<[u8]>::to_vec)),
+            // The last one before there is an agreement: those before it were refused.
+            "initialize" if self.agreed.is_none() => {
+                self.initialize = line.map(<[u8]>::to_vec).or(self.initialize.take());
+            }
             "notifications/initialized" => self.initialized = true,
             "logging/setLevel" => self.level = line.and_then(|line| param(line, "level")).or(self.level.take()),
             "resources/subscribe" if self.watched.len() < WATCHED => self.watched.extend(line.and_then(uri)),
@@ -422,6 +425,22 @@ mod tests {
         assert_eq!(methods, ["notifications/initialized", "logging/setLevel", "resources/subscribe"]);
         assert!(resumed.contains("c:d") && !resumed.contains("a:b"));
         assert_eq!(String::from_utf8(kept.changes()).unwrap().matches("list_changed").count(), 1);
+    }
+
+    #[test]
+    fn a_session_begins_with_what_was_agreed_to() {
+        let mut kept = Kept::default();
+        let begin = |id: u64| format!(r#"{{"id":{id},"method":"initialize","params":{{"try":{id}}}}}"#);
+        say(&mut kept, &begin(1), 0, 1, 0);
+        kept.agree(br#"{"id":1,"error":{"code":-32602,"message":"no"}}"#);
+        kept.answered("1", 0);
+        say(&mut kept, &begin(2), 0, 2, 0);
+        kept.agree(br#"{"id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#);
+        kept.answered("2", 0);
+        // The daemon refuses another one.
+        say(&mut kept, &begin(3), 0, 3, 0);
+        let line: Value = serde_json::from_slice(&kept.session().unwrap().0).unwrap();
+        assert_eq!(line["params"]["try"], 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! In: what the client says on stdin. Out: what the daemon answers, on stdout. It runs before the runtime and clap are there,
 //! so that it starts in milliseconds and holds little memory. **Invariant:** each request of the client gets one answer,
 //! whatever becomes of the daemon: from it, from the next one, from a host of this process, or from the relay. Start reading
-//! at `pump.rs`.
+//! at `pump/mod.rs`.
 
 mod ends;
 mod kept;
@@ -129,11 +129,23 @@ struct Daemons<'a> {
     own: Option<JoinHandle<()>>,
 }
 
+impl Daemons<'_> {
+    /// We need to start none: another process may.
+    fn is_served(&mut self) {
+        if let Some(Some(starter)) = &mut self.starter {
+            starter.give_way();
+        }
+    }
+}
+
 impl Source for Daemons<'_> {
     fn find(&mut self, asked: u64, is_wanted: bool) -> Option<Joined> {
         let client = self.client.clone().asked(asked);
         let error = match admin::join(&client, self.words.join.as_ref()) {
-            Ok(joined) => return Some(joined),
+            Ok(joined) => {
+                self.is_served();
+                return Some(joined);
+            }
             Err(error) => error,
         };
         if !is_wanted || self.words.join.is_some() {
@@ -143,11 +155,12 @@ impl Source for Daemons<'_> {
         starter.as_mut()?.look(&client).ok()
     }
 
-    fn own(&mut self) -> io::Result<UnixStream> {
+    fn own(&mut self, asked: u64) -> io::Result<UnixStream> {
+        self.is_served();
         if let Some(named) = &self.words.join {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("{named} has ended")));
         }
-        let (stream, thread) = own::start(self.words, self.output)?;
+        let (stream, thread) = own::start(self.words, asked, self.output)?;
         self.own = Some(thread);
         Ok(stream)
     }

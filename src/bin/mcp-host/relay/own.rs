@@ -16,8 +16,8 @@ use crate::servers::Plan;
 /// How long its servers have to end once the client has left.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
-/// Starts it; the client's end of its door, and its thread.
-pub(super) fn start(words: &Words, output: &Output) -> io::Result<(UnixStream, JoinHandle<()>)> {
+/// Starts it; the client's end of its door, and its thread. `asked`: the ids of its questions begin above.
+pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(UnixStream, JoinHandle<()>)> {
     let common = Common { config: words.config.clone(), project: words.project.clone(), ..Common::default() };
     let plan = Plan::load(&common, false, None).map_err(|failure| {
         failure.tell(output);
@@ -27,13 +27,13 @@ pub(super) fn start(words: &Words, output: &Output) -> io::Result<(UnixStream, J
     let (here, there) = UnixStream::pair()?;
     let runtime = crate::runtime()?;
     let thread = std::thread::Builder::new().name("host".to_owned()).spawn(move || {
-        runtime.block_on(serve(plan, there, &output));
+        runtime.block_on(serve(plan, (there, asked), &output));
         runtime.shutdown_timeout(Duration::from_millis(500));
     })?;
     Ok((here, thread))
 }
 
-async fn serve(mut plan: Plan, door: UnixStream, output: &Output) {
+async fn serve(mut plan: Plan, (door, asked): (UnixStream, u64), output: &Output) {
     for server in &mut plan.config.servers {
         // Nobody knows whether the client still needs all of them.
         server.start = Start::Lazy;
@@ -49,7 +49,7 @@ async fn serve(mut plan: Plan, door: UnixStream, output: &Output) {
         }
     };
     host.follow_config(follow);
-    if let Err(error) = host.serve_stream(door).await {
+    if let Err(error) = host.serve_stream(door, asked).await {
         Failure::from(error).tell(output);
     }
     host.shutdown_within(PATIENCE).await;

@@ -33,6 +33,8 @@ pub(super) struct Peer {
     pub(super) passing: Option<Scan>,
     /// Questions that wait for the client, by id.
     pub(super) questions: Vec<String>,
+    /// It said something long while another one talked, which is to be heard once that is over.
+    pub(super) held: bool,
     /// It stops: it has what it will answer.
     pub(super) leaving: bool,
     /// It says nothing more.
@@ -54,6 +56,7 @@ impl Peer {
             input: Vec::new(),
             passing: None,
             questions: Vec::new(),
+            held: false,
             leaving: false,
             gone: false,
             closed: false,
@@ -96,6 +99,11 @@ impl Peer {
         self.stream.set_nonblocking(true)
     }
 
+    /// Whether a question of it waits for the client.
+    pub(super) fn has_asked(&self, id: &str) -> bool {
+        self.questions.iter().any(|question| question == id)
+    }
+
     /// Where the next message will stand.
     pub(super) fn next(&mut self, is_blank: bool) -> At {
         if !is_blank {
@@ -126,6 +134,7 @@ impl Peer {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The end of what it says is seen where it is read: it may have answered before.
                 Err(_) => {
+                    self.written += done as u64;
                     self.out.clear();
                     return;
                 }

@@ -48,6 +48,8 @@ pub(super) struct Scan {
     /// The key, id or method that is being read.
     kept: Vec<u8>,
     item: Item,
+    /// Whether it has a result or an error.
+    has_outcome: bool,
     items: Vec<Item>,
 }
 
@@ -67,6 +69,7 @@ impl Scan {
             slot: Slot::Other,
             kept: Vec::new(),
             item: Item::default(),
+            has_outcome: false,
             items: Vec::new(),
         }
     }
@@ -128,6 +131,7 @@ impl Scan {
                 self.depth += 1;
                 if self.depth == self.base && byte == b'{' {
                     self.item = Item::default();
+                    self.has_outcome = false;
                     self.next(Slot::Key);
                 } else if self.depth == self.base + 1 {
                     // An id or a method is no object.
@@ -144,6 +148,7 @@ impl Scan {
                 self.depth = self.depth.saturating_sub(1);
             }
             b':' if self.depth == self.base => {
+                self.has_outcome |= matches!(self.kept.as_slice(), br#""result""# | br#""error""#);
                 let slot = match self.kept.as_slice() {
                     br#""id""# => Slot::Id,
                     br#""method""# => Slot::Method,
@@ -179,6 +184,12 @@ impl Scan {
             Slot::Key | Slot::Other => {}
         }
         self.slot = Slot::Other;
+    }
+
+    /// The question that a message answers whose end has not come yet, where its beginning tells.
+    pub(super) fn answers(&self) -> Option<&str> {
+        let is_answer = self.base == 1 && self.has_outcome && self.item.method.is_none();
+        self.item.id.as_deref().filter(|_| is_answer)
     }
 
     pub(super) fn finish(self) -> Envelope {

@@ -3,6 +3,10 @@
 //! Whole messages are judged before they pass. A message longer than [`HELD`] passes in pieces, so that memory does not grow
 //! with it.
 
+#[cfg(test)]
+mod tests;
+mod wait;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +15,7 @@ use std::time::{Duration, Instant};
 use mcp_host::admin::Joined;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::ends::{Away, End, Ends, Passing, Ready, Source, timespec};
+use super::ends::{Away, End, Ends, Passing, Source, timespec};
 use super::kept::{self, Again, Kept, LONGEST, Lost};
 use super::peer::Peer;
 use super::scan::{Envelope, Scan};
@@ -31,6 +35,8 @@ const AWAY: Duration = Duration::from_secs(5);
 /// How often a daemon is looked for, while the client waits and while it does not.
 const SOON: Duration = Duration::from_millis(100);
 const LATER: Duration = Duration::from_secs(1);
+/// The ids of a daemon's questions begin so far above those of the one before, which may still ask some while it stops.
+const APART: u64 = 1 << 20;
 /// How long last answers may take once the client has closed its side.
 const LAST: Duration = Duration::from_millis(2500);
 
@@ -105,6 +111,7 @@ impl<'a, S: Source> Pump<'a, S> {
             for peer in ready.readable {
                 self.read_peer(peer, &mut piece);
             }
+            self.hear_held();
             self.bury();
         }
     }
@@ -136,6 +143,10 @@ impl<'a, S: Source> Pump<'a, S> {
 
     /// Whether more of what the client says can be taken.
     fn room(&self) -> bool {
+        if let Some(passing) = &self.passing {
+            let to = passing.to.and_then(|number| self.position(number));
+            return to.is_none_or(|peer| self.peers[peer].waiting() < WAITING);
+        }
         match self.current() {
             Some(peer) => self.peers[peer].waiting() < WAITING,
             None => self.pending.iter().map(|again| again.line.len()).sum::<usize>() < WITHOUT,
@@ -169,11 +180,13 @@ impl<'a, S: Source> Pump<'a, S> {
             } else if let Some(end) = end {
                 self.say(&rest[..end], false);
                 done += end;
-            } else if rest.len() >= HELD && self.current().is_some() {
-                self.begin_passing();
+            } else if rest.len() >= HELD && self.begin_passing(rest) {
                 self.pass(rest, false);
                 done += rest.len();
             } else {
+                if rest.len() >= HELD {
+                    self.needs_daemon();
+                }
                 break;
             }
         }
@@ -190,10 +203,7 @@ impl<'a, S: Source> Pump<'a, S> {
         match self.addressee(&envelope, line) {
             To::Nobody => {}
             To::Next => {
-                if let Some(away) = &mut self.away {
-                    away.waits.get_or_insert_with(Instant::now);
-                    away.next = away.next.min(Instant::now());
-                }
+                self.needs_daemon();
                 self.pending.push_back(Again { line: line.to_vec(), seen });
             }
             To::Peer(peer) => {
@@ -224,10 +234,24 @@ impl<'a, S: Source> Pump<'a, S> {
         next
     }
 
-    fn begin_passing(&mut self) {
-        let Some(peer) = self.current() else { return };
+    /// The client waits for a daemon, from now on.
+    fn needs_daemon(&mut self) {
+        if let Some(away) = self.away.as_mut().filter(|away| away.waits.is_none()) {
+            let now = Instant::now();
+            (away.waits, away.next) = (Some(now), now);
+        }
+    }
+
+    /// Begins to pass a long message on by its first bytes, if somebody is there to get it.
+    fn begin_passing(&mut self, head: &[u8]) -> bool {
+        let mut scan = Scan::new();
+        scan.feed(head);
+        // An answer is for who asked, who may be stopping.
+        let asker = scan.answers().and_then(|id| self.peers.iter().position(|peer| peer.has_asked(id)));
+        let Some(peer) = asker.or_else(|| self.current()) else { return false };
         let start = self.peers[peer].next(false);
         self.passing = Some(Passing { to: Some(start.peer), scan: Scan::new(), start, line: Some(Vec::new()) });
+        true
     }
 
     fn pass(&mut self, part: &[u8], is_end: bool) {
@@ -255,8 +279,8 @@ impl<'a, S: Source> Pump<'a, S> {
             self.peers[peer].questions.retain(|question| Some(question) != item.id.as_ref());
         }
         if peer.is_none() {
-            // Its daemon went while it was being said.
-            let lost = self.kept.lost(start.peer, 0);
+            // Its daemon went while it was being said. What it has taken before is still under way there.
+            let lost = self.kept.left(start.peer, start.index - 1);
             self.settle(lost);
         }
         self.say_pending();
@@ -301,10 +325,26 @@ impl<'a, S: Source> Pump<'a, S> {
     // -- the daemons --
 
     fn read_peer(&mut self, at: usize, piece: &mut [u8]) {
-        let first = self.kept.begins(self.peers[at].number);
         let peer = &mut self.peers[at];
         let read = peer.read(piece);
         peer.input.extend_from_slice(read);
+        self.hear_peer(at);
+    }
+
+    /// Goes on with daemons whose long messages had to wait for the end of another one.
+    fn hear_held(&mut self) {
+        while self.talks.is_none()
+            && let Some(at) = self.peers.iter().position(|peer| peer.held)
+        {
+            self.hear_peer(at);
+        }
+    }
+
+    /// Passes on what a daemon said.
+    fn hear_peer(&mut self, at: usize) {
+        let first = self.kept.begins(self.peers[at].number);
+        let peer = &mut self.peers[at];
+        peer.held = false;
         let input = std::mem::take(&mut peer.input);
         let mut rest = input.as_slice();
         while !rest.is_empty() {
@@ -325,9 +365,13 @@ impl<'a, S: Source> Pump<'a, S> {
                 let (line, behind) = rest.split_at(end);
                 rest = behind;
                 if self.heard(at, &Scan::line(line), Some(line)) {
-                    self.out.extend_from_slice(line);
+                    self.tell_client(line);
                 }
             } else if rest.len() >= if first { FIRST } else { HELD } {
+                if self.talks.is_some() {
+                    peer.held = true;
+                    break;
+                }
                 peer.passing = Some(Scan::new());
                 self.talks = Some(peer.number);
             } else {
@@ -376,9 +420,11 @@ impl<'a, S: Source> Pump<'a, S> {
         if let Some(passing) = &mut self.passing
             && passing.to == Some(number)
             && passing.start.index > taken
+            && !passing.scan.answers().is_some_and(|id| peer.has_asked(id))
         {
-            // Nobody reads the rest there. It is said to the next one when it is whole.
+            // Nobody reads the rest there. It is said to the next one when it is whole. What follows there is a line of its own.
             passing.to = None;
+            peer.put(b"\n");
         }
         if self.away.is_none() {
             self.away = Some(Away { next: Instant::now(), waits: None, boot: None });
@@ -389,12 +435,13 @@ impl<'a, S: Source> Pump<'a, S> {
 
     /// Takes out the daemons that are gone.
     fn bury(&mut self) {
-        while let Some(at) = self.peers.iter().position(|peer| peer.gone) {
+        while let Some(at) = self.peers.iter().position(|peer| peer.gone && !peer.held) {
             let peer = self.peers.remove(at);
             if self.talks == Some(peer.number) {
                 // What the client has of that message is no message.
                 self.out.push(b'\n');
                 self.quiet();
+                self.hear_held();
             }
             for question in &peer.questions {
                 self.tell_client(&kept::withdrawal(question));
@@ -450,14 +497,16 @@ impl<'a, S: Source> Pump<'a, S> {
             return;
         }
         let (boot, is_wanted) = (away.boot.take(), away.waits.is_some());
-        if let Some(joined) = self.source.find(self.kept.asked, is_wanted) {
+        if let Some(joined) = self.source.find(self.kept.asked + APART, is_wanted) {
             if boot.as_ref() == Some(&joined.boot) {
                 self.source.tell("error: the mcp-host that runs has cut this client off: it took too little of what was there for it");
                 self.over = Some(End::Failed);
                 return;
             }
-            let peer = Peer::new(self.made, joined.stream, Some(joined.boot));
-            return self.go_on(peer);
+            // One that goes at once is as good as none.
+            if self.go_on(Peer::new(self.made, joined.stream, Some(joined.boot))) || self.over.is_some() {
+                return;
+            }
         }
         let away = self.away.get_or_insert(Away { next: now, waits: None, boot: None });
         away.boot = boot;
@@ -469,11 +518,12 @@ impl<'a, S: Source> Pump<'a, S> {
 
     /// No daemon comes back: this process becomes a host.
     fn stand_alone(&mut self) {
-        match self.source.own() {
+        match self.source.own(self.kept.asked + APART) {
             Ok(stream) => {
                 self.source
                     .tell("note: no mcp-host is running any more; this process has a host of its own from now on");
-                return self.go_on(Peer::new(self.made, stream, None));
+                self.go_on(Peer::new(self.made, stream, None));
+                return;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.source.tell(&format!("error: {error}"));
@@ -490,8 +540,8 @@ impl<'a, S: Source> Pump<'a, S> {
         }
     }
 
-    /// Takes the session up with another daemon.
-    fn go_on(&mut self, mut peer: Peer) {
+    /// Takes the session up with another daemon; whether it is there now.
+    fn go_on(&mut self, mut peer: Peer) -> bool {
         let is_own = peer.boot.is_none();
         match peer.take_up(&self.kept).and_then(|same| peer.ready().map(|()| same)) {
             Ok(true) => {}
@@ -500,19 +550,14 @@ impl<'a, S: Source> Pump<'a, S> {
                     "error: the mcp-host that runs now speaks another revision of the protocol than the one before",
                 );
                 self.over = Some(End::Failed);
-                return;
+                return false;
             }
             // It went as well.
-            Err(_) if !is_own => {
-                if let Some(away) = &mut self.away {
-                    away.next = Instant::now() + SOON;
-                }
-                return;
-            }
+            Err(_) if !is_own => return false,
             Err(error) => {
                 self.source.tell(&format!("error: the host of this process does not answer: {error}"));
                 self.over = Some(End::Failed);
-                return;
+                return false;
             }
         }
         self.made += 1;
@@ -521,68 +566,8 @@ impl<'a, S: Source> Pump<'a, S> {
         let changes = self.kept.changes();
         self.tell_client(&changes);
         self.say_pending();
-    }
-
-    // -- waiting --
-
-    fn wait(&self, ends: &Ends) -> io::Result<Ready> {
-        let mut fds = vec![PollFd::from_borrowed_fd(ends.signal.as_fd(), PollFlags::IN)];
-        let hears = self.hears && self.input.len() < HELD.max(1) && self.room();
-        if hears {
-            fds.push(PollFd::from_borrowed_fd(ends.input.as_fd(), PollFlags::IN));
-        }
-        let says = !self.out.is_empty();
-        if says {
-            fds.push(PollFd::from_borrowed_fd(ends.output.as_fd(), PollFlags::OUT));
-        }
-        let mut polled = Vec::new();
-        for (at, peer) in self.peers.iter().enumerate() {
-            let mut events = PollFlags::empty();
-            if self.out.len() < WAITING && self.talks.is_none_or(|talks| talks == peer.number) {
-                events |= PollFlags::IN;
-            }
-            if peer.waiting() > 0 {
-                events |= PollFlags::OUT;
-            }
-            // The end of one that is not to be read now is heard of later.
-            if !events.is_empty() {
-                polled.push(at);
-                fds.push(PollFd::from_borrowed_fd(peer.fd(), events));
-            }
-        }
-        match poll(&mut fds, self.timeout().map(timespec).as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mut events = fds.iter().map(PollFd::revents);
-        let broken = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-        let mut next = |wanted: bool, flags: PollFlags| {
-            wanted && events.next().is_some_and(|events| events.intersects(flags | broken))
-        };
-        let mut ready = Ready {
-            signal: next(true, PollFlags::IN),
-            input: next(hears, PollFlags::IN),
-            output: next(says, PollFlags::OUT),
-            ..Ready::default()
-        };
-        if ready.signal {
-            let _ = rustix::io::read(&ends.signal, &mut [0u8; 16]);
-        }
-        for (at, events) in polled.into_iter().zip(events) {
-            if events.contains(PollFlags::OUT) {
-                ready.writable.push(at);
-            }
-            if events.intersects(PollFlags::IN | broken) {
-                ready.readable.push(at);
-            }
-        }
-        Ok(ready)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        let looks = self.away.as_ref().filter(|_| self.hears || !self.pending.is_empty()).map(|away| away.next);
-        let next = looks.into_iter().chain(self.end).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
+        self.take_said();
+        true
     }
 }
 
