@@ -70,7 +70,7 @@ limits! {
     /// What waits to be written to one client.
     client_queue: positive_size -> usize = 4 * MIB,
     /// What waits to be written to all clients.
-    client_queues: positive_size -> usize = 48 * MIB,
+    client_queues: positive_size -> usize = 32 * MIB,
     /// Sessions of one client that proves who it is.
     sessions_per_principal: positive_count -> usize = 64,
     /// Sessions in all.

@@ -40,7 +40,7 @@ async fn h83_status_is_told() {
         assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
         assert!(status["uptimeMs"].is_u64());
         let told = status["limits"].as_array().unwrap().iter().find(|limit| limit["limit"] == "clientQueues").unwrap();
-        assert_eq!((&told["used"], &told["cap"], &told["unit"]), (&0.into(), &(48 << 20).into(), &"bytes".into()));
+        assert_eq!((&told["used"], &told["cap"], &told["unit"]), (&0.into(), &(32 << 20).into(), &"bytes".into()));
         assert_eq!(status["gauges"]["leases"], 1);
         assert_eq!(
             (&status["servers"][0]["name"], &status["servers"][0]["state"]),
