@@ -22,9 +22,8 @@ use crate::router::Principal;
 
 /// Bodies always have this part of their cap, however much connections and queues hold: a quarter.
 const LEAST: usize = 4;
-/// What each connection costs that has a request: its task, and what it reads into and writes from (measured with 2,000 of
-/// them).
-const CONNECTION: usize = 32 * 1024;
+/// What each connection has to read into and to write from.
+const CONNECTION: usize = 16 * 1024;
 /// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
 const PLACE: usize = 16 * 1024;
 /// Room for the first bytes of a body; it doubles.
