@@ -18,8 +18,9 @@ const WORTH: u64 = 16 * 1024;
 /// that brings back less than a quarter of `WORTH` doubles their number.
 const LOOKS: u32 = 3;
 const LOOKS_AT_MOST: u32 = 15;
-/// What has a mapping of its own in a burst, and what has one after it: what is that large is rare then.
+/// Allocations from this size on have mappings of their own in a burst.
 const CROWDED: u32 = 64 * 1024;
+/// After a burst only the largest have them, since a mapping costs time.
 const CALM: u32 = 32 * 1024 * 1024;
 
 /// Looks now and then, for good.
