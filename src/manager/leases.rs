@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) upstream: Arc<Upstream>,
     pub(super) principal: Principal,
     users: BTreeSet<Owner>,
+    /// When the last of them left; `None` before.
+    left: Option<Instant>,
     pub(super) used: Instant,
     /// It serves single calls beside their client's lease: tells when one is over.
     beside: Option<Arc<Notify>>,
@@ -37,6 +39,8 @@ pub(super) struct Table {
     pub(super) wanted: Wanted,
     /// The server is not in the config any more: there will be no other lease.
     closed: bool,
+    /// A task waits for the end of leases that nobody uses.
+    lingers: bool,
 }
 
 /// A shared lease that nobody uses any more is kept that long: the next client of the same person finds it warm.
@@ -232,8 +236,9 @@ impl Manager {
 
     /// The client is gone: its own leases end, shared ones stay a while.
     pub(crate) fn release(&self, owner: Owner) {
-        let (mut lingering, mut shared) = (Vec::new(), Vec::new());
+        let mut shared = Vec::new();
         for server in self.servers().iter() {
+            let mut has_left = false;
             lock(&server.leases).entries.retain_mut(|entry| {
                 let own = entry.upstream.bound_to() == Some(owner);
                 let left = entry.users.remove(&owner) && entry.users.is_empty();
@@ -245,14 +250,15 @@ impl Manager {
                 if own {
                     entry.upstream.stop();
                 }
-                if own || left {
-                    lingering.push((server.clone(), entry.upstream.clone()));
+                if left {
+                    entry.left = Some(Instant::now());
                 }
+                has_left |= own || left;
                 !own
             });
-        }
-        for (server, upstream) in lingering {
-            self.linger(server, upstream);
+            if has_left {
+                self.linger(server.clone());
+            }
         }
         for (server, upstream) in shared {
             self.outlive(server, upstream, owner);
@@ -273,27 +279,29 @@ impl Manager {
         });
     }
 
-    /// Ends a lease that nobody uses for a while; an eager server that has none left then gets the one that lists.
-    fn linger(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
+    /// Ends leases that nobody uses for a while; an eager server that has none left then gets the one that lists.
+    ///
+    /// However many clients leave, one task a server waits.
+    fn linger(&self, server: Arc<Server>) {
+        if std::mem::replace(&mut lock(&server.leases).lingers, true) {
+            return;
+        }
         let (manager, stop) = (self.clone(), self.0.stop.clone());
         self.0.tasks.spawn(async move {
-            if stop.run_until_cancelled(tokio::time::sleep(LINGER)).await.is_none() {
-                return;
-            }
-            let mut table = lock(&server.leases);
-            // One that declares nothing stays while it is the only one, so that its server is up for the next client.
-            let is_last = table.entries.len() == 1;
-            table.entries.retain(|entry| {
-                let is_kept = server.is_catalog(&entry.upstream) && (is_last || entry.is_of_host());
-                let is_it = entry.upstream.id == upstream.id && !is_kept;
-                let over = is_it && entry.users.is_empty() && entry.used.elapsed() >= LINGER;
-                if over {
-                    entry.upstream.stop();
+            let mut wait = LINGER;
+            let none = loop {
+                if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                    return;
                 }
-                !over
-            });
-            let none = table.entries.is_empty();
-            drop(table);
+                let mut table = lock(&server.leases);
+                match table.end_unused(&server) {
+                    Some(left) => wait = left,
+                    None => {
+                        table.lingers = false;
+                        break table.entries.is_empty();
+                    }
+                }
+            };
             if none {
                 manager.start_eager(&server);
             }
@@ -366,10 +374,31 @@ impl Manager {
     }
 }
 
+impl Table {
+    /// Ends what all clients left long enough ago. How long the next one has, if there is one.
+    fn end_unused(&mut self, server: &Server) -> Option<Duration> {
+        // One that declares nothing stays while it is the only one, so that its server is up for the next client.
+        let is_last = self.entries.len() == 1;
+        let mut next = None;
+        self.entries.retain(|entry| {
+            let is_kept = server.is_catalog(&entry.upstream) && (is_last || entry.is_of_host());
+            let Some(left) = entry.left.filter(|_| entry.users.is_empty() && !is_kept) else { return true };
+            let rest = LINGER.saturating_sub(entry.used.max(left).elapsed());
+            if rest.is_zero() {
+                entry.upstream.stop();
+                return false;
+            }
+            next = Some(next.map_or(rest, |next: Duration| next.min(rest)));
+            true
+        });
+        next
+    }
+}
+
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, counted: Counted) -> Self {
         let (users, used) = (BTreeSet::new(), Instant::now());
-        Self { upstream, principal, users, used, beside: None, eager: false, _counted: counted }
+        Self { upstream, principal, users, left: None, used, beside: None, eager: false, _counted: counted }
     }
 
     /// Whether nobody has a call on it, nor is about to send one.

@@ -10,8 +10,11 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// How often it is looked how much there is. A burst of clients takes 100 MiB within seconds.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often it is looked how much there is. A burst of clients takes tens of MiB within a second, and what lies between
+/// large allocations then keeps the heap from shrinking.
+const LOOK: Duration = Duration::from_millis(250);
+/// It is tried at one look of so many at most, since others wait meanwhile.
+const EACH: u32 = 4;
 /// It is not worth it for less, in KiB.
 const WORTH: u64 = 16 * 1024;
 /// Memory that does not grow is in use, or was given up since the last try: after so many looks it is tried again. Each try
@@ -27,8 +30,9 @@ const CALM: u32 = 32 * 1024 * 1024;
 pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
+    let mut looks: u32 = 0;
     while let Some(now) = resident() {
-        if pace.is_time(now) {
+        if looks.is_multiple_of(EACH) && pace.is_time(now) {
             // It cannot fail.
             let _ = spawn_blocking(mcp_host_heap::trim).await;
             pace.tried(now, resident().unwrap_or(now));
@@ -37,6 +41,7 @@ pub(crate) async fn give_back() -> Infallible {
             crowded = !crowded;
             mcp_host_heap::map_from(if crowded { CROWDED } else { CALM });
         }
+        looks = looks.wrapping_add(1);
         sleep(LOOK).await;
     }
     // There is no `/proc`.
@@ -84,11 +89,11 @@ impl Pace {
     }
 }
 
-/// The memory of this process, in KiB.
+/// The memory of this process, in KiB: the second number of `statm` counts pages (proc(5)).
 fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse().ok()
+    let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = sizes.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64 / 1024)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ const KIB: usize = 1024;
 /// What one body may have, and all of them.
 const BODY: usize = 256 * KIB;
 /// Of which the connections of a test hold a part.
-const BODIES: usize = 1536 * KIB;
+const BODIES: usize = 2048 * KIB;
 
 fn narrow(limits: &mut crate::config::Limits) {
     (limits.body, limits.bodies) = (BODY, BODIES);
