@@ -363,6 +363,12 @@ impl Manager {
         self.0.events.subscribe()
     }
 
+    /// Tasks that run, those of connections among them.
+    #[cfg(test)]
+    pub(crate) fn running_tasks(&self) -> usize {
+        self.0.tasks.len()
+    }
+
     /// Stops every server; done when no process is left.
     pub(crate) async fn shutdown(&self) {
         self.stop();

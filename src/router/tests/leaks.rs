@@ -84,3 +84,19 @@ async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
     assert_eq!(left, wanted);
     assert!(left.leases <= 1, "the one that lists: {left:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn h55_clients_that_leave_have_one_task_wait_for_their_leases() {
+    let stage = stage().await;
+    let come_and_go = async || {
+        let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
+        stage.answer(&client, &call("echo")).await;
+        stage.router.close(&client);
+    };
+    come_and_go().await;
+    let tasks = stage.router.manager().running_tasks();
+    for _ in 0..100 {
+        come_and_go().await;
+    }
+    assert_eq!(stage.router.manager().running_tasks(), tasks);
+}
