@@ -1,5 +1,5 @@
-//! What servers have shown of themselves, kept for the next start: those that ask their clients something are not shared
-//! from the start on (`bridging.md` 2), and who was found to be of which era is not asked again for a while
+//! Facts about servers, kept for the next start: which servers ask their clients something, so that these are not shared
+//! again (`bridging.md` 2), and which era each server speaks, so that it is not probed again for a while
 //! (`protocol.md` b.7).
 //!
 //! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
@@ -91,7 +91,7 @@ impl Known {
         self.keep(&mut facts);
     }
 
-    /// Writes what is known, together with what another daemon may have written since.
+    /// Writes the facts, merged with those that another daemon may have written since.
     fn keep(&self, facts: &mut Facts) {
         let Some(keep) = &self.keep else { return };
         let mine = facts.clone();

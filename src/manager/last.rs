@@ -1,5 +1,5 @@
-//! What a server listed last, for clients that have no lease of it yet, or one that is not up: to each what was listed to
-//! the same principal, else what was listed to the host itself (`hazards.md` H63).
+//! The last lists of a server, for clients that have no lease of it yet, or one that is not up. Each client gets the list
+//! of its own principal, or else the list of the host itself (`hazards.md` H63).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

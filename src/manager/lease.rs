@@ -66,7 +66,7 @@ pub(super) struct Candidate<'a> {
     pub(super) bound_to: Option<Owner>,
 }
 
-/// What is declared to a server on behalf of a client.
+/// The capabilities that are declared to a server for a client.
 pub(super) fn profile(client: Profile, sharing: Sharing, roots: &Roots) -> Profile {
     if sharing == Sharing::Host {
         return Profile::EMPTY;

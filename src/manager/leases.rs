@@ -39,7 +39,7 @@ pub(super) struct Table {
     pub(super) wanted: Wanted,
     /// The server is not in the config any more: there will be no other lease.
     closed: bool,
-    /// A task waits for the end of leases that nobody uses.
+    /// Whether a task runs that ends unused leases when their time has come.
     lingers: bool,
 }
 
@@ -279,9 +279,8 @@ impl Manager {
         });
     }
 
-    /// Ends leases that nobody uses for a while; an eager server that has none left then gets the one that lists.
-    ///
-    /// However many clients leave, one task a server waits.
+    /// Ends leases that nobody has used for [`LINGER`]; an eager server that has none left then gets the one that lists.
+    /// One task a server does that, however many clients leave.
     fn linger(&self, server: Arc<Server>) {
         if std::mem::replace(&mut lock(&server.leases).lingers, true) {
             return;
@@ -375,7 +374,7 @@ impl Manager {
 }
 
 impl Table {
-    /// Ends what all clients left long enough ago. How long the next one has, if there is one.
+    /// Ends the leases that all clients left [`LINGER`] ago. Returns how long the next one has, if there is one.
     fn end_unused(&mut self, server: &Server) -> Option<Duration> {
         // One that declares nothing stays while it is the only one, so that its server is up for the next client.
         let is_last = self.entries.len() == 1;

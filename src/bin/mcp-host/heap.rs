@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// How often it is looked how much there is. A burst of clients takes tens of MiB within a second, and what lies between
-/// large allocations then keeps the heap from shrinking.
+/// How often the process looks at its memory. A burst of clients takes tens of MiB within a second. Small allocations
+/// between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
-/// It is tried at one look of so many at most, since others wait meanwhile.
+/// At most one look in so many trims, since other threads wait for the allocator meanwhile.
 const EACH: u32 = 4;
 /// It is not worth it for less, in KiB.
 const WORTH: u64 = 16 * 1024;

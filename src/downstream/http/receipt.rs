@@ -22,7 +22,7 @@ use crate::router::Principal;
 
 /// Bodies always have this part of their cap, however much connections and queues hold: a quarter.
 const LEAST: usize = 4;
-/// What each connection has to read into and to write from.
+/// Each connection counts as so much: its task, and its buffers to read into and to write from.
 const CONNECTION: usize = 32 * 1024;
 /// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
 const PLACE: usize = 16 * 1024;

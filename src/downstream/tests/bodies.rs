@@ -11,8 +11,8 @@ use super::two::*;
 const KIB: usize = 1024;
 /// What one body may have, and all of them.
 const BODY: usize = 256 * KIB;
-/// Of which the connections of a test hold a part.
-const BODIES: usize = 2048 * KIB;
+/// Of which the 26 connections of a test hold 32 KiB each: 1120 KiB are left for bodies.
+const BODIES: usize = 1952 * KIB;
 
 fn narrow(limits: &mut crate::config::Limits) {
     (limits.body, limits.bodies) = (BODY, BODIES);
