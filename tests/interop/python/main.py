@@ -7,6 +7,7 @@ import signal
 import sys
 
 import agents
+import bounds
 import clients
 import compare
 import fixtures
@@ -16,7 +17,7 @@ import sharing
 from world import Host, Report, World
 
 LIMIT = 30 * 60
-ALL = "connected features pairs inspector same itself files faults stop processes sharing".split()
+ALL = "connected features pairs inspector same itself files faults stop processes sharing bounds".split()
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
@@ -63,6 +64,8 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
         processes.checks(world, report)
     if "sharing" in stages:
         sharing.checks(world, report)
+    if "bounds" in stages:
+        bounds.checks(world, report)
     if "agents" in stages:
         agents.through(world, report, world.agents)
 
