@@ -17,13 +17,11 @@ import compare
 from census import Census, Counted
 from mcp import Client
 from peers import ABLE, Peer, call, ran, tools
-from processes import spawn
+from processes import LEFT, spawn
 from sharing import expect, shows
 from world import Report, World
 
 PACE = 0.02
-# A process that clients have left is kept a minute for the next; then there is a while for a busy machine.
-LEFT = 90
 QUIET = ("memory", "thinking", "time", "git", "fetch", "python-sdk")
 ROOTS = ("folder", "other-folder")
 SAMPLES, CONFIRMS = "everything-old", "couchbase"
@@ -104,7 +102,10 @@ def checks(world: World, report: Report) -> None:
         try:
             await used(peer, everybody)
         except Exception as error:  # the others need not wait for it, and all faults are told
-            faults.append(f"{peer.name} {peer.can}: {error}")
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            if not isinstance(error, asyncio.BrokenBarrierError):
+                faults.append(f"{peer.name} {peer.can}: {error!r}")
             await everybody.abort()
 
     async def used(peer: Peer, everybody: asyncio.Barrier) -> None:

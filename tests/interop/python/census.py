@@ -92,14 +92,14 @@ class Census:
 class Counted(Host):
     """`mcp-host serve` whose servers carry a mark each, so that their processes can be told apart."""
 
-    def __init__(self, world: World, name: str, servers: dict[str, dict]) -> None:
+    def __init__(self, world: World, name: str, servers: dict[str, dict], environment: dict[str, str] | None = None) -> None:
         self.world, self.name = world, name
         self.names = list(servers)
         self.marks = {each: f"{name}-{each}-{uuid.uuid4()}" for each, entry in servers.items() if "command" in entry}
         world.marks |= set(self.marks.values())
         for each, mark in self.marks.items():
             servers[each] = servers[each] | {"env": servers[each].get("env", {}) | {MARK: mark}}
-        self.environment = world.environment(name)
+        self.environment = environment or world.environment(name)
         self.address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{self.address}/mcp"
         self.config = world.root / f"{name}.json"
@@ -117,7 +117,11 @@ class Counted(Host):
         try:
             until("one process a server", seconds, lambda: set(census.look().values()) == {1})
         except AssertionError as error:
-            raise AssertionError(f"{error}: {census.look()}") from None
+            raise AssertionError(f"{error}: {census.look()}; {self.whose()}") from None
+
+    def whose(self) -> dict[str, list[str]]:
+        """In the host's words, for whom the processes are of servers that have several."""
+        return {name: row["sharing"] for name, row in self.status().items() if len(row["sharing"]) > 2}
 
     def over(self) -> None:
         end(self.process)

@@ -8,16 +8,18 @@ import sys
 
 import agents
 import bounds
+import browser
 import clients
 import compare
 import fixtures
 import itself
+import joins
 import processes
 import sharing
 from world import Host, Report, World
 
 LIMIT = 30 * 60
-ALL = "connected features pairs inspector same itself files faults stop processes sharing bounds".split()
+ALL = "connected features pairs inspector same itself files faults stop processes sharing bounds joins browser".split()
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
@@ -66,6 +68,10 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
         sharing.checks(world, report)
     if "bounds" in stages:
         bounds.checks(world, report)
+    if "joins" in stages:
+        joins.checks(world, report)
+    if "browser" in stages:
+        browser.checks(world, report)
     if "agents" in stages:
         agents.through(world, report, world.agents)
 
@@ -74,6 +80,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for word in ("binary", "npm", "python", "uvtools", "rmcp"):
         parser.add_argument(f"--{word}", required=True)
+    parser.add_argument("--chromium", default="")
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
@@ -87,7 +94,7 @@ def main() -> int:
         signal.signal(number, late)
     signal.alarm(LIMIT)
     try:
-        with World(options.binary, options.npm, options.python, options.uvtools, options.rmcp) as world:
+        with World(options.binary, options.npm, options.python, options.uvtools, options.rmcp, options.chromium) as world:
             (direct if options.direct else hosted)(world, report, stages)
     except SystemExit as error:
         report.line("the whole run", str(error))

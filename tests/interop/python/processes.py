@@ -24,8 +24,8 @@ SETS = [(), ("roots",), ("sampling",), ("elicitation",), ("roots", "sampling"), 
 TOGETHER = 10
 # A list that waits for a server to start takes more than a second; one that does not takes some milliseconds, also of a busy machine.
 SOON = 0.5
-# Leases that clients have left may stay for a while.
-LEFT = 30
+# A process that clients have left is kept a minute for the next; then there is a while for a busy machine.
+LEFT = 90
 
 
 def few(world: World, report: Report) -> None:
