@@ -107,7 +107,11 @@ impl Manager {
         if server.is_this_host.load(Ordering::Relaxed) {
             return Err(NoLease::Fixed(ITSELF.to_owned()));
         }
-        let key = server.rules().key(who);
+        let mut key = server.rules().key(who);
+        if who.roots.is_none() {
+            // It could not be asked for this request, and shares with those who have none.
+            key.roots = None;
+        }
         self.lease_by(server, who, &key)
     }
 

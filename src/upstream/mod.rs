@@ -264,8 +264,8 @@ pub(crate) struct Upstream {
     telling: Arc<watch::Sender<usize>>,
     /// One call at a time that the server may ask something during, where a question does not tell whose it is.
     lane: Arc<Semaphore>,
-    /// What a client without a session answered to `roots/list` last.
-    roots: Mutex<Option<Raw>>,
+    /// What its server is told when it asks for roots, where that is known.
+    roots: Arc<Mutex<Option<Raw>>>,
     wake: Notify,
     /// It is shown as starting, and its start waits for its turn.
     held: AtomicBool,
@@ -330,7 +330,7 @@ impl Upstream {
             wanted: Arc::default(),
             telling: Arc::default(),
             lane: Arc::new(Semaphore::new(1)),
-            roots: Mutex::default(),
+            roots: Arc::default(),
             wake: Notify::new(),
             held: start.into(),
             again: Notify::new(),

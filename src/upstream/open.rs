@@ -22,6 +22,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         wire,
         relay: Relay { lease: upstream.id, sender: world.relay.clone() },
         binding: upstream.binding.clone(),
+        roots: upstream.roots.clone(),
         client_info: settings.client_info.clone(),
         caps: settings.caps,
         pending_cap: limits.pending_per_server,

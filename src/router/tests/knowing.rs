@@ -43,6 +43,36 @@ async fn who_has_a_word_of_its_own_is_asked_for_roots_once_and_others_at_each_ca
         starts.push(start(&said).to_owned());
     }
     assert!(starts[0] == starts[2] && starts[0] != starts[1], "one a list of roots: {starts:?}");
+    // Nor is it the own one of who called there first, though its server has asked for the roots.
+    let person = world.person(ROOTS, "file:///one");
+    assert_eq!(start(&world.call(&person, 0, "roots").await), starts[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_with_the_same_roots_share_also_where_more_is_asked() {
+    let world = world(&[Asked::ROOTS.with(Asked::ELICITATION)], |_| {});
+    let persons = [(); 2].map(|()| world.person(ROOTS, "file:///one"));
+    let mut starts = Vec::new();
+    for person in &persons {
+        let said = world.call(person, 0, "roots").await;
+        assert!(said.contains("file:///one"), "{said}");
+        starts.push(start(&said).to_owned());
+    }
+    assert_eq!(starts[0], starts[1]);
+}
+
+/// A completion cannot be answered by a question, so it is not known which roots its conversation has.
+#[tokio::test(start_paused = true)]
+async fn who_could_not_be_asked_for_roots_shares_with_those_who_have_none() {
+    let world = world(&[Asked::ROOTS], |_| {});
+    let (said, _) = modern(&world, None, "file:///one").await;
+    assert_eq!((said.contains("file:///one"), world.leases()), (true, 2));
+    let capabilities = Raw::trusted(CAPABILITIES.into());
+    let client = world.router.modern_apart(Principal::local(), &capabilities, None).unwrap();
+    let manager = world.router.manager();
+    let lease = manager.lease(&manager.servers()[0].clone(), &client.who_with(None)).unwrap();
+    assert_eq!(world.leases(), 2, "no process for it alone");
+    assert!(lease.roots().is_none(), "nor is it that of others' roots");
 }
 
 /// What a server is told it takes for all of its clients.

@@ -52,6 +52,8 @@ pub(super) struct Parts {
     pub(super) wire: Wire,
     pub(super) relay: Relay,
     pub(super) binding: Arc<Binding>,
+    /// The roots of the lease, where they are known.
+    pub(super) roots: Arc<Mutex<Option<Raw>>>,
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,

@@ -1,6 +1,6 @@
 //! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -326,7 +326,10 @@ impl Connection {
                 return named.map_or(Whose::Unclear, |(id, entry)| Whose::Exchange(id, entry.inbox.clone()));
             }
         };
-        if ask.is_for(profile) {
+        // Roots that the lease knows are told by the host: those who told the same go on sharing it.
+        let is_told = ask.method == Method::RootsList
+            && self.parts.roots.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if ask.is_for(profile) && !is_told {
             self.parts.binding.set(owner);
         }
         let mut calls = table.waiting.iter().filter(|(_, entry)| entry.owner == owner && entry.may_ask);

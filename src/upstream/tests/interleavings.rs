@@ -76,6 +76,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
         wire: Wire::Memory(memory.clone()),
         relay: Relay { lease: 1, sender: world.relay },
         binding: Arc::default(),
+        roots: Arc::default(),
         client_info: Raw::empty_object(),
         caps: Caps::default(),
         pending_cap: 4,

@@ -9,6 +9,7 @@ are there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from pathlib import Path
@@ -108,13 +109,17 @@ def checks(world: World, report: Report) -> None:
                 faults.append(f"{peer.name} {peer.can}: {error!r}")
             await everybody.abort()
 
+    # The fetch server does nothing else while it reads a page, so a dozen at once are late for the page itself.
+    turn = asyncio.Lock()
+
     async def used(peer: Peer, everybody: asyncio.Barrier) -> None:
         async with peer.client(host.url) as client:
             names = await tools(client)
             lacking = [each for each in host.names if not any(name.startswith(f"{each}__") for name in names)]
             expect(not lacking, f"{peer.name}: without {lacking}")
             for server, words in one.items():
-                fine, said = await call(client, f"{server}__{words['name']}", words["arguments"])
+                async with turn if server == "fetch" else contextlib.nullcontext():
+                    fine, said = await call(client, f"{server}__{words['name']}", words["arguments"])
                 expect(fine, (peer.name, server, said))
             for server in ROOTS:
                 folder: Path = peer.roots[0] if peer.roots else world.root / server

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import itertools
 import json
+import subprocess
 import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from census import Census, Counted
 from mcp import Client
-from peers import Peer, call, enter, ran, tools
+from peers import ABLE, Peer, call, enter, ran, tools
 from processes import LEFT, spawn
-from world import Report, World, until
+from world import Report, World, free_port, until
 
 
 class Library(http.server.BaseHTTPRequestHandler):
@@ -174,6 +176,47 @@ def context7(world: World, report: Report, host: Counted) -> None:
         census.one_each({"context7": 3})
 
 
+def offline(world: World, report: Report) -> None:
+    """context7 where there is no network: it lists, its calls are answered, and who cannot be asked shares one process."""
+    script = str(world.npm / "node_modules" / "@upstash" / "context7-mcp" / "dist" / "index.js")
+    closed, more = ["unshare", "--user", "--map-root-user", "--net"], {}
+    if subprocess.run([*closed, "true"], capture_output=True, timeout=20, check=False).returncode != 0:
+        # Where no network of its own may be made, what it asks is a port at which nobody listens.
+        closed, more = [], {"CONTEXT7_API_URL": f"http://127.0.0.1:{free_port()}"}
+    entry = spawn([*closed, "node", script]) | {"env": {"OTEL_SDK_DISABLED": "true", **more}}
+    host = Counted(world, "offline", {"context7": entry})
+    sets = [tuple(itertools.compress(ABLE, bits)) for bits in itertools.product((False, True), repeat=len(ABLE))]
+    peers = [Peer("+".join(can) or "none", can, [world.files]) for can in sets]
+    said: list[tuple[str, bool, str]] = []
+
+    async def used(peer: Peer, everybody: asyncio.Barrier) -> None:
+        async with peer.client(host.url) as client:
+            names = await tools(client)
+            expect("context7__resolve-library-id" in names, (peer.can, names))
+            await everybody.wait()
+            fine, text = await call(client, "context7__resolve-library-id", {"query": "q", "libraryName": "react"})
+            said.append((peer.name, fine, text))
+            await everybody.wait()
+
+    async def visit() -> None:
+        everybody = asyncio.Barrier(len(sets))
+        async with asyncio.TaskGroup() as group:
+            for peer in peers:
+                group.create_task(used(peer, everybody))
+
+    with report.check("sharing: context7 without a network: it is connected, and all eight sets of capabilities list"):
+        host.wait_connected()
+        with Census(host.marks) as census:
+            ran(visit())
+    with report.check("sharing: context7 without a network: each call is answered that nothing was found, and nobody was asked"):
+        expect(len(said) == len(sets) and all(text and "/react" not in text for _, _, text in said), said)
+        expect(not any(peer.asked for peer in peers), [(peer.name, peer.asked) for peer in peers])
+    with report.check("sharing: context7 without a network: one process for all of them"):
+        census.one_each()
+    with report.check("sharing: context7 without a network: none is left"):
+        host.over()
+
+
 def couchbase(world: World, report: Report, host: Counted) -> None:
     """It confirms where elicitation is declared and else just does it: so everyone's own word, and no one else's."""
     tool = "couchbase__get_server_configuration_status"
@@ -250,4 +293,5 @@ def checks(world: World, report: Report) -> None:
         service.shutdown()
         with report.check("sharing: none is left"):
             host.over()
+    offline(world, report)
     brittle(world, report)

@@ -80,10 +80,6 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Pages(http.server.ThreadingHTTPServer):
-    request_queue_size = 128  # a dozen clients fetch at once; the default is 5
-
-
 class World:
     """Everything a run needs; ends what it started when it is left."""
 
@@ -121,7 +117,7 @@ class World:
         self.memory.write_text('{"type":"entity","name":"Ann","entityType":"person","observations":["likes tea"]}\n')
         self.repository = self.root / "repository"
         self._commit()
-        pages = Pages(("127.0.0.1", 0), Page)
+        pages = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
         threading.Thread(target=pages.serve_forever, daemon=True).start()
         self.stack.callback(pages.shutdown)
         self.page = f"http://127.0.0.1:{pages.server_address[1]}/page.html"
