@@ -1,7 +1,7 @@
 //! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
 
-use std::sync::{Arc, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
