@@ -92,7 +92,7 @@ class Census:
 class Counted(Host):
     """`mcp-host serve` whose servers carry a mark each, so that their processes can be told apart."""
 
-    def __init__(self, world: World, name: str, servers: dict[str, dict], environment: dict[str, str] | None = None) -> None:
+    def __init__(self, world: World, name: str, servers: dict[str, dict], environment: dict[str, str] | None = None, **settings: object) -> None:
         self.world, self.name = world, name
         self.names = list(servers)
         self.marks = {each: f"{name}-{each}-{uuid.uuid4()}" for each, entry in servers.items() if "command" in entry}
@@ -103,7 +103,7 @@ class Counted(Host):
         self.address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{self.address}/mcp"
         self.config = world.root / f"{name}.json"
-        self.config.write_text(json.dumps({"mcpServers": servers}, indent=2))
+        self.config.write_text(json.dumps({"mcpServers": servers, "host": settings}, indent=2))
         self.begin()
 
     def begin(self) -> None:

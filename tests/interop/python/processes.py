@@ -26,6 +26,7 @@ TOGETHER = 10
 SOON = 0.5
 # A process that clients have left is kept a minute for the next; then there is a while for a busy machine.
 LEFT = 90
+SILENT = 30
 
 
 def few(world: World, report: Report) -> None:
@@ -81,7 +82,8 @@ def few(world: World, report: Report) -> None:
 def many(world: World, report: Report) -> None:
     servers = world.servers("many")
     one = {name: next(words for method, words in compare.calls(world, name) if method == "tools/call") for name in servers}
-    host = Counted(world, "many", servers)
+    # Clients without a session have gone when they were silent for so long.
+    host = Counted(world, "many", servers, limits={"sessionIdle": f"{SILENT}s"})
     label = f"processes: 16 clients at {len(host.marks)} servers"
     with report.check(f"{label}: the daemon is warm"):
         host.wait_connected()
@@ -125,7 +127,7 @@ def many(world: World, report: Report) -> None:
         # These two ask for roots, of which there are two lists; the last one's lists hold pages for clients that show them.
         census.one_each({"everything": 3, "filesystem": 3, "typescript-sdk": 2})
     with report.check(f"{label}: one process a server after the last client"):
-        host.back_to_one(LEFT)
+        host.back_to_one(SILENT + LEFT)
     with report.check(f"{label}: none is left"):
         host.over()
 
