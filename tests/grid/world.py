@@ -32,8 +32,10 @@ def free_port() -> int:
 class World:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, binary: str) -> None:
+    def __init__(self, binary: str, joined: bool = False) -> None:
         self.binary = binary
+        self.joined = joined  # whether clients on a pipe join the daemon
+        self.relays: set[str] = set()
         self.control = Control()
         self.turns = Turns()
         self.locks: dict[Peer, asyncio.Lock] = {peer: asyncio.Lock() for peer in peers()}
@@ -129,10 +131,12 @@ class World:
     ) -> Client:
         """A client of the host, or with `direct` of the scripted server of the same kind."""
         kinds = [] if quiet else KINDS
-        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(config or self.config)]
         path = {"http": "/mcp", "sse": "/sse"}.get(down.transport, "")
         url = self.urls.get(down, "") if direct else self.host + path
-        pipe = Pipe(command, self.environment(), self.errors(name)) if down.transport == "stdio" else None
+        pipe = None
+        if down.transport == "stdio":
+            command = self.server(down) if direct else self.pipe(name, config)
+            pipe = Pipe(command, self.environment(), self.errors(name))
         if down.modern:
             found: Client = Modern(name, kinds, url, pipe)
         else:
@@ -141,9 +145,23 @@ class World:
         found.direct = direct
         return found
 
+    def pipe(self, name: str, config: Path | None = None) -> list[str]:
+        """The host as a program on a pipe, for the client of that name. With `joined` only the relay to the daemon; else a host
+        of its own, which needs no more servers than `config` has."""
+        if self.joined:
+            self.relays.add(name)
+            return [self.binary, "stdio", "-v", "--config", str(self.config)]
+        return [self.binary, "stdio", "-v", "--own", "--config", str(config or self.config)]
+
+    def apart(self) -> list[str]:
+        """Who was to join the daemon, and did not."""
+        files = {name: Path(self.errors(name)) for name in sorted(self.relays)}
+        said = {name: file.read_text(errors="replace") if file.exists() else "" for name, file in files.items()}
+        return [f"{name} has not joined: {text[-300:]!r}" for name, text in said.items() if "note: joined " not in text]
+
     async def close(self, keep: bool) -> list[str]:
         """Ends everything; gives back what did not end as it should."""
-        faults = []
+        faults = self.apart()
         for child in reversed(self.children):
             if child.returncode is not None:
                 faults.append(f"a process ended early, with {child.returncode}")

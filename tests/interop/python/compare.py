@@ -314,5 +314,10 @@ def through(world: World, report: Report, host: Host) -> None:
     for era in ("legacy", "any"):
         for able in (True, False):
             compare(world, report, host.url, host.names, era, able, f"same over http, {era}, {'all' if able else 'no'} capabilities")
-        command = {"command": world.binary, "args": ["stdio", "--config", str(host.config)], "cwd": os.getcwd()}
-        compare(world, report, command, host.names, era, True, f"same over stdio, {era}, all capabilities")
+        piped(world, report, host, era, [world.binary, "stdio", "--config", str(host.config)], "stdio")
+
+
+def piped(world: World, report: Report, host: Host, era: str, command: list[str], over: str) -> None:
+    """Through a command that has the servers of a host."""
+    target = {"command": command[0], "args": command[1:], "cwd": os.getcwd()}
+    compare(world, report, target, host.names, era, True, f"same over {over}, {era}, all capabilities")

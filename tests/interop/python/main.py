@@ -11,12 +11,13 @@ import clients
 import compare
 import fixtures
 import itself
+import joined
 import processes
 import sharing
 from world import Host, Report, World
 
 LIMIT = 30 * 60
-ALL = "connected features pairs inspector same itself files faults stop processes sharing".split()
+ALL = "connected features pairs inspector same joined itself files faults stop processes sharing".split()
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
@@ -51,6 +52,8 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
             clients.inspector(world, report, host)
         with report.check("stop: the host that served all this ends with 0 and leaves no process"):
             faults.stop_and_look(host)
+    if "joined" in stages:
+        joined.checks(world, report)
     if "itself" in stages:
         itself.checks(world, report)
     if "files" in stages:

@@ -235,6 +235,25 @@ class Host:
         except AssertionError as error:
             raise AssertionError(f"{error}; {getattr(self, 'seen', None)}") from None
 
+    def relay(self) -> list[str]:
+        """`mcp-host stdio` of the same config, where it finds this host and joins it. What it says is for `all_joined`."""
+        self.relays = self.world.root / f"{self.name}.relays"
+        self.relay_mark = f"{self.mark}-relay"
+        self.world.marks.add(self.relay_mark)
+        places = [f"XDG_RUNTIME_DIR={self.environment['XDG_RUNTIME_DIR']}", f"{MARK}={self.relay_mark}"]
+        # The clients keep what it says, or do not; so it goes to a file.
+        noted = ["sh", "-c", 'echo started >>"$0"; exec "$@" 2>>"$0"', str(self.relays)]
+        return ["env", *places, *noted, self.world.binary, "stdio", "--config", str(self.config)]
+
+    def all_joined(self) -> int:
+        """How many relays there were; all of them have joined this host, and said nothing else."""
+        said = self.relays.read_text().splitlines() if self.relays.exists() else []
+        started = said.count("started")
+        joined = [line for line in said if line.startswith("note: joined ") and line.endswith(self.address)]
+        if not started or len(said) != 2 * started or len(joined) != started:
+            raise AssertionError(f"{started} started, {len(joined)} joined {self.address}: {said[-10:]}")
+        return started
+
     def stop(self, seconds: float = 25) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
