@@ -7,7 +7,7 @@ import subprocess
 import clients
 import compare
 import faults
-from world import Host, Report, World, alive, end, none_left
+from world import Host, Report, World, alive, end
 
 
 def checks(world: World, report: Report) -> None:
@@ -21,7 +21,7 @@ def checks(world: World, report: Report) -> None:
     for era in ("legacy", "any"):
         compare.piped(world, report, host, era, relay, "a joined stdio")
     with report.check("joined: no relay is alive after its client is gone"):
-        none_left(host.relay_mark, {}, clients.LINGER)
+        host.no_relay_left(clients.LINGER)
     for way in faults.WAYS:
         with report.check(f"joined: stop, {way}: the relay ends with 0, the servers stay"):
             _stop(world, host, relay, way)
@@ -37,7 +37,7 @@ def _stop(world: World, host: Host, relay: list[str], way: str) -> None:
         faults.begin(process)
         servers = alive(host.mark)
         code = faults.leave(process, way)
-        none_left(host.relay_mark, {})
+        host.no_relay_left(3)
         if code != 0:
             raise AssertionError(f"ended with {code}")
         if lost := servers.keys() - alive(host.mark).keys():
