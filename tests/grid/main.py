@@ -133,6 +133,7 @@ async def main(options: argparse.Namespace) -> int:
             world.config = world.configure("mcp", world.entries(ups))
             world.host = await world.serve(world.config)
             await warm_up(world, [up.alias for up in ups], "roots", "sampling", "form")
+            await world.remembered(ups)
     except Exception as error:
         print(f"grid: cannot run: {type(error).__name__}: {error}", file=sys.stderr)
         await world.close(True)

@@ -17,6 +17,7 @@ from client.legacy import Legacy
 from client.modern import Modern
 from client.wires import Http, Pipe, Sse
 from control import Control
+from serving.tools import offered
 from turns import Turns
 from words import KINDS, R25C, Peer, peers
 
@@ -102,6 +103,17 @@ class World:
         if not url:
             raise RuntimeError(f"the host says {line!r}; see {errors}")
         return url.removesuffix("/mcp")
+
+    async def remembered(self, ups: list[Peer]) -> None:
+        """Ready when what was learned is on disk, for hosts that start from now on."""
+        wanted = sum(offered("form", up.revision) for up in ups if not up.modern)
+        file = self.root / "state" / "mcp-host" / "servers.json"
+        for _ in range(100):
+            facts = json.loads(file.read_text()) if file.exists() else {"servers": {}}
+            if sum("elicitation" in shown["asks"] for shown in facts["servers"].values()) >= wanted:
+                return
+            await asyncio.sleep(0.1)
+        raise RuntimeError(f"after 10 s {file} does not say that {wanted} servers ask by forms")
 
     async def forget(self, alias: str) -> None:
         """Has the daemon forget what a server asks its clients."""
