@@ -159,6 +159,9 @@ impl HostBuilder {
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }
+            // It says of each question during which call it asks, and a connection to it costs nothing: so it is told exactly
+            // what its client can do, and nobody is asked for roots before it asks.
+            entry.sharing = config::Sharing::Profile;
             config.servers.push(entry);
             let server = Running::new(server);
             memory.insert(name, Arc::new(move |wire, tasks| server.start(wire, tasks)));

@@ -69,7 +69,9 @@ impl Server {
 
     /// The same of whatever shows that it asks.
     pub(crate) fn note_asked(&self, asks: Asked, version: Option<String>) {
-        if asks.is_empty() || self.config.sharing == Sharing::Host {
+        // A server in this process that is shared by capabilities is told them exactly, and names the call of each question.
+        let is_told_all = self.asked.key.is_none() && self.config.sharing == Sharing::Profile;
+        if asks.is_empty() || self.config.sharing == Sharing::Host || is_told_all {
             return;
         }
         let before = Asked::from_bits(self.asked.asks.fetch_or(asks.bits(), Ordering::AcqRel));

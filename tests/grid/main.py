@@ -50,7 +50,7 @@ async def downstream(
     fresh = itertools.count(1)
 
     def another(up: Peer) -> Client:
-        # A host of its own needs no more than the one server.
+        # A host of its own needs no more than the one server. A joined one has no choice.
         config = None if options.direct else world.configure(f"only-{up.alias}", world.entries([up]))
         return world.client(f"{names}-{next(fresh)}", down, direct=options.direct, config=config)
 
@@ -118,19 +118,22 @@ async def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     downs = [peer for peer in peers() if re.fullmatch(options.down, str(peer))]
     options.features = options.features or list(FORGOTTEN if options.forget else FEATURES)
+    if options.joined:
+        downs = [peer for peer in downs if peer.transport == "stdio"]
     if options.forget:
         # A host on a pipe has one client of each kind, and what it knows is its own.
         downs = [peer for peer in downs if peer.transport != "stdio"]
     ups = [peer for peer in peers() if re.fullmatch(options.up, str(peer))]
     if options.direct:
         options.features = [feature for feature in options.features if feature not in HOSTED]
-    report, world, slots = Report(), World(options.binary), asyncio.Semaphore(AT_ONCE)
+    report, world, slots = Report(), World(options.binary, options.joined), asyncio.Semaphore(AT_ONCE)
     try:
         await world.open()
         if not options.direct:
             world.config = world.configure("mcp", world.entries(ups))
             world.host = await world.serve(world.config)
             await warm_up(world, [up.alias for up in ups], "roots", "sampling", "form")
+            await world.remembered(ups)
     except Exception as error:
         print(f"grid: cannot run: {type(error).__name__}: {error}", file=sys.stderr)
         await world.close(True)
@@ -161,6 +164,7 @@ if __name__ == "__main__":
     parser.add_argument("--binary", default="")
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--forget", action="store_true")
+    parser.add_argument("--joined", action="store_true")
     parser.add_argument("--down", default=".*")
     parser.add_argument("--up", default=".*")
     parser.add_argument("--features", type=lambda text: text.split(","), default=[])

@@ -79,7 +79,7 @@ class Official:
     async def clients(self) -> None:
         few = [Peer("2024-11-05", "http"), Peer("2026-07-28", "stdio")]
         small = self.world.configure("few", self.world.entries(few))
-        over_stdio = ["--", self.world.binary, "stdio", "--config", str(small)]
+        over_stdio = ["--", self.world.binary, "stdio", "--own", "--config", str(small)]
         over_http, over_sse = ["--url", f"{self.world.host}/mcp"], ["--url", f"{self.world.host}/sse"]
         runs = [(kind, era, up, "http", over_http) for kind, era in CLIENTS for up in peers()]
         runs += [(kind, era, up, "stdio", over_stdio) for kind, era in CLIENTS for up in few]

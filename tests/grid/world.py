@@ -17,6 +17,7 @@ from client.legacy import Legacy
 from client.modern import Modern
 from client.wires import Http, Pipe, Sse
 from control import Control
+from serving.tools import offered
 from turns import Turns
 from words import KINDS, R25C, Peer, peers
 
@@ -32,8 +33,10 @@ def free_port() -> int:
 class World:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, binary: str) -> None:
+    def __init__(self, binary: str, joined: bool = False) -> None:
         self.binary = binary
+        self.joined = joined  # whether clients on a pipe join the daemon
+        self.relays: set[str] = set()
         self.control = Control()
         self.turns = Turns()
         self.locks: dict[Peer, asyncio.Lock] = {peer: asyncio.Lock() for peer in peers()}
@@ -101,6 +104,17 @@ class World:
             raise RuntimeError(f"the host says {line!r}; see {errors}")
         return url.removesuffix("/mcp")
 
+    async def remembered(self, ups: list[Peer]) -> None:
+        """Ready when what was learned is on disk, for hosts that start from now on."""
+        wanted = sum(offered("form", up.revision) for up in ups if not up.modern)
+        file = self.root / "state" / "mcp-host" / "servers.json"
+        for _ in range(100):
+            facts = json.loads(file.read_text()) if file.exists() else {"servers": {}}
+            if sum("elicitation" in shown["asks"] for shown in facts["servers"].values()) >= wanted:
+                return
+            await asyncio.sleep(0.1)
+        raise RuntimeError(f"after 10 s {file} does not say that {wanted} servers ask by forms")
+
     async def forget(self, alias: str) -> None:
         """Has the daemon forget what a server asks its clients."""
         command = [self.binary, "status", alias, "--forget", "--listen", self.host.removeprefix("http://")]
@@ -129,10 +143,12 @@ class World:
     ) -> Client:
         """A client of the host, or with `direct` of the scripted server of the same kind."""
         kinds = [] if quiet else KINDS
-        command = self.server(down) if direct else [self.binary, "stdio", "-v", "--config", str(config or self.config)]
         path = {"http": "/mcp", "sse": "/sse"}.get(down.transport, "")
         url = self.urls.get(down, "") if direct else self.host + path
-        pipe = Pipe(command, self.environment(), self.errors(name)) if down.transport == "stdio" else None
+        pipe = None
+        if down.transport == "stdio":
+            command = self.server(down) if direct else self.pipe(name, config)
+            pipe = Pipe(command, self.environment(), self.errors(name))
         if down.modern:
             found: Client = Modern(name, kinds, url, pipe)
         else:
@@ -141,9 +157,23 @@ class World:
         found.direct = direct
         return found
 
+    def pipe(self, name: str, config: Path | None = None) -> list[str]:
+        """The host as a program on a pipe, for the client of that name. With `joined` only the relay to the daemon; else a host
+        of its own, which needs no more servers than `config` has."""
+        if self.joined:
+            self.relays.add(name)
+            return [self.binary, "stdio", "-v", "--config", str(self.config)]
+        return [self.binary, "stdio", "-v", "--own", "--config", str(config or self.config)]
+
+    def apart(self) -> list[str]:
+        """Who was to join the daemon, and did not."""
+        files = {name: Path(self.errors(name)) for name in sorted(self.relays)}
+        said = {name: file.read_text(errors="replace") if file.exists() else "" for name, file in files.items()}
+        return [f"{name} has not joined: {text[-300:]!r}" for name, text in said.items() if "note: joined " not in text]
+
     async def close(self, keep: bool) -> list[str]:
         """Ends everything; gives back what did not end as it should."""
-        faults = []
+        faults = self.apart()
         for child in reversed(self.children):
             if child.returncode is not None:
                 faults.append(f"a process ended early, with {child.returncode}")

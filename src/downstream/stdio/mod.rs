@@ -256,6 +256,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 last_words = patience;
                 self.session.listens.cancel();
                 let _ = timeout(LAST_CALLS, self.drain()).await;
+                // What has no answer by now gets none, as at a host of its own: a guest makes up none either.
+                self.session.leave();
                 Ok(())
             }
             End::Gone(result) => {

@@ -291,6 +291,18 @@ async fn by_profile_one_process_a_set_of_capabilities() {
     assert!(said[0] == said[1] && said[0] != said[2], "{said:?}");
 }
 
+/// As servers of the program are: what they ask has nobody share less, nor be asked before they ask.
+#[tokio::test(start_paused = true)]
+async fn what_a_server_in_this_process_asks_moves_nobody() {
+    let world = world(&[Asked::ROOTS.with(Asked::ELICITATION)], |entry| entry.sharing = Sharing::Profile);
+    let both = FORM.with(ROOTS);
+    let persons = [both, both].map(|profile| world.person(profile, "file:///a"));
+    let said = [world.call(&persons[0], 0, "echo").await, world.call(&persons[1], 0, "echo").await];
+    assert_eq!(said[0], said[1], "one connection");
+    let asked: usize = persons.iter().map(|person| person.asked_for_roots.load(Ordering::SeqCst)).sum();
+    assert_eq!((asked, world.router.manager().servers()[0].asks()), (0, Asked::NOTHING));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_forgotten_is_shared_anew() {
     let world = world(&[Asked::ELICITATION], |_| {});

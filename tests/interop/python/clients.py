@@ -17,6 +17,8 @@ SHARED = [feature for feature in FEATURES if feature not in ("roots", "logging",
 # One of them after the other is tried on all but the roots, which the server asked the first one for.
 LATER = [feature for feature in FEATURES if feature != "roots"]
 LIMIT = 300
+# The clients close stdin and then give their server some 4 to 6 seconds before they kill it.
+LINGER = 6
 
 
 def script(world: World, kind: str) -> list[str]:
@@ -82,31 +84,39 @@ def features_directly(world: World, report: Report) -> None:
         alone(world, report, f"{kind} directly over sse", kind, given, ["--url", world.old], f"{kind}-direct")
 
 
+# Its capabilities are those of the Python SDK, which was at the same server before.
+SAME_BEFORE = [("rmcp", "any")]
+
+
 def features(world: World, report: Report, host: Host) -> None:
     """Every client, over HTTP at both kinds of server, and over stdio; two over HTTP+SSE, on either side and on both."""
-    mark = f"{host.mark}-stdio"
-    small = world.config("small", mark, ["everything", "python-sdk"])
-    stdio = ["--", world.binary, "stdio", "--config", str(small)]
     for who, (kind, era) in enumerate(CLIENTS):
         for alias in ("everything", "remote"):
-            # Its capabilities are those of the Python SDK, which was here before.
-            given = options(alias, era, who, LATER if (kind, era) == ("rmcp", "any") else FEATURES)
+            given = options(alias, era, who, LATER if (kind, era) in SAME_BEFORE else FEATURES)
             label = f"{kind} over http, {era}, {alias}"
             alone(world, report, label, kind, given, ["--url", host.url], f"{kind}-{era}-{alias}")
-        given = options("everything", era, who, FEATURES)
-        alone(world, report, f"{kind} over stdio, {era}, everything", kind, given, stdio, f"{kind}-{era}-stdio")
-    # This server asks for roots a third of a second after it was started, whatever it is doing; who is asked by a result is
-    # away meanwhile, and misses nothing.
-    for who, kind in enumerate(("python", "typescript2")):
-        given = [*options("everything", "any", who, ["progress"]), "--think", "0.5", "--steps", "12"]
-        alone(world, report, f"{kind} over stdio, while it thinks", kind, given, stdio, f"{kind}-thinks")
+    mark = f"{host.mark}-stdio"
+    small = world.config("small", mark, ["everything", "python-sdk"])
+    pipes(world, report, [world.binary, "stdio", "--config", str(small)], "stdio")
     for who, kind in enumerate(OLD, len(CLIENTS)):
         for over, url, alias in (("http", host.url, "old"), ("sse", host.sse, "everything"), ("sse", host.sse, "old")):
             given = options(alias, "legacy", who, FEATURES)
             alone(world, report, f"{kind} over {over}, {alias}", kind, given, ["--url", url], f"{kind}-{over}-{alias}")
-    # These clients close stdin and then give their server some 4 to 6 seconds before they kill it.
     with report.check("clients over stdio: nothing is alive after they are gone"):
-        none_left(mark, {}, 6)
+        none_left(mark, {}, LINGER)
+
+
+def pipes(world: World, report: Report, command: list[str], over: str, one_server: bool = False) -> None:
+    """Every client at a command. `one_server`: what is behind it outlives the client, and serves the next one."""
+    stdio = ["--", *command]
+    for who, (kind, era) in enumerate(CLIENTS):
+        given = options("everything", era, who, LATER if one_server and (kind, era) in SAME_BEFORE else FEATURES)
+        alone(world, report, f"{kind} over {over}, {era}, everything", kind, given, stdio, f"{kind}-{era}-stdio")
+    # This server asks for roots a third of a second after it was started, whatever it is doing; who is asked by a result is
+    # away meanwhile, and misses nothing.
+    for who, kind in enumerate(("python", "typescript2")):
+        given = [*options("everything", "any", who, ["progress"]), "--think", "0.5", "--steps", "12"]
+        alone(world, report, f"{kind} over {over}, while it thinks", kind, given, stdio, f"{kind}-thinks")
 
 
 def pairs(world: World, report: Report, url: str, alias: str, label: str) -> None:
@@ -189,4 +199,4 @@ def inspector(world: World, report: Report, host: Host) -> None:
         stdio = ["--", world.binary, "stdio", "--config", str(small)]
         inspections(world, report, stdio, "everything", era, f"over stdio, {era}")
     with report.check("inspector over stdio: nothing is alive after it is gone"):
-        none_left(mark, {}, 6)
+        none_left(mark, {}, LINGER)

@@ -92,8 +92,14 @@ def calls(world: World, name: str) -> list[tuple[str, dict[str, Any]]]:
     }[name]  # fmt: skip
 
 
+class Asked(Client):
+    """A client that tells these roots, if any."""
+
+    told: dict[str, Any] | None = None
+
+
 @asynccontextmanager
-async def connect(world: World, target: str | dict, era: str, able: bool, home: str) -> AsyncIterator[Client]:
+async def connect(world: World, target: str | dict, era: str, able: bool, home: str) -> AsyncIterator[Asked]:
     """A client at a URL or at a command, with every capability or with none."""
     errors = open(world.root / f"{home}.log", "a")
     if isinstance(target, dict) and "url" in target:
@@ -114,13 +120,21 @@ async def connect(world: World, target: str | dict, era: str, able: bool, home: 
     answers = {"sampling_callback": refuse, "elicitation_callback": refuse, "list_roots_callback": roots} if able else {}
     mode = {"legacy": "legacy", "any": "auto"}[era]
     with errors:
-        async with asyncio.timeout(240), Client(server, mode=mode, read_timeout_seconds=70, **answers) as client:
+        async with asyncio.timeout(240), Asked(server, mode=mode, read_timeout_seconds=70, **answers) as client:
+            client.told = (await roots(None)).model_dump(mode="json", by_alias=True, exclude_none=True) if able else None
             yield client
 
 
-async def ask(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def ask(client: Asked, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The answer as it came. Before a client without a session has it, it may have to tell its roots, as its SDK does by itself
+    for calls through its models."""
     try:
-        return await client.session.send_request(Question(method=method, params=params), RAW)
+        answer = await client.session.send_request(Question(method=method, params=params), RAW)
+        questions = answer.get("inputRequests", {}) if answer.get("resultType") == "input_required" else {}
+        if client.told and [each["method"] for each in questions.values()] == ["roots/list"]:
+            told = {"inputResponses": dict.fromkeys(questions, client.told), "requestState": answer["requestState"]}
+            answer = await client.session.send_request(Question(method=method, params=params | told), RAW)
+        return answer
     except Exception as error:  # an error is an answer too, and compared like one
         detail = getattr(error, "error", None)
         return {"error": detail.model_dump(mode="json") if detail is not None else f"{type(error).__name__}: {error}"}
@@ -241,10 +255,13 @@ def compare(world: World, report: Report, target: str | dict, names: list[str], 
 
     async def work() -> None:
         reference = {name: await directly(world, name, era, able) for name in names}
-        async with connect(world, target, era, able, "compare") as client:
+        # Who can be asked nothing shares a connection to which everything is declared, and sees what it lists.
+        everything = reference if able else {name: await directly(world, name, era, True) for name in names}
+        # A home for each era: a host that has listed before shows what it kept, and no resources.
+        async with connect(world, target, era, able, f"compare-{era}") as client:
             lists = await listed(client)
             for name in names:
-                direct, told = reference[name]
+                (direct, _), (_, told) = everything[name], reference[name]
                 with report.check(f"{label}: {name}: {len(direct['tools'])} tools and the other lists are the same"):
                     for kind in LISTS:
                         given = expected(name, kind, direct[kind])
@@ -314,5 +331,10 @@ def through(world: World, report: Report, host: Host) -> None:
     for era in ("legacy", "any"):
         for able in (True, False):
             compare(world, report, host.url, host.names, era, able, f"same over http, {era}, {'all' if able else 'no'} capabilities")
-        command = {"command": world.binary, "args": ["stdio", "--config", str(host.config)], "cwd": os.getcwd()}
-        compare(world, report, command, host.names, era, True, f"same over stdio, {era}, all capabilities")
+        piped(world, report, host, era, [world.binary, "stdio", "--config", str(host.config)], "stdio")
+
+
+def piped(world: World, report: Report, host: Host, era: str, command: list[str], over: str) -> None:
+    """Through a command that has the servers of a host."""
+    target = {"command": command[0], "args": command[1:], "cwd": os.getcwd()}
+    compare(world, report, target, host.names, era, True, f"same over {over}, {era}, all capabilities")

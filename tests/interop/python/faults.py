@@ -19,6 +19,7 @@ from world import Host, Report, World, alive, descendants, end, none_left
 
 VICTIM = "python-sdk"
 CALLERS = 5  # lost calls of each client
+WAYS = ("stdin closed", "SIGTERM")  # in which a client is done with a program on a pipe
 WORDS = {"disconnected", "reconnecting", "connecting", "initializing"}
 
 
@@ -210,7 +211,7 @@ def stops(world: World, report: Report) -> None:
         while not alive(host.mark) and time.monotonic() < deadline:
             time.sleep(0.02)
         stop_and_look(host)
-    for way in ("stdin closed", "SIGTERM"):
+    for way in WAYS:
         with report.check(f"stop: stdio host, {way}"):
             _stdio(world, way)
 
@@ -228,26 +229,35 @@ def _stdio(world: World, way: str) -> None:
     command = [world.binary, "stdio", "--config", str(config)]
     process = world.start(command, world.environment("stdio"), "stdio", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "interop", "version": "1"}}
-        _send(process, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
-        _answer(process, 1, 60)
-        _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-        _send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
-        _answer(process, 2, 90)
+        begin(process)
         tree, marked = descendants(process.pid), alive(mark)
         servers = [entry for entry in world.servers(mark).values() if "command" in entry]
         if len(marked) < len(servers):
             raise AssertionError(f"only {len(marked)} processes for {len(servers)} servers")
-        if way == "SIGTERM":
-            process.send_signal(signal.SIGTERM)
-        else:
-            process.stdin.close()
-        code = process.wait(25)
+        code = leave(process, way)
         none_left(mark, tree)
         if code != 0:
             raise AssertionError(f"ended with {code}: {world.tail('stdio')}")
     finally:
         end(process)
+
+
+def begin(process: subprocess.Popen) -> None:
+    """A session on the pipes of a program, up to its first list."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "interop", "version": "1"}}
+    _send(process, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    _answer(process, 1, 60)
+    _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    _send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
+    _answer(process, 2, 90)
+
+
+def leave(process: subprocess.Popen, way: str) -> int:
+    if way == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        process.stdin.close()
+    return process.wait(25)
 
 
 def _send(process: subprocess.Popen, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Runs the stages in order: those of ALL, and `agents` where it is named. With --direct the first stages of these, and `agents`."""
+"""Runs the stages in order: those of ALL, and others where they are named. With --direct the first stages of these, and `agents`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import clients
 import compare
 import fixtures
 import itself
+import joined
 import joins
 import processes
 import sharing
 from world import Host, Report, World
 
 LIMIT = 30 * 60
-ALL = "connected features pairs inspector same itself files faults stop processes sharing bounds joins browser".split()
+ALL = "connected features pairs inspector same joined itself files faults stop processes sharing joins".split()
 
 
 def direct(world: World, report: Report, stages: set[str]) -> None:
@@ -54,6 +55,8 @@ def hosted(world: World, report: Report, stages: set[str]) -> None:
             clients.inspector(world, report, host)
         with report.check("stop: the host that served all this ends with 0 and leaves no process"):
             faults.stop_and_look(host)
+    if "joined" in stages:
+        joined.checks(world, report)
     if "itself" in stages:
         itself.checks(world, report)
     if "files" in stages:

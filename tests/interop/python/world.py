@@ -211,6 +211,7 @@ class Host:
         self.address = f"127.0.0.1:{free_port()}"
         self.url, self.sse = (f"http://{self.address}{path}" for path in ("/mcp", "/sse"))
         self.config = world.config(name, self.mark, only)
+        self.relays = world.root / f"{name}.relays"
         command = [world.binary, "serve", "--config", str(self.config), "--listen", self.address]
         self.process = world.start(command, self.environment, name)
 
@@ -234,6 +235,36 @@ class Host:
             until("every server connected", seconds, connected)
         except AssertionError as error:
             raise AssertionError(f"{error}; {getattr(self, 'seen', None)}") from None
+
+    def relay(self) -> list[str]:
+        """`mcp-host stdio` of the same config, where it finds this host and joins it. What it says is for `all_joined`."""
+        # The clients keep what it says, or do not; so it goes to a file.
+        noted = ["sh", "-c", 'echo "started $$" >>"$0"; exec "$@" 2>>"$0"', str(self.relays)]
+        place = f"XDG_RUNTIME_DIR={self.environment['XDG_RUNTIME_DIR']}"
+        return ["env", place, *noted, self.world.binary, "stdio", "--config", str(self.config)]
+
+    def all_joined(self) -> int:
+        """How many relays there were; all of them have joined this host, and said nothing else."""
+        said = self.relays.read_text().splitlines()
+        started = [line for line in said if line.startswith("started ")]
+        joined = [line for line in said if line == f"note: joined the mcp-host on port {self.address.rpartition(':')[2]}"]
+        if not started or len(joined) != len(started) or len(said) != 2 * len(started):
+            raise AssertionError(f"{len(started)} started, {len(joined)} joined {self.address}: {said[-4:]}")
+        return len(started)
+
+    def no_relay_left(self, seconds: float) -> None:
+        pids = [line.split()[1] for line in self.relays.read_text().splitlines() if line.startswith("started ")]
+        command = f"{self.world.binary}\0stdio\0".encode()
+
+        def left() -> list[str]:
+            found = []
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    if (Path("/proc") / pid / "cmdline").read_bytes().startswith(command):
+                        found.append(pid)
+            return found
+
+        until("every relay gone", seconds, lambda: not left())
 
     def stop(self, seconds: float = 25) -> int:
         self.process.send_signal(signal.SIGTERM)

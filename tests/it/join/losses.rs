@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::client::Client;
 use super::{Place, pid, until};
 
 fn kind(answer: &Value) -> &Value {
@@ -98,6 +99,25 @@ fn the_end_of_stdin_and_a_signal_bring_the_last_answers() {
             assert!(client.answer(id)["result"].is_object());
             assert_eq!(client.ended().0, 0);
         }
+    }
+    drop(daemon);
+}
+
+/// What a call is worth whose client has left: the same through a relay as at a host of its own, which is nothing.
+#[test]
+fn a_client_that_leaves_in_a_call_gets_no_made_up_answer() {
+    let place = Place::new();
+    let daemon = place.serve();
+    for arguments in [&["stdio", "--config", "mcp.json"][..], &["stdio", "--config", "mcp.json", "--own"]] {
+        let mut client = Client::start(place.command(arguments)).begun_asked();
+        let asks = client.call("echo__ask", &json!({}));
+        client.hears("elicitation/create");
+        client.close();
+        while let Some(message) = client.next() {
+            assert!(message["id"] != asks || !message["method"].is_null(), "{arguments:?}: {message}");
+        }
+        let (code, text) = client.ended();
+        assert_eq!((code, text.contains("note: joined")), (0, arguments.len() == 3), "{text}");
     }
     drop(daemon);
 }

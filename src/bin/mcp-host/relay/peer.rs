@@ -171,6 +171,10 @@ impl Peer {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -430,6 +430,13 @@ impl<'a, S: Source> Pump<'a, S> {
             self.away = Some(Away { next: Instant::now(), waits: None, boot: None });
         }
         let lost = self.kept.left(number, taken);
+        let peer = &mut self.peers[at];
+        if peer.is_closed() {
+            // The client has closed its side, so the daemon ends the session with whatever is still under way: nobody waits
+            // for that any more.
+            peer.questions.clear();
+            let _ = self.kept.lost(number, peer.written);
+        }
         self.settle(lost);
     }
 

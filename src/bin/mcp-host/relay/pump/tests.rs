@@ -251,3 +251,32 @@ fn daemons_that_go_at_once_are_as_good_as_none() {
     pump.look_around();
     assert!(pump.source.own.is_some(), "the client does not wait longer");
 }
+
+/// The client has closed its side. What the daemon leaves unanswered then has no answer, as at a host of its own; only a
+/// daemon that died is told of.
+#[test]
+fn the_end_of_a_session_is_no_death() {
+    for ends_well in [true, false] {
+        let (first, old) = daemon("a");
+        let mut daemons = Daemons::default();
+        let mut pump = Pump::new(&mut daemons, first).unwrap();
+        pump.client_says(&call(1, "slow"));
+        pump.client_says("{\"id\":2,\"method\":\"subscriptions/listen\"}\n");
+        pump.says(0, &old, "{\"id\":7,\"method\":\"elicitation/create\"}\n");
+        pump.out.clear();
+        pump.hears = false;
+        assert_eq!(pump.over(Instant::now()), None);
+        if ends_well {
+            pump.says(0, &old, &LEAVES.replace('1', "2"));
+        }
+        drop(old);
+        pump.heard_from(0);
+        let told = pump.told();
+        let answered = |id: u64| told.iter().any(|message| message["id"] == id && message["method"].is_null());
+        assert_eq!([1, 2].map(answered), [!ends_well; 2], "{told:?}");
+        if ends_well {
+            assert_eq!(told, [] as [Value; 0]);
+            assert_eq!(pump.over(Instant::now()), Some(End::Done));
+        }
+    }
+}
