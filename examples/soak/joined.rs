@@ -100,7 +100,9 @@ impl Joined {
             match self.child.try_wait().map_err(|error| error.to_string())? {
                 Some(status) => break status,
                 None if begun.elapsed() > patience => {
-                    return Err(format!("a relay is alive {patience:?} after the end of its input"));
+                    self.kill();
+                    let said = self.said.recv_timeout(patience).unwrap_or_default();
+                    return Err(format!("a relay is alive {patience:?} after the end of its input, and said {said:?}"));
                 }
                 None => process::pause(Duration::from_millis(5)),
             }
