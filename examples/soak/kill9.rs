@@ -1,13 +1,21 @@
 //! `kill -9` of the host in random states: two seconds later nothing of it may be alive (`hazards.md` H13).
+//!
+//! In every fourth round it is a daemon that has relays beside it (`sharing.md` §4.3), and the daemon is killed, or a relay, or
+//! both. A relay has no process below it while it is joined, and outlives its daemon; once its client leaves, or it is killed,
+//! nothing of it may be left either, also where it has become a host itself.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
+use crate::client::Answer;
+use crate::joined::{self, Caller, Joined};
 use crate::process::{self, Process};
 use crate::servers;
 use crate::soak::{self, Plan, Verdict};
@@ -15,11 +23,18 @@ use crate::soak::{self, Plan, Verdict};
 const PROMISE: Duration = Duration::from_secs(2);
 /// Rounds at the same time, so that hosts and guards see each other's processes.
 const BESIDE: usize = 4;
+/// Relays of a round that has some; with one more that is not killed.
+const RELAYS: usize = 2;
+/// A client whose daemon is gone is served so long after its next message (`sharing.md` §6).
+const SERVED: Duration = Duration::from_secs(6);
+/// A relay that has become a host is gone so long after its client has closed its side: its servers have 2.5 s, and half a
+/// second is for the rest. The machine has other things to do.
+const ENDED: Duration = Duration::from_secs(4);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let rounds = if plan.whole { 1000 } else { 100 };
     let next = AtomicUsize::new(0);
-    let (times, failures) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (lives, failures) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..BESIDE {
             scope.spawn(|| {
@@ -29,40 +44,53 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
                         return;
                     }
                     match self::round(plan, round) {
-                        Ok(time) => times.lock().expect("no panic inside").push(time),
+                        Ok(life) => lives.lock().expect("no panic inside").push(life),
                         Err(wrong) => failures.lock().expect("no panic inside").push(format!("round {round}: {wrong}")),
                     }
                 }
             });
         }
     });
-    let (mut times, failures) = (times.into_inner().expect("no panic"), failures.into_inner().expect("no panic"));
-    times.sort();
-    let seen: usize = times.iter().map(|(_, seen)| seen).sum();
+    let (mut lives, failures) = (lives.into_inner().expect("no panic"), failures.into_inner().expect("no panic"));
+    lives.sort_by_key(|life| life.gone);
+    let seen: usize = lives.iter().map(|life| life.seen).sum();
+    let joined: usize = lives.iter().map(|life| life.joined).sum();
     match failures.as_slice() {
         [] => Ok(format!(
-            "{rounds} rounds, {seen} processes, 0 survivors; gone after {:?} (median), {:?} (longest)",
-            times[times.len() / 2].0,
-            times[times.len() - 1].0
+            "{rounds} rounds, {seen} processes, {joined} joined, 0 survivors; gone after {:?} (median), {:?} (longest)",
+            lives[lives.len() / 2].gone,
+            lives[lives.len() - 1].gone
         )),
         _ => {
             failures.iter().for_each(|wrong| soak::say(&format!("       {wrong}")));
-            Err(format!("{} of {rounds} rounds with survivors", failures.len()))
+            Err(format!("{} of {rounds} rounds not as promised", failures.len()))
         }
     }
 }
 
-/// One life of a host; how long its processes outlived it, and how many they were.
-fn round(plan: &Plan, round: usize) -> Result<(Duration, usize), String> {
+/// One life of a host.
+struct Life {
+    /// How long its processes outlived it.
+    gone: Duration,
+    /// How many they were.
+    seen: usize,
+    /// Relays beside it.
+    joined: usize,
+}
+
+fn round(plan: &Plan, round: usize) -> Result<Life, String> {
     let mut chance = Chance(plan.seed ^ (round as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let word = format!("soak-{}-{:x}-{round}", std::process::id(), plan.seed);
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = home.path().join("mcp.json");
     std::fs::write(&file, servers::config(&plan.host, &word).to_string()).map_err(|error| error.to_string())?;
+    if round % 4 == 3 {
+        // In few of them a relay goes on until it is a host: that takes a while.
+        return Beside::start(plan, home.path(), &file, &word)?.end(&mut chance, round % 24 == 7);
+    }
     let mut host = start(plan, home.path(), &file).map_err(|error| error.to_string())?;
     let pid = host.id();
-    // Now and then at once, mostly while servers start or serve.
-    let life = Duration::from_millis([0, 3, 40, 400, 1200][chance.below(5)]).mul_f64(0.5 + chance.unit());
+    let life = life(&mut chance);
     let until = Instant::now() + life;
     let mut input = host.stdin.take();
     if chance.below(2) == 0 {
@@ -86,12 +114,162 @@ fn round(plan: &Plan, round: usize) -> Result<(Duration, usize), String> {
     let gone = process::wait_gone(&known, &word, PROMISE);
     let _ = host.wait();
     match gone {
-        Ok(time) => Ok((time, known.len())),
-        Err(left) => {
-            let names: BTreeSet<String> = left.iter().map(Process::name).collect();
-            left.iter().for_each(Process::kill);
-            Err(format!("killed after {life:?}: {names:?}"))
+        Ok(gone) => Ok(Life { gone, seen: known.len(), joined: 0 }),
+        Err(left) => Err(format!("killed after {life:?}: {}", survivors(&left))),
+    }
+}
+
+/// Now and then at once, mostly while servers start or serve.
+fn life(chance: &mut Chance) -> Duration {
+    Duration::from_millis([0, 3, 40, 400, 1200][chance.below(5)]).mul_f64(0.5 + chance.unit())
+}
+
+/// Names those who are left, and ends them.
+fn survivors(left: &[Process]) -> String {
+    let names: BTreeSet<String> = left.iter().map(Process::name).collect();
+    left.iter().for_each(Process::kill);
+    format!("{names:?}")
+}
+
+/// A daemon with relays beside it.
+struct Beside<'a> {
+    daemon: Daemon,
+    /// Its session is open; it is not killed with the daemon.
+    caller: Caller,
+    relays: Vec<Joined>,
+    runtime: tokio::runtime::Runtime,
+    word: &'a str,
+}
+
+impl<'a> Beside<'a> {
+    /// All have joined when this returns.
+    fn start(plan: &Plan, home: &Path, config: &Path, word: &'a str) -> Result<Self, String> {
+        let daemon = Daemon::start(plan, home, config)?;
+        let relay = || Joined::start(joined::command(&plan.host, home, config));
+        let relays = (0..RELAYS).map(|_| relay()).collect::<Result<Vec<_>, _>>()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let caller = runtime.block_on(async { Caller::begin(relay()?).await })?;
+        Ok(Self { daemon, caller, relays, runtime, word })
+    }
+
+    /// `alone`: the caller goes on, and gets a host of its own.
+    fn end(mut self, chance: &mut Chance, alone: bool) -> Result<Life, String> {
+        let joined = self.relays.len() + 1;
+        for relay in &mut self.relays {
+            if chance.below(2) == 0 {
+                TALK.iter().for_each(|line| relay.say(line));
+            }
         }
+        let life = life(chance);
+        process::pause(life);
+        let stops = chance.below(6) == 0;
+        if stops {
+            signal(&self.daemon.0, rustix::process::Signal::TERM);
+        } else if chance.below(6) == 0 && life.as_millis() > 100 {
+            signal(&self.daemon.0, rustix::process::Signal::HUP);
+        }
+        process::pause(Duration::from_millis(chance.below(40) as u64));
+        let pids = self.relays.iter().map(Joined::pid).chain([self.caller.pid()]);
+        let below: Vec<Process> = pids.flat_map(process::below).collect();
+        if !below.is_empty() {
+            return Err(format!("below joined relays: {}", survivors(&below)));
+        }
+        // None of them, some or all; at the same time as the daemon, or before.
+        let victims = chance.below(RELAYS + 1);
+        self.relays.drain(..victims).for_each(|mut relay| relay.kill());
+        if victims > 0 && !stops && chance.below(2) == 0 {
+            self.list(SERVED)?;
+        }
+        let known = process::below(self.daemon.0.id());
+        let _ = self.daemon.0.kill();
+        let gone = process::wait_gone(&known, self.word, PROMISE);
+        let _ = self.daemon.0.wait();
+        let gone = gone.map_err(|left| format!("daemon killed after {life:?}: {}", survivors(&left)))?;
+        if !self.caller.is_running() || !self.relays.iter_mut().all(Joined::is_running) {
+            return Err("a relay ended with its daemon".to_owned());
+        }
+        for relay in self.relays.drain(..) {
+            let (status, said) = relay.leave(joined::ENDED)?;
+            if !status.success() || !said.is_empty() {
+                return Err(format!("a relay without a daemon ended with {status} and said {said:?}"));
+            }
+        }
+        let seen = known.len();
+        if alone {
+            return Ok(Life { gone, seen: seen + self.alone(chance)?, joined });
+        }
+        let (status, said) = self.runtime.block_on(self.caller.leave(joined::ENDED))?;
+        if !status.success() || !said.is_empty() {
+            return Err(format!("a relay without a daemon ended with {status} and said {said:?}"));
+        }
+        let left = process::wait_gone(&BTreeSet::new(), self.word, PROMISE);
+        left.map_err(|left| format!("after the end of all relays: {}", survivors(&left)))?;
+        Ok(Life { gone, seen, joined })
+    }
+
+    /// The caller becomes a host, whose servers start as they are needed, and is killed or left; how many processes there were.
+    fn alone(mut self, chance: &mut Chance) -> Result<usize, String> {
+        self.list(SERVED)?;
+        let text = json!({ "text": "alone" });
+        match self.runtime.block_on(self.caller.call(2, "plain__echo", &text)) {
+            Answer::One(answer) if answer["result"]["content"][0]["text"] == "alone" => {}
+            other => return Err(format!("a relay that has become a host answers {other:?}")),
+        }
+        let known = process::below(self.caller.pid());
+        if known.is_empty() {
+            return Err("a relay that has become a host has no servers".to_owned());
+        }
+        let how = if chance.below(2) == 0 {
+            self.caller.kill();
+            "killed"
+        } else {
+            let (status, said) = self.runtime.block_on(self.caller.leave(ENDED))?;
+            if !status.success() || !said.contains("a host of its own from now on") {
+                return Err(format!("a relay that has become a host ended with {status} and said {said:?}"));
+            }
+            "left"
+        };
+        let gone = process::wait_gone(&known, self.word, PROMISE);
+        gone.map_err(|left| format!("a relay that had become a host was {how}: {}", survivors(&left)))?;
+        Ok(known.len())
+    }
+
+    /// Has the caller ask for all tools.
+    fn list(&mut self, patience: Duration) -> Result<(), String> {
+        let begun = Instant::now();
+        match self.runtime.block_on(self.caller.ask(1, "tools/list", &json!({}))) {
+            Answer::One(answer) if answer["result"].is_object() && begun.elapsed() <= patience => Ok(()),
+            other => Err(format!("a list after {:?}: {other:?}", begun.elapsed())),
+        }
+    }
+}
+
+/// The daemon of a round; killed when dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    /// It serves when this returns.
+    fn start(plan: &Plan, home: &Path, config: &Path) -> Result<Self, String> {
+        let mut command = Command::new(&plan.host);
+        command.args(["serve", "--quiet", "--listen", "127.0.0.1:0", "--config"]).arg(config).current_dir(home);
+        command.env_clear().env("HOME", home).env("XDG_RUNTIME_DIR", home);
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut daemon = Self(command.spawn().map_err(|error| error.to_string())?);
+        let mut output = BufReader::new(daemon.0.stdout.take().ok_or("no stdout")?);
+        let mut first = String::new();
+        output.read_line(&mut first).map_err(|error| error.to_string())?;
+        // Its output is read to the end, so that it never waits for a reader.
+        std::thread::spawn(move || output.lines().map_while(Result::ok).count());
+        if first.contains("http://") { Ok(daemon) } else { Err(format!("no address: {first:?}")) }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

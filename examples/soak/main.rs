@@ -12,6 +12,8 @@ mod clients;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
+mod joined;
+#[cfg(target_os = "linux")]
 mod kill9;
 #[cfg(target_os = "linux")]
 mod ledger;

@@ -1,5 +1,5 @@
 //! The config of a host under load, cut at every byte and then changed for good: no call at a server that stays as it is
-//! fails, none of these servers restarts, and each change is taken (`hazards.md` H91).
+//! fails, none of these servers restarts, and each change is taken (`hazards.md` H91). Some of the callers are joined relays.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,12 +13,15 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Answer, Peer};
+use crate::joined::{self, Caller, Joined};
 use crate::process;
 use crate::soak::{Plan, Verdict};
 
 /// Servers that stay as they are.
 const STAYING: usize = 5;
 const CALLERS: usize = 8;
+/// Callers among them that speak through a relay.
+const JOINED: usize = 2;
 /// How long a change may take to be seen.
 const SEEN: Duration = Duration::from_secs(20);
 
@@ -27,14 +30,19 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     let file = home.path().join("mcp.json");
     std::fs::write(&file, config(&plan.host, "0")).map_err(said)?;
     let mut daemon = Daemon::start(plan, home.path(), &file)?;
-    let load = Load::begin(&daemon.url);
+    // All have joined before the first cut.
+    let relays = (0..JOINED).map(|_| Joined::start(joined::command(&plan.host, home.path(), &file)));
+    let load = Load::begin(&daemon.url, relays.collect::<Result<_, _>>()?);
     let outcome = cut_and_change(plan, &daemon, &file);
     let load = load.end();
     let ended = daemon.end();
     let (cuts, swaps) = outcome?;
     let calls = load?;
     ended?;
-    Ok(format!("{cuts} cuts, {swaps} changes, {calls} calls: 0 failed, 0 restarts of {STAYING} unchanged servers"))
+    Ok(format!(
+        "{cuts} cuts, {swaps} changes, {calls} calls of {CALLERS} clients, {JOINED} joined: 0 failed, 0 restarts of {STAYING} \
+         unchanged servers"
+    ))
 }
 
 fn said(error: impl std::fmt::Display) -> String {
@@ -191,6 +199,13 @@ impl Daemon {
     }
 }
 
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Clients that call what stays as it is, all the time.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -200,16 +215,18 @@ struct Load {
 }
 
 impl Load {
-    fn begin(url: &str) -> Self {
+    fn begin(url: &str, relays: Vec<Joined>) -> Self {
         let (stop, calls, wrong) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default(), Arc::default());
         let thread = std::thread::spawn({
             let (url, stop, calls, wrong) = (url.to_owned(), stop.clone(), calls.clone(), Arc::clone(&wrong));
             move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(said)?;
                 runtime.block_on(async {
+                    let mut relays = relays.into_iter();
                     let callers = (0..CALLERS).map(|caller| {
-                        let (url, stop, calls, wrong) = (url.clone(), stop.clone(), calls.clone(), Arc::clone(&wrong));
-                        call(url, caller, stop, calls, wrong)
+                        let door = relays.next().map_or_else(|| Door::Http(url.clone()), Door::Relay);
+                        let (stop, calls, wrong) = (stop.clone(), calls.clone(), Arc::clone(&wrong));
+                        call(door, caller, stop, calls, wrong)
                     });
                     futures_util::future::join_all(callers).await;
                 });
@@ -232,32 +249,71 @@ impl Load {
     }
 }
 
+/// How a caller comes in.
+enum Door {
+    Http(String),
+    Relay(Joined),
+}
+
+/// Its session.
+enum Session {
+    Http(Peer),
+    Relay(Caller),
+}
+
+impl Session {
+    async fn open(door: Door) -> Result<Self, String> {
+        match door {
+            Door::Http(url) => {
+                Peer::open(url).await.map(Self::Http).map_err(|answer| format!("no session: {answer:?}"))
+            }
+            Door::Relay(relay) => Caller::begin(relay).await.map(Self::Relay),
+        }
+    }
+
+    async fn call(&mut self, id: u64, name: &str, arguments: &Value) -> Answer {
+        match self {
+            Self::Http(peer) => peer.call(id, name, arguments).await,
+            Self::Relay(caller) => caller.call(id, name, arguments).await,
+        }
+    }
+
+    /// A relay is still with its daemon in the end.
+    async fn end(self) -> Result<(), String> {
+        match self {
+            Self::Http(_) => Ok(()),
+            Self::Relay(caller) => caller.end().await,
+        }
+    }
+}
+
 async fn call(
-    url: String,
+    door: Door,
     caller: usize,
     stop: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
     wrong: Arc<Mutex<Vec<String>>>,
 ) {
-    let mut peer = match Peer::open(url).await {
-        Ok(peer) => peer,
-        Err(answer) => return wrong.lock().expect("no panic inside").push(format!("no session: {answer:?}")),
+    let fails = |text: String| wrong.lock().expect("no panic inside").push(format!("caller {caller}: {text}"));
+    let mut session = match Session::open(door).await {
+        Ok(session) => session,
+        Err(text) => return fails(text),
     };
     for id in 1u64.. {
         if stop.load(Ordering::Relaxed) {
-            return;
+            break;
         }
         let name = format!("stays{}__echo", (caller + id as usize) % STAYING);
-        match peer.call(id, &name, &json!({ "text": "hello" })).await {
+        match session.call(id, &name, &json!({ "text": "hello" })).await {
             Answer::One(answer) if answer["result"]["content"][0]["text"] == "hello" => {
                 calls.fetch_add(1, Ordering::Relaxed);
             }
-            answer => {
-                wrong.lock().expect("no panic inside").push(format!("caller {caller}, call {id}: {answer:?}"));
-                return;
-            }
+            answer => return fails(format!("call {id}: {answer:?}")),
         }
         // A load, not a flood: what is tested beside it needs the processor, too.
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    if let Err(text) = session.end().await {
+        fails(text);
     }
 }

@@ -1,19 +1,28 @@
 //! Sessions that nobody ends and clients that read next to nothing: the host's memory stays within what its limits say, and
 //! a fresh client is served all the while (`hazards.md` H48, H49, H62).
 //!
+//! Some of them speak through joined relays: a few that stay and are served from the first session to the last, every fourth
+//! fresh one, and some of those that hardly read. Bounds are of the daemon, where each is one connection more.
+//!
 //! Memory that the system holds for sockets is not the host's, and is not counted.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::process::ChildStdout;
+use tokio::task::JoinSet;
 
+use crate::client::Answer;
+use crate::joined::{self, Caller, Joined};
 use crate::soak::{Plan, Verdict};
 
 const MIB: usize = 1 << 20;
@@ -35,6 +44,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STAY: Duration = Duration::from_secs(6);
 /// How long there are slow readers.
 const LOAD: Duration = Duration::from_secs(25);
+/// Joined relays that stay, and call all the time.
+const STAYING: usize = 16;
+/// Slow readers behind a relay at most: each is a process.
+const SLOW: usize = 32;
 
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let (abandoned, slow) = if plan.whole { (100_000, 1024) } else { (10_000, 128) };
@@ -51,16 +64,91 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     command.env_clear().env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path());
     let host = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut host = Host(host.map_err(|error| error.to_string())?);
-    let address = host.address()?;
+    let way = Way { address: host.address()?, host: plan.host.clone(), home: home.path().to_owned(), config: file };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    runtime.block_on(async {
-        let first = abandon(&host, address, SESSIONS, SESSIONS).await?;
+    let load = async {
+        let way = Rc::new(way);
+        let staying = Staying::begin(&way).await?;
+        let first = abandon(&host, way.address, SESSIONS, SESSIONS).await?;
         // The table is full, so that more of them have nothing to add.
-        let flat = abandon(&host, address, abandoned, 0).await?;
-        let load = read_slowly(&host, address, slow).await?;
-        Ok(format!("{abandoned} sessions: {first} to {flat}; {slow} slow readers: {load}"))
-    })
+        let flat = abandon(&host, way.address, abandoned, 0).await?;
+        let load = read_slowly(&host, &way, slow).await?;
+        let calls = staying.end().await?;
+        Ok(format!(
+            "{abandoned} sessions: {first} to {flat}; {slow} slow readers, {} joined: {load}; {STAYING} joined all the while, \
+             {calls} calls",
+            slow.min(SLOW)
+        ))
+    };
+    tokio::task::LocalSet::new().block_on(&runtime, load)
+}
+
+/// How the host is reached.
+#[derive(Debug)]
+struct Way {
+    address: SocketAddr,
+    host: PathBuf,
+    home: PathBuf,
+    config: PathBuf,
+}
+
+impl Way {
+    fn relay(&self) -> Command {
+        joined::command(&self.host, &self.home, &self.config)
+    }
+}
+
+/// Joined relays that call all the time.
+struct Staying {
+    callers: JoinSet<Result<usize, String>>,
+    over: Rc<AtomicBool>,
+}
+
+impl Staying {
+    /// All are there, and have been served once, when this returns: what they cost is not what sessions cost.
+    async fn begin(way: &Way) -> Result<Self, String> {
+        let (mut callers, over) = (JoinSet::new(), Rc::<AtomicBool>::default());
+        for _ in 0..STAYING {
+            let mut caller = Caller::open(way.relay()).await?;
+            let mut calls = small(&mut caller, 1).await?;
+            let over = over.clone();
+            callers.spawn_local(async move {
+                while !over.load(Ordering::Relaxed) {
+                    calls += 1;
+                    let served = tokio::time::timeout(PATIENCE, small(&mut caller, calls as u64)).await;
+                    served.map_err(|_| format!("a joined client was not served within {PATIENCE:?}"))??;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                caller.end().await?;
+                Ok(calls)
+            });
+        }
+        Ok(Self { callers, over })
+    }
+
+    /// How many calls were answered, which all were.
+    async fn end(mut self) -> Result<usize, String> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut calls = 0;
+        while let Some(ended) = self.callers.join_next().await {
+            calls += ended.map_err(|error| error.to_string())??;
+        }
+        Ok(calls)
+    }
+}
+
+/// A call by a relay. What is refused for now is asked again.
+async fn small(caller: &mut Caller, id: u64) -> Result<usize, String> {
+    loop {
+        match caller.call(id, "little__small", &json!({})).await {
+            Answer::One(answer) if answer["result"]["content"][0]["text"] == "small" => return Ok(1),
+            Answer::One(answer) if answer["result"]["_meta"]["mcp-host/error"]["kind"] == "overloaded" => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            answer => return Err(format!("a joined client was answered {answer:?}")),
+        }
+    }
 }
 
 /// The host under test; killed when dropped.
@@ -123,19 +211,34 @@ async fn abandon(host: &Host, address: SocketAddr, count: usize, new: usize) -> 
 }
 
 /// Lets clients ask for large answers and hardly read them, while fresh ones come; says how much memory that took.
-async fn read_slowly(host: &Host, address: SocketAddr, count: usize) -> Result<String, String> {
+async fn read_slowly(host: &Host, way: &Rc<Way>, count: usize) -> Result<String, String> {
     let before = host.memory()?;
     let bound = Memory(before.0 + QUEUES + count * CONNECTION + SLACK);
-    let (over, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-    let mut readers = tokio::task::JoinSet::new();
+    let (over, asked) = (Rc::<AtomicBool>::default(), Rc::<AtomicUsize>::default());
+    let wrong = Rc::<RefCell<Option<String>>>::default();
+    let (mut readers, mut relays) = (JoinSet::new(), JoinSet::new());
     for number in 0..count {
-        let (over, asked) = (over.clone(), asked.clone());
-        readers.spawn(async move {
+        let (way, over, asked) = (way.clone(), over.clone(), asked.clone());
+        if number < SLOW {
+            let wrong = wrong.clone();
+            relays.spawn_local(async move {
+                while !over.load(Ordering::Relaxed) {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    // One that was cut off has said so, and ended.
+                    if let Err(text) = slow_relay(&way, ["bulk", "stream"][number % 2], &over).await {
+                        wrong.borrow_mut().get_or_insert(text);
+                        return;
+                    }
+                }
+            });
+            continue;
+        }
+        readers.spawn_local(async move {
             while !over.load(Ordering::Relaxed) {
                 asked.fetch_add(1, Ordering::Relaxed);
                 // What breaks is the connection of somebody who was cut off. He hears of it once he has read what the
                 // system holds for him, which takes longer than he stays.
-                if slow(address, Kind::of(number), &over).await.is_err() {
+                if slow(way.address, Kind::of(number), &over).await.is_err() {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
@@ -145,7 +248,17 @@ async fn read_slowly(host: &Host, address: SocketAddr, count: usize) -> Result<S
     let (mut most, mut served, mut longest) = (before, 0, Duration::ZERO);
     while begun.elapsed() < LOAD {
         let asked = Instant::now();
-        let fresh = tokio::time::timeout(PATIENCE, fresh(address));
+        let turn = served % 4;
+        let fresh = tokio::time::timeout(PATIENCE, async {
+            match turn {
+                3 => {
+                    let mut caller = Caller::open(way.relay()).await?;
+                    small(&mut caller, 1).await?;
+                    caller.end().await
+                }
+                _ => fresh(way.address).await,
+            }
+        });
         tokio::pin!(fresh);
         loop {
             tokio::select! {
@@ -161,11 +274,19 @@ async fn read_slowly(host: &Host, address: SocketAddr, count: usize) -> Result<S
         if most > bound {
             return Err(format!("from {before} to {most} with {count} slow readers, over {bound}"));
         }
+        if let Some(wrong) = wrong.take() {
+            return Err(wrong);
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     over.store(true, Ordering::Relaxed);
     readers.abort_all();
     while readers.join_next().await.is_some() {}
+    // These are told to end in the midst of an answer.
+    while relays.join_next().await.is_some() {}
+    if let Some(wrong) = wrong.take() {
+        return Err(wrong);
+    }
     let asked = asked.load(Ordering::Relaxed);
     if most < Memory(before.0 + QUEUES / 2) {
         return Err(format!("{asked} large answers were asked for, and from {before} to {most} is no load"));
@@ -259,6 +380,41 @@ async fn slow(address: SocketAddr, kind: Kind, over: &AtomicBool) -> Result<(), 
     match opened {
         Some(session) => end(address, &session).await,
         None => Ok(()),
+    }
+}
+
+/// The same through a relay. It is told to end in the midst of the answer, or was cut off by then.
+async fn slow_relay(way: &Way, tool: &str, over: &AtomicBool) -> Result<(), String> {
+    let command = way.relay();
+    let relay = tokio::task::spawn_blocking(|| Joined::start(command)).await;
+    let mut relay = relay.map_err(|error| error.to_string())??;
+    let (mut input, output) = relay.pipes()?;
+    let mut output = ChildStdout::from_std(output).map_err(|error| error.to_string())?;
+    for message in [initialize(), call("big", tool)] {
+        // Less than the pipe holds.
+        writeln!(input, "{message}").map_err(|error| error.to_string())?;
+    }
+    let begun = Instant::now();
+    let (mut piece, mut first) = ([0; 1024], None);
+    while !over.load(Ordering::Relaxed) && begun.elapsed() < STAY {
+        match output.read(&mut piece).await {
+            Ok(0) => break,
+            Ok(length) => first = first.or_else(|| Some(String::from_utf8_lossy(&piece[..length]).into_owned())),
+            Err(error) => return Err(error.to_string()),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop(input);
+    let left = tokio::task::spawn_blocking(|| relay.leave(joined::ENDED)).await;
+    let (status, said) = left.map_err(|error| error.to_string())??;
+    // It is read no more by its client, whose side stays open.
+    drop(output);
+    let cut = status.code() == Some(1) && said.contains("has cut this client off");
+    match first {
+        Some(_) if status.success() && said.is_empty() || cut => Ok(()),
+        first => {
+            Err(format!("a relay that is hardly read ended with {status} and said {said:?}, and at first {first:?}"))
+        }
     }
 }
 

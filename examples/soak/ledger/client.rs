@@ -14,13 +14,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::history::{History, mark};
 use super::server::{KINDS, MODERN};
+use crate::joined::{self, Joined};
 use crate::kill9::Chance;
 
 /// How a client comes in.
@@ -34,6 +35,19 @@ pub(crate) enum Door {
     /// A host of its own over stdio.
     Pipe,
     ModernPipe,
+    /// A relay to the daemon.
+    Joined,
+    ModernJoined,
+}
+
+impl Door {
+    fn is_modern(self) -> bool {
+        matches!(self, Self::Modern | Self::ModernPipe | Self::ModernJoined)
+    }
+
+    pub(crate) fn is_joined(self) -> bool {
+        matches!(self, Self::Joined | Self::ModernJoined)
+    }
 }
 
 /// Calls of one client at once.
@@ -68,6 +82,12 @@ enum Link {
     Pipe { out: mpsc::Sender<String>, waiting: Waiting },
 }
 
+/// What runs for a client.
+enum Process {
+    Host(Child),
+    Relay(Joined),
+}
+
 struct Client {
     history: History,
     link: Link,
@@ -78,12 +98,16 @@ struct Client {
 /// One client from its first word to its last: what it saw.
 pub(crate) async fn run(number: usize, door: Door, load: &Load<'_>) -> Result<History, String> {
     let history = History::new(number);
-    let (client, child) = match door {
+    let (client, process) = match door {
         Door::Session | Door::Modern => (http(history, door, load).await?, None),
         Door::Sse => (sse(history, load).await?, None),
         Door::Pipe | Door::ModernPipe => {
-            let (client, child) = pipe(history, door, load).await?;
-            (client, Some(child))
+            let (client, child) = host(history, door, load).await?;
+            (client, Some(Process::Host(child)))
+        }
+        Door::Joined | Door::ModernJoined => {
+            let (client, relay) = relay(history, door, load).await?;
+            (client, Some(Process::Relay(relay)))
         }
     };
     let mut lanes = JoinSet::new();
@@ -95,12 +119,18 @@ pub(crate) async fn run(number: usize, door: Door, load: &Load<'_>) -> Result<Hi
     tokio::time::sleep(LATE).await;
     let history = client.history.take_all();
     drop(client);
-    if let Some(mut child) = child {
-        // Its input was closed with the client.
-        let ended = timeout(ENDED, child.wait()).await;
-        ended
-            .map_err(|_| "a host over stdio is alive after the end of its input")?
-            .map_err(|error| error.to_string())?;
+    // Its input was closed with the client.
+    match process {
+        Some(Process::Host(mut child)) => {
+            let ended = timeout(ENDED, child.wait()).await;
+            ended
+                .map_err(|_| "a host over stdio is alive after the end of its input")?
+                .map_err(|error| error.to_string())?;
+        }
+        Some(Process::Relay(relay)) => {
+            tokio::task::spawn_blocking(|| relay.end()).await.map_err(|error| error.to_string())??;
+        }
+        None => {}
     }
     Ok(history)
 }
@@ -255,7 +285,7 @@ fn new_http() -> Http {
 }
 
 async fn http(history: History, door: Door, load: &Load<'_>) -> Result<Rc<Client>, String> {
-    let (http, url, modern) = (new_http(), format!("{}/mcp", load.origin), door == Door::Modern);
+    let (http, url, modern) = (new_http(), format!("{}/mcp", load.origin), door.is_modern());
     let mut session = None;
     if !modern {
         let id = history.begin(None);
@@ -319,13 +349,32 @@ async fn shake(client: &Client, revision: &str) -> Result<(), String> {
     }
 }
 
-async fn pipe(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Client>, Child), String> {
-    let mut command = Command::new(load.host);
-    command.arg("stdio").arg("--config").arg(load.config).current_dir(load.home);
-    super::environment(command.as_std_mut(), load.home);
+async fn host(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Client>, Child), String> {
+    let mut command = Command::from(joined::command(load.host, load.home, load.config));
+    // The daemon of the same config is for others.
+    command.arg("--own");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let (mut input, output) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+    let pipes = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+    Ok((pipe(history, door, load, pipes).await?, child))
+}
+
+async fn relay(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Client>, Joined), String> {
+    let command = joined::command(load.host, load.home, load.config);
+    let relay = tokio::task::spawn_blocking(|| Joined::start(command)).await;
+    let mut relay = relay.map_err(|error| error.to_string())??;
+    let (input, output) = relay.pipes()?;
+    let input = ChildStdin::from_std(input).map_err(|error| error.to_string())?;
+    let output = ChildStdout::from_std(output).map_err(|error| error.to_string())?;
+    Ok((pipe(history, door, load, (input, output)).await?, relay))
+}
+
+async fn pipe(
+    history: History,
+    door: Door,
+    load: &Load<'_>,
+    (mut input, output): (ChildStdin, ChildStdout),
+) -> Result<Rc<Client>, String> {
     let (out, mut lines) = mpsc::channel::<String>(64);
     tokio::task::spawn_local(async move {
         while let Some(line) = lines.recv().await {
@@ -334,7 +383,7 @@ async fn pipe(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Clien
             }
         }
     });
-    let modern = door == Door::ModernPipe;
+    let modern = door.is_modern();
     let client = Rc::new(Client {
         history,
         link: Link::Pipe { out, waiting: RefCell::default() },
@@ -357,5 +406,5 @@ async fn pipe(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Clien
     if !modern {
         shake(&client, "2025-11-25").await?;
     }
-    Ok((client, child))
+    Ok(client)
 }

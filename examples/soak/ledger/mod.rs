@@ -1,5 +1,6 @@
 //! Calls of many clients over servers of both eras and all transports, one of which is killed again and again: every call has
 //! one answer, its own, and was done at most once (`hazards.md` H9, H34, H35, H57). Every server keeps a ledger of what it did.
+//! A quarter of the clients speaks through relays that have joined the daemon.
 
 mod client;
 mod history;
@@ -25,8 +26,15 @@ use crate::process::{self, Process};
 use crate::soak::{self, Plan, Verdict};
 
 /// How many clients come through each door.
-const CLIENTS: [(Door, usize); 5] =
-    [(Door::Session, 12), (Door::Modern, 10), (Door::Sse, 8), (Door::Pipe, 1), (Door::ModernPipe, 1)];
+const CLIENTS: [(Door, usize); 7] = [
+    (Door::Session, 9),
+    (Door::Modern, 8),
+    (Door::Sse, 5),
+    (Door::Pipe, 1),
+    (Door::ModernPipe, 1),
+    (Door::Joined, 4),
+    (Door::ModernJoined, 4),
+];
 /// All servers are ready by then.
 const READY: Duration = Duration::from_secs(30);
 /// The end of the host (`hazards.md` H95).
@@ -64,8 +72,9 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     })?;
     let sum = Sum::of(&histories, &ledgers)?;
     sum.told().iter().for_each(|text| soak::say(&format!("       {text}")));
+    let joined = CLIENTS.iter().filter(|(door, _)| door.is_joined()).map(|(_, count)| count).sum::<usize>();
     let text = format!(
-        "{sum}; {} clients, {} servers, {kills} kills, {:.0} calls/s",
+        "{sum}; {} clients, {joined} joined, {} servers, {kills} kills, {:.0} calls/s",
         histories.len(),
         KINDS.len(),
         sum.calls as f64 / took.as_secs_f64()

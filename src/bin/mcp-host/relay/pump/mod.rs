@@ -133,6 +133,9 @@ impl<'a, S: Source> Pump<'a, S> {
             return None;
         }
         let end = *self.end.get_or_insert(now + LAST);
+        if now >= end {
+            self.give_up();
+        }
         let said = self.pending.is_empty() && memchr::memchr(b'\n', &self.input).is_none();
         if said {
             self.peers.iter_mut().for_each(Peer::close);
@@ -523,8 +526,11 @@ impl<'a, S: Source> Pump<'a, S> {
         away.next = now + if away.waits.is_some() { SOON } else { LATER };
     }
 
-    /// No daemon comes back: this process becomes a host.
+    /// No daemon comes back: this process becomes a host, for a client that stays.
     fn stand_alone(&mut self) {
+        if !self.hears {
+            return self.give_up();
+        }
         match self.source.own(self.kept.asked + APART) {
             Ok(stream) => {
                 self.source
@@ -541,6 +547,11 @@ impl<'a, S: Source> Pump<'a, S> {
                 self.over = Some(End::Failed);
             }
         }
+        self.give_up();
+    }
+
+    /// What waits for a daemon gets its answer from us.
+    fn give_up(&mut self) {
         for again in std::mem::take(&mut self.pending) {
             let answers = kept::endings(&Scan::line(&again.line), again.seen);
             self.tell_client(&answers);

@@ -280,3 +280,34 @@ fn the_end_of_a_session_is_no_death() {
         }
     }
 }
+
+#[test]
+fn a_client_that_has_left_gets_answers_and_no_host() {
+    for is_late in [false, true] {
+        let (first, old) = daemon("a");
+        let mut daemons = Daemons::default();
+        let mut pump = Pump::new(&mut daemons, first).unwrap();
+        drop(old);
+        pump.heard_from(0);
+        pump.client_says(&call(2, "short"));
+        pump.hears = false;
+        assert_eq!(pump.over(Instant::now()), None, "a daemon may come in time");
+        if is_late {
+            // The time for last answers is over.
+            pump.end = Some(Instant::now());
+        } else {
+            // It has waited for a daemon since long before it left.
+            let away = pump.away.as_mut().unwrap();
+            (away.next, away.waits) = (Instant::now(), Instant::now().checked_sub(AWAY));
+            pump.look_around();
+        }
+        let ended = pump.over(Instant::now());
+        let told = pump.told();
+        assert_eq!((told.len(), &told[0]["id"]), (1, &Value::from(2)));
+        assert_eq!(told[0]["result"]["_meta"]["mcp-host/error"]["kind"], "unavailable");
+        assert_eq!(ended.is_some(), is_late, "it is written first");
+        pump.out.clear();
+        assert_eq!(pump.over(Instant::now()), Some(End::Done));
+        assert!(pump.source.own.is_none());
+    }
+}
