@@ -21,6 +21,29 @@ pub fn trim() {
     }
 }
 
+/// How many bytes of the heap nobody uses, modulo 4 GiB; `None` where the allocator does not say.
+///
+/// Pages that were given back count as well, so only how it changes tells what there is to give back.
+///
+/// # Examples
+///
+/// ```
+/// let before = mcp_host_heap::unused();
+/// mcp_host_heap::trim();
+/// # let _ = before;
+/// ```
+pub fn unused() -> Option<u32> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // The one with wider numbers, `mallinfo2`, is lacking before glibc 2.33.
+        // SAFETY: it takes nothing and returns numbers, under the allocator's own locks.
+        let info = unsafe { libc::mallinfo() };
+        Some(info.fordblks.cast_unsigned())
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    None
+}
+
 /// From so many bytes on an allocation has a mapping of its own from now on, which goes back as soon as it is freed; and
 /// twice as much that is free at the end of the heap goes back, too.
 ///

@@ -10,17 +10,16 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// How often the process looks at its memory. A burst of clients takes tens of MiB within a second. Small allocations
-/// between large ones then keep the heap from shrinking.
+/// How often the process looks at its memory. A burst of clients takes tens of MiB within a second, and leaves as fast.
+/// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
-/// At most one look in so many trims, since other threads wait for the allocator meanwhile.
-const EACH: u32 = 4;
-/// It is not worth it for less, in KiB.
-const WORTH: u64 = 16 * 1024;
-/// Memory that does not grow is in use, or was given up since the last try: after so many looks it is tried again. Each try
-/// that brings back less than a quarter of `WORTH` doubles their number.
-const LOOKS: u32 = 3;
-const LOOKS_AT_MOST: u32 = 15;
+/// Memory that is this much more than ever was the least is worth a look at the heap, in KiB.
+const CROWD: u64 = 16 * 1024;
+/// So much of the heap that became free is given back at once, in KiB. Other threads wait for the allocator meanwhile.
+const WORTH: u64 = 8 * 1024;
+/// So much is given back after so many looks.
+const LITTLE: u64 = 1024;
+const LOOKS: u32 = 12;
 /// Allocations from this size on have mappings of their own in a burst.
 const CROWDED: u32 = 64 * 1024;
 /// After a burst only the largest have them, since a mapping costs time.
@@ -30,18 +29,16 @@ const CALM: u32 = 32 * 1024 * 1024;
 pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
-    let mut looks: u32 = 0;
     while let Some(now) = resident() {
-        if looks.is_multiple_of(EACH) && pace.is_time(now) {
-            // It cannot fail.
-            let _ = spawn_blocking(mcp_host_heap::trim).await;
-            pace.tried(now, resident().unwrap_or(now));
-        }
         if pace.is_crowded(now) != crowded {
             crowded = !crowded;
             mcp_host_heap::map_from(if crowded { CROWDED } else { CALM });
         }
-        looks = looks.wrapping_add(1);
+        if crowded && unused().is_some_and(|unused| pace.is_time(unused)) {
+            // It cannot fail.
+            let _ = spawn_blocking(mcp_host_heap::trim).await;
+            pace.tried(unused().unwrap_or_default());
+        }
         sleep(LOOK).await;
     }
     // There is no `/proc`.
@@ -51,42 +48,44 @@ pub(crate) async fn give_back() -> Infallible {
 /// When it is tried; memory in KiB.
 #[derive(Debug)]
 struct Pace {
-    /// The least that there ever was.
+    /// The least that the process ever had.
     least: u64,
-    /// The least since the last try.
-    since: u64,
-    /// Looks since the last try, and how many there are to the next.
+    /// The least that was unused in the heap since the last try.
+    unused: u64,
+    /// Looks since the last try.
     looks: u32,
-    until: u32,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { least: u64::MAX, since: u64::MAX, looks: 0, until: LOOKS }
+        Self { least: u64::MAX, unused: 0, looks: 0 }
     }
 }
 
 impl Pace {
-    /// One look more, at which there is that much.
-    fn is_time(&mut self, now: u64) -> bool {
-        self.least = self.least.min(now);
-        self.since = self.since.min(now);
-        self.looks += 1;
-        let grown = now - self.since >= WORTH;
-        (grown || self.looks >= self.until) && self.is_crowded(now)
-    }
-
     /// Whether that is much more than there was.
-    fn is_crowded(&self, now: u64) -> bool {
-        now >= self.least.saturating_add(WORTH)
+    fn is_crowded(&mut self, now: u64) -> bool {
+        self.least = self.least.min(now);
+        now >= self.least.saturating_add(CROWD)
     }
 
-    /// It was tried: how much there was before, and is left.
-    fn tried(&mut self, before: u64, left: u64) {
-        let helped = before.saturating_sub(left) >= WORTH / 4;
-        self.until = if helped { LOOKS } else { (self.until * 2).min(LOOKS_AT_MOST) };
-        (self.since, self.looks) = (left, 0);
+    /// One look more, at which that much is unused. What was unused at the last try, and since, is with the system.
+    fn is_time(&mut self, unused: u64) -> bool {
+        self.unused = self.unused.min(unused);
+        self.looks += 1;
+        let freed = unused - self.unused;
+        freed >= WORTH || (self.looks >= LOOKS && freed >= LITTLE)
     }
+
+    /// It was tried, and that much is unused.
+    fn tried(&mut self, unused: u64) {
+        (self.unused, self.looks) = (unused, 0);
+    }
+}
+
+/// What nobody uses of the heap, in KiB.
+fn unused() -> Option<u64> {
+    Some(u64::from(mcp_host_heap::unused()?) / 1024)
 }
 
 /// The memory of this process, in KiB: the second number of `statm` counts pages (proc(5)).
@@ -102,33 +101,32 @@ mod tests {
 
     const MIB: u64 = 1024;
 
-    /// At which of so many looks at that much it is tried first, counted from one.
-    fn first(pace: &mut Pace, now: u64, looks: u32) -> Option<u32> {
-        (1..=looks).find(|_| pace.is_time(now))
+    #[test]
+    fn a_host_at_rest_looks_no_further() {
+        let mut pace = Pace::default();
+        assert_eq!(
+            [20, 35, 36, 20, 10, 26].map(|now| pace.is_crowded(now * MIB)),
+            [false, false, true, false, false, true]
+        );
     }
 
     #[test]
-    fn growth_is_answered_at_once() {
+    fn what_becomes_free_goes_back() {
         let mut pace = Pace::default();
-        assert_eq!(first(&mut pace, 20 * MIB, 1000), None, "a host at rest");
-        assert_eq!(first(&mut pace, 35 * MIB, 1), None, "it is not worth it");
-        assert_eq!(first(&mut pace, 60 * MIB, 1000), Some(1), "a burst");
-        pace.tried(60 * MIB, 50 * MIB);
-        assert_eq!(first(&mut pace, 70 * MIB, 1000), Some(1), "the next one");
-        pace.tried(70 * MIB, 22 * MIB);
-        assert_eq!(first(&mut pace, 22 * MIB, 1000), None, "all of it is back");
+        assert!(!pace.is_time(WORTH - 1), "it is not worth it");
+        assert!(pace.is_time(30 * MIB), "a burst is over");
+        pace.tried(30 * MIB);
+        assert!(!pace.is_time(30 * MIB), "that is with the system");
+        assert!(!pace.is_time(2 * MIB), "it is used again");
+        assert!(pace.is_time(10 * MIB), "and free again");
     }
 
     #[test]
-    fn what_is_in_use_is_tried_seldom() {
+    fn a_little_waits_and_nothing_waits_for_good() {
         let mut pace = Pace::default();
-        pace.is_time(20 * MIB);
-        pace.is_time(60 * MIB);
-        for looks in [6, 12, LOOKS_AT_MOST, LOOKS_AT_MOST] {
-            pace.tried(60 * MIB, 60 * MIB);
-            assert_eq!(first(&mut pace, 60 * MIB, 1000), Some(looks));
-        }
-        pace.tried(60 * MIB, 50 * MIB);
-        assert_eq!(first(&mut pace, 50 * MIB, 1000), Some(LOOKS), "something was given up");
+        pace.tried(5 * MIB);
+        assert_eq!((1..=100).find(|_| pace.is_time(6 * MIB)), Some(LOOKS));
+        pace.tried(6 * MIB);
+        assert_eq!((1..=100).find(|_| pace.is_time(6 * MIB)), None);
     }
 }

@@ -155,9 +155,9 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                     table.sweep(door);
                 }
             }
-            accepted = listener.accept() => match accepted {
+            accepted = next(door, &listener) => match accepted {
                 // Those that gave way are gone in a moment; where they are not, nobody more comes in.
-                Ok((stream, _))
+                Ok(stream)
                     if connections.len() / 2 >= limits.connections
                         || !door.wires.make_room(limits.connections.saturating_sub(door.guests.count())) =>
                 {
@@ -165,7 +165,7 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                         turn_away(&stream);
                     }
                 }
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let place = door.wires.open();
                     connections.spawn(connection::serve(Arc::clone(door), stream, place, kill.clone()));
                 }
@@ -176,6 +176,13 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
             }
         }
     }
+}
+
+/// The next connection. It takes of the room that bodies have; until they have made it, newcomers wait where they cost
+/// us nothing.
+async fn next(door: &Door, listener: &TcpListener) -> io::Result<TcpStream> {
+    door.bodies.make_way().await;
+    Ok(listener.accept().await?.0)
 }
 
 /// Says, if that can be done at once, that there are too many connections.

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -20,10 +21,12 @@ use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
 
-/// Bodies always have this part of their cap, however much connections and queues hold: a quarter.
-const LEAST: usize = 4;
+/// Bodies always have this part of their cap, however much connections and queues hold: a sixth.
+const LEAST: usize = 6;
 /// Each connection counts as so much: its task, and its buffers to read into and to write from.
 const CONNECTION: usize = 32 * 1024;
+/// How long the system may wait for what connections held, once they are gone.
+const BACK: Duration = Duration::from_secs(2);
 /// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
 const PLACE: usize = 16 * 1024;
 /// Room for the first bytes of a body; it doubles.
@@ -34,10 +37,10 @@ const PAGE: usize = 4 * 1024;
 /// Large bodies that read on in one turn of the runtime: each reads all that has come, and others wait meanwhile.
 const AT_ONCE: usize = 4;
 /// Refused bodies that are read on, so that their clients see the refusal. Each costs what a connection reads ahead.
-const DROPPED: usize = 32;
-/// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on. Each costs
-/// what its connection has read ahead, which is no longer counted.
-const LEAVING: usize = 32;
+const DROPPED: usize = 16;
+/// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on, and no
+/// connection is accepted. Each costs what its connection has read ahead, which is no longer counted.
+const LEAVING: usize = 16;
 
 /// All of them.
 #[derive(Debug)]
@@ -54,6 +57,8 @@ pub(super) struct Bodies {
     leaving: AtomicUsize,
     /// One of those has left.
     left: Notify,
+    /// The most connections of late, and when there were so many.
+    most: Mutex<(usize, Instant)>,
 }
 
 #[derive(Debug)]
@@ -99,6 +104,7 @@ impl Bodies {
             gate: Semaphore::new(AT_ONCE),
             leaving: AtomicUsize::new(0),
             left: Notify::new(),
+            most: Mutex::new((0, Instant::now())),
         }
     }
 
@@ -109,8 +115,18 @@ impl Bodies {
 
     /// What they may hold now. Clients hold connections and what waits for them, too: the more that is, the less is received.
     fn room(&self) -> usize {
-        let others = self.queues.used().saturating_add(self.wires.count() * CONNECTION);
+        let others = self.queues.used().saturating_add(self.connections() * CONNECTION);
         self.cap.saturating_sub(others).max(self.cap / LEAST)
+    }
+
+    /// The connections there are, or were a moment ago: what they held is not back with the system at once.
+    fn connections(&self) -> usize {
+        let now = (self.wires.count(), Instant::now());
+        let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.0 >= most.0 || now.1 >= most.1 + BACK {
+            *most = now;
+        }
+        most.0
     }
 
     /// One more, of that principal.
@@ -132,6 +148,32 @@ impl Bodies {
     /// A place among the refused bodies that are read on, if there is one.
     pub(super) fn dropping(&self) -> Option<SemaphorePermit<'_>> {
         self.dropped.try_acquire().ok()
+    }
+
+    /// Waits until no more than a few were given up and have not left. Each new body may make another one leave, so
+    /// without that wait a crowd that comes at once would be held twice.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    async fn settled(&self) {
+        loop {
+            let left = self.left.notified();
+            if self.leaving.load(Ordering::Relaxed) <= LEAVING {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Makes room for one more connection, and waits until it is there.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub(super) async fn make_way(&self) {
+        if self.used() > self.room() {
+            self.relieve();
+        }
+        self.settled().await;
     }
 
     /// Gives up as many as it takes.
@@ -233,13 +275,7 @@ impl Receipt<'_> {
     /// # Cancel safety
     /// A dropped wait loses nothing.
     pub(super) async fn turn(&self) {
-        loop {
-            let left = self.bodies.left.notified();
-            if self.bodies.leaving.load(Ordering::Relaxed) <= LEAVING {
-                break;
-            }
-            left.await;
-        }
+        self.bodies.settled().await;
         if self.entry.held.load(Ordering::Relaxed) > SMALL {
             let _pass = self.bodies.gate.acquire().await;
             yield_now().await;
@@ -278,8 +314,6 @@ impl Drop for Receipt<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::advance;
 
     use super::*;
