@@ -205,8 +205,11 @@ impl Authorizer {
 
     /// Keeps and uses the token of a login, once whoever renews the one before is done: it would come back otherwise.
     pub(super) async fn signed_in(&self, reply: &Reply, origin: &Origin<'_>) -> Result<(), Error> {
-        let _progress = self.progress.lock().await;
-        self.got(reply, origin).await
+        let mut progress = self.progress.lock().await;
+        self.got(reply, origin).await?;
+        // Where the one before was refused in vain says nothing of this one.
+        progress.failed = None;
+        Ok(())
     }
 
     /// Keeps a token, then uses it. One that cannot be kept is used all the same, and gone with the program.

@@ -9,7 +9,7 @@ use super::kept::ListKey;
 use super::lease::Key as LeaseKey;
 use super::{Manager, Server, Who, lock};
 use crate::config::Start;
-use crate::registry::{Catalog, Contribution, Offer};
+use crate::registry::{Catalog, Contribution, Kind, Offer};
 use crate::upstream::{StateName, Upstream};
 
 /// The servers of a view, and what each lists.
@@ -30,6 +30,25 @@ impl Manager {
             if known(server, who).is_some() {
                 return;
             }
+            if let Ok(upstream) = self.listing(server, who) {
+                upstream.start();
+                listed(&upstream, wait, end).await;
+            }
+        });
+        futures_util::future::join_all(each).await;
+    }
+
+    /// Waits as long for the resources of servers of which only what they listed in an earlier life is known: resources are
+    /// data, and are not kept. A server that starts when it is needed is not started for that.
+    pub(crate) async fn prepare_resources(&self, who: &Who) {
+        let (servers, wait) = (self.servers(), self.startup_wait());
+        let end = Instant::now() + wait;
+        let lacks = |server: &&Arc<Server>| {
+            server.config.start == Start::Eager
+                && known(server, who)
+                    .is_some_and(|offer| offer.has(Kind::ResourceTemplates) && !offer.has(Kind::Resources))
+        };
+        let each = servers.iter().filter(lacks).map(async |server| {
             if let Ok(upstream) = self.listing(server, who) {
                 upstream.start();
                 listed(&upstream, wait, end).await;

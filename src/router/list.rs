@@ -32,6 +32,9 @@ impl Router {
         if let Some(cursor) = &cursor {
             self.measured(&format!("{method}: `cursor`"), cursor)?;
         }
+        if kind == Kind::Resources {
+            self.manager().prepare_resources(&client.who_now()).await;
+        }
         let catalog = self.settled_catalog(client).await;
         if cursor.is_none() {
             // A later page may be one of a list that has changed meanwhile, which is to be told yet.

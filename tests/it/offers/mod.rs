@@ -16,15 +16,19 @@ use serde_json::{Value, json};
 
 use crate::reload::program::mcp_host;
 
-/// A server in shell. `$0` is the folder of its files: `tools` is what it lists; `hang`: it says nothing.
+/// A server in shell. `$0` is the folder of its files: `tools` is what it lists; `hang`: it says nothing; `slow`: it says
+/// nothing before that is gone.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 [ -e "$0/hang" ] && exec sleep 100
+while [ -e "$0/slow" ]; do sleep 0.05; done
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/p')
   case $line in
-    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
     *'"tools/list"'*) reply "{\"tools\":[$(cat "$0/tools")]}" ;;
+    *'"resources/templates/list"'*) reply '{"resourceTemplates":[]}' ;;
+    *'"resources/list"'*) reply '{"resources":[{"uri":"file:///r","name":"r"}]}' ;;
     *'"tools/call"'*) reply '{"content":[]}' ;;
   esac
 done"#;
@@ -94,8 +98,12 @@ impl Client {
 
     /// Asks for the tools; the answer's result.
     fn list(&mut self, id: u64, params: &Value) -> Value {
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params }));
+        self.ask(id, "tools/list", params);
         self.hears(|message| message["id"] == id)["result"].clone()
+    }
+
+    fn ask(&mut self, id: u64, method: &str, params: &Value) {
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
     }
 
     /// The next message of that kind.

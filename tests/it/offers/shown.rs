@@ -78,6 +78,24 @@ fn a_client_is_told_when_the_server_lists_otherwise() {
     assert_eq!(names(&client.list(2, &json!({}))), ["it__other"]);
 }
 
+/// They are data, so they are not kept; the first list of them waits for the server as if nothing were known of it.
+#[test]
+fn resources_are_listed_once_the_server_has_said_them() {
+    let home = Home::new(ACT);
+    home.put("mcp.json", &config(&home, &json!({})));
+    once(&home, &["serve", "-c", "mcp.json"]);
+    home.put("slow", "");
+    let mut client = Client::start(home.path(), &["stdio", "-c", "mcp.json"]);
+    client.hello();
+    assert_eq!(names(&client.list(1, &json!({}))), ["it__act"], "what is kept waits for nobody");
+    client.ask(2, "resources/list", &json!({}));
+    client.ask(3, "ping", &json!({}));
+    assert_eq!(client.hears(|message| !message["id"].is_null())["id"], 3, "the server has said nothing yet");
+    std::fs::remove_file(home.path().join("slow")).unwrap();
+    let listed = client.hears(|message| message["id"] == 2);
+    assert_eq!(listed["result"]["resources"][0]["name"], "r", "{listed}");
+}
+
 #[test]
 fn h93_nothing_is_kept_or_shown_of_a_project_that_is_not_approved() {
     let home = Home::new(ACT);
