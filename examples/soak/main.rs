@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod audit;
 #[cfg(target_os = "linux")]
+mod bodies;
+#[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
 mod clients;
@@ -105,7 +107,7 @@ mod soak {
     use std::path::PathBuf;
     use std::process::ExitCode;
 
-    use crate::{audit, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
+    use crate::{audit, bodies, clients, hostile, kill9, ledger, lists, refresh, reload, sessions, sigterm, spawn};
 
     /// What every stage goes by.
     #[derive(Clone, Debug)]
@@ -123,11 +125,12 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
-    const STAGES: [(&str, Stage); 12] = [
+    const STAGES: [(&str, Stage); 13] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
         ("sigterm", sigterm::run),
         ("sessions", sessions::run),
+        ("bodies", bodies::run),
         ("relay", crate::relay::run),
         ("reload", reload::run),
         ("ledger", ledger::run),

@@ -152,10 +152,10 @@ async fn small(caller: &mut Caller, id: u64) -> Result<usize, String> {
 }
 
 /// The host under test; killed when dropped.
-struct Host(Child);
+pub(crate) struct Host(pub(crate) Child);
 
 impl Host {
-    fn address(&mut self) -> Result<SocketAddr, String> {
+    pub(crate) fn address(&mut self) -> Result<SocketAddr, String> {
         let out = self.0.stdout.take().ok_or("no stdout")?;
         let mut lines = BufReader::new(out).lines();
         let first = lines.next().ok_or("the host said nothing")?.map_err(|error| error.to_string())?;

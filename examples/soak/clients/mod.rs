@@ -317,7 +317,7 @@ fn environment(command: &mut Command, home: &Path) {
 }
 
 /// Takes as many descriptors as there may be: thousands of connections are what this is about.
-fn raise_files() -> Result<(), String> {
+pub(crate) fn raise_files() -> Result<(), String> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     if maximum.is_some_and(|maximum| maximum < FILES) {
         return Err(format!("{FILES} descriptors are wanted: `ulimit -Hn` says {maximum:?}"));
