@@ -1,7 +1,7 @@
-//! Tells the allocator of glibc to give memory back to the system.
+//! Gives memory back to the system: what the allocator of glibc keeps free, and code that was needed to start.
 //!
-//! It is a crate of its own because there is no safe interface to it, and `mcp-host` forbids unsafe code. Other allocators
-//! need not be told: there, nothing here does anything.
+//! It is a crate of its own because there is no safe interface to either, and `mcp-host` forbids unsafe code. Where there is
+//! no glibc, nothing here does anything.
 
 /// Gives back every page on which nothing lies.
 ///
@@ -69,4 +69,87 @@ pub fn map_from(bytes: u32) {
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     let _ = bytes;
+}
+
+/// Has the program hold none of the pages of its own code; each comes back from the file's cache as it is run.
+///
+/// A program that starts runs much code that it never runs again: it reads arguments and settings and makes its tables. The
+/// pages of that stay with it until the system is short of memory. It takes well under a millisecond, and so does what runs
+/// next.
+///
+/// # Examples
+///
+/// ```
+/// mcp_host_heap::forget_code();
+/// ```
+pub fn forget_code() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    for (start, length) in code::unwritten() {
+        // SAFETY: the range is a mapping of this program's file from which code is run, of which no page was ever written:
+        // the system reads the same bytes again when they are next wanted, by whichever thread. Nothing unmaps it while the
+        // program runs.
+        unsafe {
+            libc::madvise(std::ptr::without_provenance_mut(start), length, libc::MADV_DONTNEED);
+        }
+    }
+}
+
+/// Where the code of this program is.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod code {
+    use std::fs;
+
+    /// The mappings of the program's file that hold code and were never written: where each begins, and how long it is.
+    pub(super) fn unwritten() -> Vec<(usize, usize)> {
+        let (Ok(file), Ok(text)) = (fs::read_link("/proc/self/exe"), fs::read_to_string("/proc/self/smaps")) else {
+            return Vec::new();
+        };
+        let Some(file) = file.to_str() else { return Vec::new() };
+        let mut found = Vec::new();
+        let mut at = None;
+        for line in text.lines() {
+            if let Some(mapping) = mapping(line) {
+                at = mapping.2.filter(|path| *path == file).map(|_| (mapping.0, mapping.1));
+            } else if let (Some(range), Some(written)) = (at, line.strip_prefix("Anonymous:")) {
+                found.extend((written.trim() == "0 kB").then_some(range));
+            }
+        }
+        found
+    }
+
+    /// The first line of a mapping (proc(5)): where it begins, how long it is, and its file if it is private and holds code.
+    fn mapping(line: &str) -> Option<(usize, usize, Option<&str>)> {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+        let path = rest.strip_prefix("r-xp ").and_then(|rest| rest.splitn(4, ' ').last()).map(str::trim_start);
+        Some((start, end.checked_sub(start)?, path))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn lines_of_mappings_are_told_from_others() {
+            let code = "55d0c0a00000-55d0c0b00000 r-xp 00001000 fe:01 1234                       /usr/bin/a b";
+            assert_eq!(mapping(code), Some((0x55d0_c0a0_0000, 0x10_0000, Some("/usr/bin/a b"))));
+            let data = "55d0c0b00000-55d0c0b01000 r--p 00001000 fe:01 1234 /usr/bin/a b";
+            assert_eq!(mapping(data), Some((0x55d0_c0b0_0000, 0x1000, None)));
+            assert_eq!(mapping("Anonymous:             0 kB"), None);
+        }
+
+        #[test]
+        fn this_program_is_found_and_runs_on() {
+            let resident = || {
+                let text = fs::read_to_string("/proc/self/statm").unwrap();
+                text.split(' ').nth(2).unwrap().parse::<usize>().unwrap()
+            };
+            assert_eq!(unwritten().len(), 1);
+            let before = resident();
+            crate::forget_code();
+            let after = resident();
+            assert!(after < before, "{before} pages of files, then {after}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Gives memory back after a burst, where the allocator does not do so by itself.
+//! Gives memory back: that of the code that was needed to start, and after a burst, where the allocator does not do so by
+//! itself.
 //!
 //! The allocator of glibc keeps what is free below the last thing that is in use. Much comes and goes here at once, and
 //! something of it always stays for a while.
@@ -13,6 +14,8 @@ use tokio::time::sleep;
 /// How often the process looks at its memory. A burst of clients takes tens of MiB within a second, and leaves as fast.
 /// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
+/// After so many looks the program has started, and later all of its servers have.
+const STARTED: [u32; 2] = [1, 40];
 /// Memory that is this much more than ever was the least is worth a look at the heap, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// So much of the heap that became free is given back at once, in KiB. Other threads wait for the allocator meanwhile.
@@ -29,7 +32,13 @@ const CALM: u32 = 32 * 1024 * 1024;
 pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
+    let mut looks: u32 = 0;
     while let Some(now) = resident() {
+        if STARTED.contains(&looks) {
+            // It cannot fail.
+            let _ = spawn_blocking(mcp_host_heap::forget_code).await;
+        }
+        looks = looks.saturating_add(1);
         if pace.is_crowded(now) != crowded {
             crowded = !crowded;
             mcp_host_heap::map_from(if crowded { CROWDED } else { CALM });
