@@ -91,7 +91,7 @@ fn resources_are_listed_once_the_server_has_said_them() {
     client.ask(2, "resources/list", &json!({}));
     client.ask(3, "ping", &json!({}));
     assert_eq!(client.hears(|message| !message["id"].is_null())["id"], 3, "the server has said nothing yet");
-    std::fs::remove_file(home.path().join("slow")).unwrap();
+    fs::remove_file(home.path().join("slow")).unwrap();
     let listed = client.hears(|message| message["id"] == 2);
     assert_eq!(listed["result"]["resources"][0]["name"], "r", "{listed}");
 }
