@@ -60,6 +60,7 @@ impl Door {
             rules: Rules::new(router.manager().clone(), SocketAddr::from(([127, 0, 0, 1], OWN.port)), None),
             bodies: Bodies::new(limits.bodies, wires.clone(), router.queues().clone()),
             wires,
+            guests: super::Guests::default(),
             sessions,
             sse: Some(sse::Table::default()),
             tasks: TaskTracker::new(),
