@@ -232,8 +232,11 @@ impl Rules<'_> {
         }
         match lease.bound_to {
             Some(owner) if owner != who.owner => None,
-            Some(_) if lease.key.own || !self.exceeds(lease.declared, who.profile) => Some(3),
-            Some(_) => None,
+            // What is declared exactly is asked in vain by nobody.
+            Some(_) => {
+                let is_exact = lease.key.own && lease.declared == self.declared(who.profile);
+                (is_exact || !self.exceeds(lease.declared, who.profile)).then_some(3)
+            }
             None if lease.key == key => (!self.is_stale(key, lease.declared)).then_some(1),
             // Who alone ever called goes on with what is in its memory. Some keys are declared exactly: those are no others.
             None => {
@@ -321,6 +324,11 @@ mod tests {
         assert_eq!(fit(&asks, lease(&rest, Some(Owner(1)), None), &able), Some(3));
         assert_eq!(fit(&asks, lease(&rest, Some(Owner(2)), None), &able), None);
         assert_eq!(fit(&asks, lease(&rest, None, Some(Owner(1))), &unable), None, "it would be asked in vain");
+        // So it would on its own one, whose server was told more before it asked for that.
+        let own = Key { own: true, exact: Some(unable.profile), ..Key::REST };
+        assert_eq!(fit(&asks, lease(&own, Some(Owner(1)), None), &unable), None);
+        let exactly = Candidate { declared: unable.profile, ..lease(&own, Some(Owner(1)), None) };
+        assert_eq!(fit(&asks, exactly, &unable), Some(3));
         assert_eq!(fit(&rules(Asked::ROOTS), lease(&rest, None, None), &who(Profile::EMPTY)), Some(1));
         let other = Who { principal: Principal::named("other"), ..able };
         assert_eq!(fit(&rules(Asked::NOTHING), lease(&rest, None, None), &other), None);
