@@ -238,6 +238,11 @@ impl Http {
         request
     }
 
+    /// Whether the server gave this session an id.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.load().is_some()
+    }
+
     /// Learns the id of the session from the answer to `initialize`. What comes later under another one is not of ours
     /// (`hazards.md` H31).
     fn check_session(&self, response: &Response) -> Result<(), Error> {

@@ -39,7 +39,10 @@ pub(super) async fn shake(connection: &Arc<Connection>, upstream: &Upstream, dia
         First::Initialize => {
             let refused = match infer::shake(connection, upstream, dialer).await {
                 Ok(()) => {
-                    (settings.memory.took)(true);
+                    // Without an id no request knows of `initialize`, so the server can ask nobody: it has nothing for
+                    // sessions alone.
+                    let has_session = !matches!(connection.wire(), Wire::Http(http) if !http.has_session());
+                    (settings.memory.took)(has_session);
                     if ended {
                         (settings.memory.note)(Era::Legacy);
                         attempts.ended.store(false, Ordering::Relaxed);

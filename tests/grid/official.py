@@ -162,6 +162,8 @@ class Official:
                 return self.report.line(f"{down} -> servers on SDKs", f"cannot connect: {error}", 0)
             for alias in aliases:
                 for name, feature in FEATURES.items():
+                    if name == "roots" and alias.startswith("ts1") and down.modern and down.transport == "http":
+                        feature = no_roots
                     if name != "elicitation" or down.has("form"):
                         await self.cell(down, alias, name, feature(client, alias))
         await asyncio.wait_for(client.close(), 30)
@@ -207,6 +209,13 @@ async def elicitation(client: Client, alias: str) -> None:
 async def roots(client: Client, alias: str) -> None:
     text = said_text(await client.tool(f"{alias}__get-roots-list", client.mark()).done(30))
     contains(text, f"file:///{client.name}")
+
+
+async def no_roots(client: Client, alias: str) -> None:
+    """This server asks once, at its start, and not in a call. Requests without a session are of one client only by what they
+    can, so whose roots it would be told is not known: it is told none (`sharing.md` 1.1, 1.2)."""
+    text = said_text(await client.tool(f"{alias}__get-roots-list", client.mark()).done(30))
+    contains(text, "no roots are currently configured")
 
 
 FEATURES: dict[str, Callable[[Client, str], Awaitable[None]]] = {
