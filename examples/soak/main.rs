@@ -125,6 +125,9 @@ mod soak {
 
     type Stage = fn(&Plan) -> Verdict;
 
+    /// Runs only where it is named: its bound is near to what is measured on a busy machine.
+    const BY_NAME: &str = "bodies";
+
     const STAGES: [(&str, Stage); 13] = [
         ("kill9", kill9::run),
         ("spawn", spawn::run),
@@ -166,7 +169,7 @@ mod soak {
         // It is started from other directories.
         plan.host = plan.host.canonicalize().map_err(|error| format!("`{}` (--host): {error}", plan.host.display()))?;
         if wanted.is_empty() {
-            wanted = STAGES.to_vec();
+            wanted = STAGES.into_iter().filter(|(name, _)| *name != BY_NAME).collect();
         }
         say(&format!("seed {}", plan.seed));
         let mut failed = 0;
