@@ -2,7 +2,6 @@
 //! within what its limits say, and a client that calls beside them is served (`hazards.md` H103).
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -37,11 +36,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
     let myself = std::env::current_exe().map_err(|error| error.to_string())?;
     let config = json!({ "mcpServers": { "little": { "command": myself, "args": [SERVER] } } });
     std::fs::write(&file, config.to_string()).map_err(|error| error.to_string())?;
-    let mut command = Command::new(&plan.host);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).current_dir(home.path());
-    command.env_clear().env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path());
-    let host = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let mut host = Host(host.map_err(|error| error.to_string())?);
+    let mut host = Host::start(plan, home.path(), &file)?;
     let address = host.address()?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;

@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,11 +59,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
         "host": { "limits": { "clientQueues": format!("{}MiB", QUEUES / MIB) } }
     });
     std::fs::write(&file, config.to_string()).map_err(|error| error.to_string())?;
-    let mut command = Command::new(&plan.host);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).current_dir(home.path());
-    command.env_clear().env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path());
-    let host = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let mut host = Host(host.map_err(|error| error.to_string())?);
+    let mut host = Host::start(plan, home.path(), &file)?;
     let way = Way { address: host.address()?, host: plan.host.clone(), home: home.path().to_owned(), config: file };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
@@ -155,6 +151,15 @@ async fn small(caller: &mut Caller, id: u64) -> Result<usize, String> {
 pub(crate) struct Host(pub(crate) Child);
 
 impl Host {
+    /// A daemon of that config, on a port of its own.
+    pub(crate) fn start(plan: &Plan, home: &Path, config: &Path) -> Result<Self, String> {
+        let mut command = Command::new(&plan.host);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config).current_dir(home);
+        command.env_clear().env("HOME", home).env("XDG_RUNTIME_DIR", home);
+        let host = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        Ok(Self(host.map_err(|error| error.to_string())?))
+    }
+
     pub(crate) fn address(&mut self) -> Result<SocketAddr, String> {
         let out = self.0.stdout.take().ok_or("no stdout")?;
         let mut lines = BufReader::new(out).lines();

@@ -232,7 +232,7 @@ impl Rules<'_> {
         }
         match lease.bound_to {
             Some(owner) if owner != who.owner => None,
-            // What is declared exactly is asked in vain by nobody.
+            // A server that was told exactly what this client can do does not ask it in vain.
             Some(_) => {
                 let is_exact = lease.key.own && lease.declared == self.declared(who.profile);
                 (is_exact || !self.exceeds(lease.declared, who.profile)).then_some(3)

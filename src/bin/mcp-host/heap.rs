@@ -14,13 +14,13 @@ use tokio::time::sleep;
 /// How often the process looks at its memory. A burst of clients takes tens of MiB within a second, and leaves as fast.
 /// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
-/// After so many looks the program has started, and later all of its servers have.
+/// The looks at which code is forgotten: at the first the program has started, at the second its slow servers have, too.
 const STARTED: [u32; 2] = [1, 40];
-/// Memory that is this much more than ever was the least is worth a look at the heap, in KiB.
+/// The heap is looked at when the process has this much more than it ever had at least, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// So much of the heap that became free is given back at once, in KiB. Other threads wait for the allocator meanwhile.
 const WORTH: u64 = 8 * 1024;
-/// So much is given back after so many looks.
+/// This much is given back when the last time is that many looks ago, in KiB.
 const LITTLE: u64 = 1024;
 const LOOKS: u32 = 12;
 /// Allocations from this size on have mappings of their own in a burst.

@@ -119,7 +119,7 @@ impl Bodies {
         self.cap.saturating_sub(others).max(self.cap / LEAST)
     }
 
-    /// The connections there are, or were a moment ago: what they held is not back with the system at once.
+    /// The most connections of the last [`BACK`]. The system does not have the memory of closed ones at once.
     fn connections(&self) -> usize {
         let now = (self.wires.count(), Instant::now());
         let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);

@@ -105,7 +105,7 @@ fn relay(words: &Words, client: Introduction, joined: Joined, output: &Output) -
     if io::stdin().is_terminal() {
         output.remark("note: this speaks MCP over stdin and stdout; a client is to start it");
     }
-    // From here on it waits, and there may be many.
+    // The relay has started, and its start is all that most of its code was for.
     mcp_host_heap::forget_code();
     let mut daemons = Daemons { words, client, starter: None, output, own: None };
     let ended = Ends::new().and_then(|ends| Pump::new(&mut daemons, joined)?.run(&ends));
