@@ -48,13 +48,21 @@ impl Cpu {
 
 /// Resident memory in bytes.
 pub(crate) fn resident(pid: u32) -> Option<u64> {
-    let kilobytes = |file: &str, key: &str| -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        line.split_ascii_whitespace().next()?.parse().ok()
-    };
     // The rollup walks the pages and is exact; the counters in status may lag by some pages per thread.
-    kilobytes("smaps_rollup", "Rss:").or_else(|| kilobytes("status", "VmRSS:")).map(|count| count * 1024)
+    memory(pid, "smaps_rollup", "Rss:").or_else(|| memory(pid, "status", "VmRSS:"))
+}
+
+/// The part of it that the process has written, in bytes: its code comes and goes with what it runs at the moment.
+pub(crate) fn written(pid: u32) -> Option<u64> {
+    memory(pid, "smaps_rollup", "Anonymous:").or_else(|| memory(pid, "status", "RssAnon:"))
+}
+
+/// A line of a file of `/proc`, in bytes.
+fn memory(pid: u32, file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// The middle of some values.

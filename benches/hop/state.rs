@@ -13,7 +13,7 @@ use crate::hop::Ground;
 use crate::host::{Host, Link, Servers, first_list};
 use crate::http::{Connection, Session};
 use crate::load::{self, Callers};
-use crate::measure::{median, quantile, resident};
+use crate::measure::{median, quantile, resident, written};
 use crate::pipe::Pipe;
 use crate::process::{Process, Role, free_port, loopback};
 use crate::rows::After;
@@ -60,7 +60,7 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
         connection.delete(&session).await?;
     }
     tokio::time::sleep(SETTLE).await;
-    let before = resident(pid);
+    let before = written(pid);
     let mut opened = Vec::with_capacity(sessions);
     for _ in 0..sessions {
         let session = Session::open(&mut connection).await?;
@@ -70,7 +70,7 @@ pub(crate) async fn idle(sessions: usize, after: After, settings: &Settings) -> 
         opened.push(session);
     }
     tokio::time::sleep(SETTLE).await;
-    let grown = before.zip(resident(pid)).map(|(before, after)| after.saturating_sub(before));
+    let grown = before.zip(written(pid)).map(|(before, after)| after.saturating_sub(before));
     // The first one still answers: the figure is that of sessions that live.
     let first = opened.first().context("no session")?;
     load::list(&mut connection, first).await.context("the oldest session is gone")?;

@@ -41,7 +41,6 @@ use crate::manager::{ConfigStatus, Event, Manager, Reload, ServerStatus};
 use crate::protocol::{Message, Method, Outcome, Profile, Raw, Response};
 use crate::registry::Catalog;
 use crate::router::{Client, ClientEvents, ClientStatus, Router};
-use crate::upstream::StateName;
 
 /// Answers what servers ask while a call of the embedding program runs.
 pub trait ClientHandler: Send + Sync + 'static {
@@ -107,11 +106,7 @@ impl Host {
         let mut generation = self.0.manager.generation();
         loop {
             generation.mark_unchanged();
-            let starting = |status: &ServerStatus| {
-                status.state.is_starting()
-                    || (status.state == StateName::Reconnecting && status.ready_after_ms.is_none())
-            };
-            if !self.status().iter().any(starting) || generation.changed().await.is_err() {
+            if !self.0.manager.is_any_on_its_way() || generation.changed().await.is_err() {
                 return;
             }
         }

@@ -1,6 +1,6 @@
 //! The table of one server's leases: given to clients, given back, bounded.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,8 +8,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
+use super::kept::ListKey;
 use super::lease::{Candidate, Key, Rules};
 use super::room::{Counted, Held, Wanted};
+use super::starts::DOOR;
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::registry::{Annotations, Caps};
@@ -22,9 +24,7 @@ pub(super) struct Entry {
     pub(super) principal: Principal,
     /// Whom it is for.
     pub(super) key: Key,
-    pub(super) users: BTreeSet<Owner>,
-    /// Those of them that it only lists for.
-    pub(super) listed: BTreeSet<Owner>,
+    pub(super) users: BTreeMap<Owner, Use>,
     /// When the last of them left; `None` before.
     pub(super) left: Option<Instant>,
     pub(super) used: Instant,
@@ -37,6 +37,14 @@ pub(super) struct Entry {
     /// Nobody is given it any more: it declares less than others would now.
     pub(super) outdated: bool,
     _counted: Counted,
+}
+
+/// What a client uses a lease for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Calls,
+    /// It was only shown what the lease lists.
+    Lists,
 }
 
 /// The leases of a server.
@@ -136,7 +144,7 @@ impl Manager {
         let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
             // The one that it has been on rather than one that others have left: its lists are what the client was shown.
             let fit = rules.fit(entry.candidate(), key, who).filter(|_| !entry.outdated)?;
-            Some(((fit, entry.users.contains(&who.owner), entry.beside.is_none()), place))
+            Some(((fit, entry.users.contains_key(&who.owner), entry.beside.is_none()), place))
         });
         let mut fits: Vec<_> = fits.collect();
         fits.sort();
@@ -348,9 +356,24 @@ impl Manager {
         match server.target {
             // Nothing is started that could keep anybody waiting.
             Some(Target::Memory(_)) => upstream.begin(),
-            _ if eager => self.0.starts.put(move || upstream.begin()),
+            _ if eager => self.start_soon(server.clone(), upstream),
             _ => {}
         }
+    }
+
+    /// Starts the host's own lease: soon where it is known what its server lists, else at once.
+    fn start_soon(&self, server: Arc<Server>, upstream: Arc<Upstream>) {
+        let manager = self.clone();
+        let put = async move {
+            let is_read = tokio::time::timeout(DOOR, server.kept.wait()).await.is_ok();
+            // A moment has passed where it is not read yet.
+            let is_known = is_read && server.last_offers.of(&ListKey::Rest).is_some();
+            let starts = &manager.0.starts;
+            let begin = move || upstream.begin();
+            if is_known { starts.put(begin) } else { starts.put_first(begin) }
+        };
+        let stop = self.0.stop.clone();
+        self.0.tasks.spawn(async move { stop.run_until_cancelled(put).await });
     }
 
     fn settings_of(&self, server: &Arc<Server>, key: &Key, era: config::Era) -> (u64, Settings) {
@@ -376,13 +399,12 @@ impl Manager {
 
 impl Entry {
     fn new(upstream: Arc<Upstream>, principal: Principal, key: Key, counted: Counted) -> Self {
-        let (users, used) = (BTreeSet::new(), Instant::now());
+        let (users, used) = (BTreeMap::new(), Instant::now());
         Self {
             upstream,
             principal,
             key,
             users,
-            listed: BTreeSet::new(),
             left: None,
             used,
             served: 0,
@@ -417,8 +439,11 @@ impl Entry {
     }
 
     pub(super) fn enter(&mut self, owner: Owner) {
-        self.users.insert(owner);
-        self.listed.remove(&owner);
+        self.enter_for(owner, Use::Calls);
+    }
+
+    pub(super) fn enter_for(&mut self, owner: Owner, what: Use) {
+        self.users.insert(owner, what);
         self.used = Instant::now();
         self.upstream.note_users(self.users.len());
     }
@@ -471,7 +496,7 @@ impl Entry {
 /// That client goes on with this lease alone. Whether there is one that nobody uses now.
 pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
     let mut has_left = false;
-    let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains(&owner));
+    let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains_key(&owner));
     // One beside its client's has an end of its own.
     for entry in others.filter(|entry| entry.beside.is_none() && entry.upstream.bound_to() != Some(owner)) {
         has_left |= entry.leave(|user| user == owner);
@@ -483,7 +508,7 @@ pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Own
 impl Table {
     /// Whether this client is on any of them.
     pub(super) fn is_used_by(&self, owner: Owner) -> bool {
-        self.entries.iter().any(|entry| entry.users.contains(&owner))
+        self.entries.iter().any(|entry| entry.users.contains_key(&owner))
     }
 }
 
@@ -522,13 +547,18 @@ impl Server {
         }
     }
 
-    /// Who uses the lease, and whether it is one of ours.
+    /// Whether the lease is one of ours.
+    pub(super) fn has_lease(&self, lease: u64) -> bool {
+        lock(&self.leases).entries.iter().any(|entry| entry.upstream.id == lease)
+    }
+
+    /// Who uses the lease, if it is one of ours.
     pub(crate) fn users(&self, lease: u64) -> Option<Vec<Owner>> {
         let table = lock(&self.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == lease)?;
         Some(match entry.upstream.bound_to() {
             Some(owner) if self.config.sharing != Sharing::Host => vec![owner],
-            _ => entry.users.iter().copied().collect(),
+            _ => entry.users.keys().copied().collect(),
         })
     }
 

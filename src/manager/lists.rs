@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::kept::ListKey;
 use super::lease::{Key, Rules};
-use super::leases::{Entry, leave_others};
+use super::leases::{Entry, Use, leave_others};
 use super::{Manager, NoLease, Principal, Server, Who, lock};
 use crate::config::{ITSELF, Sharing};
 use crate::upstream::Upstream;
@@ -35,7 +35,7 @@ impl Manager {
     pub(super) fn lease_to_list(&self, server: &Arc<Server>, who: &Who, key: &Key) -> Result<Arc<Upstream>, NoLease> {
         let upstream = self.lease_by(server, who, key)?;
         if let Some(entry) = lock(&server.leases).entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) {
-            entry.listed.insert(who.owner);
+            entry.users.insert(who.owner, Use::Lists);
         }
         Ok(upstream)
     }
@@ -46,12 +46,8 @@ impl Manager {
         let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
         let may = |entry: &&mut Entry| entry.principal == who.principal || entry.upstream.is_modern();
         let Some(entry) = entry.filter(may) else { return };
-        let is_new = !entry.users.contains(&who.owner);
-        let only_lists = is_new || entry.listed.contains(&who.owner);
-        entry.enter(who.owner);
-        if only_lists {
-            entry.listed.insert(who.owner);
-        }
+        let what = entry.users.get(&who.owner).copied().unwrap_or(Use::Lists);
+        entry.enter_for(who.owner, what);
         let has_left = leave_others(&mut table.entries, upstream, who.owner);
         drop(table);
         if has_left {
@@ -77,7 +73,7 @@ impl Manager {
                 Some(_) => return Some(3),
                 None => {}
             }
-            let is_on = entry.users.contains(&who.owner) && (for_all || entry.principal == who.principal);
+            let is_on = entry.users.contains_key(&who.owner) && (for_all || entry.principal == who.principal);
             let fits = rules.fit(entry.candidate(), &key, who).is_some();
             (is_on && (fits || !entry.key.is_rest())).then(|| 1 + u8::from(fits))
         };

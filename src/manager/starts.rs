@@ -1,5 +1,6 @@
-//! The door first: leases that nobody waits for are started once the first list is written, or a moment later, one in each
-//! turn of the runtime. A start of fifty processes at once would keep the client that asks for the first list waiting.
+//! The door first: leases that nobody waits for are started once the first list is written, or a moment later. A start of
+//! fifty processes at once would keep the client that asks for the first list waiting. Where nothing is known of a server the
+//! first list waits for it, and it is started at once. Either way one in each turn of the runtime.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,10 +15,16 @@ use super::lock;
 /// Leases that wait for their start.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    waiting: Mutex<VecDeque<Begin>>,
-    news: Notify,
+    at_once: Queue,
+    soon: Queue,
     /// Counts the lists that were answered.
     listed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Begin>>,
+    news: Notify,
 }
 
 /// Starts one lease.
@@ -30,13 +37,17 @@ impl fmt::Debug for Begin {
 }
 
 /// A client that comes together with the host has asked for its list by then.
-const DOOR: Duration = Duration::from_millis(20);
+pub(super) const DOOR: Duration = Duration::from_millis(20);
 
 impl Starts {
     /// Starts a lease soon; whoever needs it before that starts it at once.
     pub(super) fn put(&self, begin: impl FnOnce() + Send + 'static) {
-        lock(&self.waiting).push_back(Begin(Box::new(begin)));
-        self.news.notify_one();
+        self.soon.put(begin);
+    }
+
+    /// Starts a lease at once, in its turn.
+    pub(super) fn put_first(&self, begin: impl FnOnce() + Send + 'static) {
+        self.at_once.put(begin);
     }
 
     /// A list was answered. Its task writes it in the same turn.
@@ -54,19 +65,37 @@ impl Starts {
 
     /// Starts what waits, until `stop`.
     pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let all = async {
+        let at_once = async {
             loop {
-                self.news.notified().await;
-                self.door().await;
-                while let Some(Begin(begin)) = self.next() {
-                    begin();
-                    // The runtime looks for what came in before it is the next one's turn.
-                    tokio::task::yield_now().await;
-                }
+                self.at_once.news.notified().await;
+                self.at_once.begin().await;
             }
         };
-        stop.run_until_cancelled(all).await;
-        lock(&self.waiting).clear();
+        let soon = async {
+            loop {
+                self.soon.news.notified().await;
+                self.door().await;
+                self.soon.begin().await;
+            }
+        };
+        stop.run_until_cancelled(futures_util::future::join(at_once, soon)).await;
+        lock(&self.at_once.waiting).clear();
+        lock(&self.soon.waiting).clear();
+    }
+}
+
+impl Queue {
+    fn put(&self, begin: impl FnOnce() + Send + 'static) {
+        lock(&self.waiting).push_back(Begin(Box::new(begin)));
+        self.news.notify_one();
+    }
+
+    async fn begin(&self) {
+        while let Some(Begin(begin)) = self.next() {
+            begin();
+            // The runtime looks for what came in before it is the next one's turn.
+            tokio::task::yield_now().await;
+        }
     }
 
     fn next(&self) -> Option<Begin> {
@@ -115,6 +144,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_first_list_waits_for_no_moment() {
+        let since = Instant::now();
+        let (starts, seen, _stop) = waiting(since);
+        for name in ["unknown", "unknown too"] {
+            let seen = seen.clone();
+            starts.put_first(move || seen.note(name, since));
+        }
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(seen.all(), [("unknown", 0), ("unknown too", 0)]);
+        sleep(DOOR).await;
+        assert_eq!(seen.all().len(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn leases_start_once_the_first_list_is_written_and_the_doors_have_their_turns() {
         let since = Instant::now();
         let (starts, seen, _stop) = waiting(since);
@@ -148,6 +191,6 @@ mod tests {
         sleep(Duration::from_millis(5)).await;
         stop.cancel();
         sleep(Duration::from_millis(50)).await;
-        assert_eq!((seen.all(), lock(&starts.waiting).len()), (Vec::new(), 0));
+        assert_eq!((seen.all(), lock(&starts.soon.waiting).len()), (Vec::new(), 0));
     }
 }

@@ -1,7 +1,7 @@
 //! What people read about a server: one record, made on demand.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::{Manager, Server};
 use crate::config::ITSELF;
+use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};
-use crate::registry::Kind;
+use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
 
 /// One server as `mcp-host status` shows it.
@@ -121,7 +122,17 @@ impl Manager {
     /// All servers, in config order.
     pub(crate) fn status(&self) -> Vec<ServerStatus> {
         let catalog = self.hint();
-        self.servers().iter().map(|server| self.status_of(server, &catalog)).collect()
+        let counts = counts(&catalog);
+        self.servers().iter().map(|server| self.status_of(server, &catalog, &counts)).collect()
+    }
+
+    /// Whether any server is on its way to its first connection.
+    pub(crate) fn is_any_on_its_way(&self) -> bool {
+        self.servers().iter().any(|server| {
+            let state = self.shown(server);
+            let is_new = || best(server, &server.upstreams()).is_none_or(|best| best.status().ready_after.is_none());
+            state.is_starting() || (state == StateName::Reconnecting && is_new())
+        })
     }
 
     /// The state that people see.
@@ -136,18 +147,16 @@ impl Manager {
         states.max_by_key(|state| rank(*state)).unwrap_or(StateName::Disconnected)
     }
 
-    fn status_of(&self, server: &Server, catalog: &crate::registry::Catalog) -> ServerStatus {
+    fn status_of(&self, server: &Server, catalog: &Catalog, counts: &Counts<'_>) -> ServerStatus {
         let upstreams = server.upstreams();
-        // Of two eras the newer one.
-        let best =
-            upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)));
+        let best = best(server, &upstreams);
         let status = best.map(|upstream| upstream.status());
         let connection = best.and_then(|upstream| upstream.connection());
         let peer = connection.as_ref().and_then(|connection| connection.peer().cloned());
         let state = self.shown(server);
         let last_error = last_error(server, &upstreams);
         let problems = catalog.problems(server.id);
-        let count = |kind| catalog.entries(kind).iter().filter(|entry| *entry.server() == server.config.alias).count();
+        let count = |kind| counts.get(&(kind, &server.config.alias)).copied().unwrap_or_default();
         ServerStatus {
             name: server.config.name.clone(),
             alias: server.config.alias.to_string(),
@@ -187,6 +196,24 @@ impl Manager {
             dropped: upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.dropped())).sum(),
         }
     }
+}
+
+/// How many of each kind a server offers.
+type Counts<'a> = HashMap<(Kind, &'a ServerName), usize>;
+
+fn counts(catalog: &Catalog) -> Counts<'_> {
+    let mut counts = Counts::new();
+    for kind in Kind::ALL {
+        for entry in catalog.entries(kind) {
+            *counts.entry((kind, entry.server())).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The lease that people see; of two eras the newer one.
+fn best<'a>(server: &Server, upstreams: &'a [Arc<Upstream>]) -> Option<&'a Arc<Upstream>> {
+    upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)))
 }
 
 /// The revisions that are spoken with it now, the newest first.

@@ -41,7 +41,7 @@ impl Manager {
     /// The server that a lease is of.
     pub(crate) fn server_of(&self, lease: u64) -> Option<Arc<Server>> {
         let (servers, retired) = (self.servers(), lock(&self.0.retired).clone());
-        servers.iter().chain(&retired).find(|server| server.users(lease).is_some()).cloned()
+        servers.iter().chain(&retired).find(|server| server.has_lease(lease)).cloned()
     }
 
     /// Why the server is in that state: the lease may be further than the change that is told of it.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::lease::Rules;
-use super::leases::{Entry, LINGER, Table};
+use super::leases::{Entry, LINGER, Table, Use};
 use super::{Manager, Server, lock};
 use crate::config::{Sharing, Start};
 use crate::upstream::{Owner, StateName};
@@ -131,9 +131,12 @@ impl Table {
 impl Entry {
     /// Those leave; whether nobody is on it now who was.
     pub(super) fn leave(&mut self, who: impl Fn(Owner) -> bool) -> bool {
+        self.leave_by(|user, _| who(user))
+    }
+
+    fn leave_by(&mut self, who: impl Fn(Owner, Use) -> bool) -> bool {
         let before = self.users.len();
-        self.users.retain(|user| !who(*user));
-        self.listed.retain(|user| !who(*user));
+        self.users.retain(|user, what| !who(*user, *what));
         self.upstream.note_users(self.users.len());
         let is_left = before > 0 && self.users.is_empty();
         if is_left {
@@ -150,8 +153,7 @@ impl Entry {
 
     /// Those leave that it only lists for; whether nobody is on it now.
     pub(super) fn leave_lists(&mut self) -> bool {
-        let listed = std::mem::take(&mut self.listed);
-        self.leave(|user| listed.contains(&user))
+        self.leave_by(|_, what| what == Use::Lists)
     }
 
     /// How long a lease that is up was not used.

@@ -30,10 +30,6 @@ pub(crate) struct Client {
     state: Mutex<State>,
     named: Named,
     presence: Presence,
-    /// Held while it is being asked for its roots.
-    pub(super) asking: tokio::sync::Mutex<()>,
-    /// It has other roots and is about to be asked for them.
-    pub(super) has_other_roots: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +47,8 @@ pub(super) struct State {
     pub(super) leases: Vec<(usize, Arc<Upstream>, u64)>,
     /// The roots that it told, once it was asked for them.
     pub(super) roots: Option<Arc<manager::Told>>,
+    /// How it is asked for them. Few clients are, and each session counts.
+    pub(super) asking: Option<Arc<Asking>>,
     /// It is one conversation for sure, though it has no session: what it told once is good for all that it asks.
     pub(super) is_apart: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
@@ -59,6 +57,15 @@ pub(super) struct State {
     /// Lists of several pages whose first one it was given, and when.
     begun: Box<[(Instant, Arc<Catalog>)]>,
     pub(super) closed: bool,
+}
+
+/// How a client is asked for its roots.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    /// Held while it is.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    /// It has others and is about to be asked for them.
+    pub(super) has_others: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -123,17 +130,7 @@ impl Client {
         mailbox: Mailbox,
         named: Named,
     ) -> Self {
-        Self {
-            who,
-            revision,
-            extensions,
-            mailbox,
-            state: Mutex::default(),
-            named,
-            presence: Presence::default(),
-            asking: Default::default(),
-            has_other_roots: AtomicBool::new(false),
-        }
+        Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
     }
 
     /// The agreed revision; that of its requests where there is no handshake.

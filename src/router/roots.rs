@@ -37,7 +37,8 @@ impl Router {
         if let Some(told) = client.roots() {
             return told;
         }
-        let _asking = client.asking.lock().await;
+        let asking = client.asking();
+        let _turn = asking.turn.lock().await;
         if let Some(told) = client.roots() {
             return told;
         }
@@ -68,15 +69,16 @@ impl Router {
             // Nobody has asked it so far; a server that asks is told by the client itself.
             return self.tell_roots(client, None);
         }
-        if client.has_other_roots.swap(true, Ordering::AcqRel) {
+        let asking = client.asking();
+        if asking.has_others.swap(true, Ordering::AcqRel) {
             // What it tells then is of now.
             return;
         }
         let (router, client) = (self.clone(), client.clone());
         self.spawn(async move {
             let told = {
-                let _asking = client.asking.lock().await;
-                client.has_other_roots.store(false, Ordering::Release);
+                let _turn = asking.turn.lock().await;
+                asking.has_others.store(false, Ordering::Release);
                 let told = router.ask_roots(&client).await;
                 client.keep_roots(Some(told.clone()));
                 told

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::client::{Client, Subscription, is_part};
+use super::client::{Asking, Client, Subscription, is_part};
 use crate::exposed;
 use crate::manager::{Told, Who};
 use crate::upstream::Upstream;
@@ -86,6 +86,10 @@ impl Client {
     /// Keeps what it told of its roots; `None`: it is to be asked anew.
     pub(super) fn keep_roots(&self, told: Option<Arc<Told>>) {
         self.state().roots = told;
+    }
+
+    pub(super) fn asking(&self) -> Arc<Asking> {
+        self.state().asking.get_or_insert_default().clone()
     }
 
     /// It is one conversation, though it has no session.

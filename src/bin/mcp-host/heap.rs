@@ -16,7 +16,7 @@ use tokio::time::sleep;
 const LOOK: Duration = Duration::from_millis(250);
 /// The looks at which code is forgotten: at the first the program has started, at the second its slow servers have, too.
 const STARTED: [u32; 2] = [1, 40];
-/// The heap is looked at when the process has this much more than it ever had at least, in KiB.
+/// The heap is looked at when the process has written this much more than it ever held at least, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// So much of the heap that became free is given back at once, in KiB. Other threads wait for the allocator meanwhile.
 const WORTH: u64 = 8 * 1024;
@@ -33,7 +33,7 @@ pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
     let mut looks: u32 = 0;
-    while let Some(now) = resident() {
+    while let Some(now) = written() {
         if STARTED.contains(&looks) {
             // It cannot fail.
             let _ = spawn_blocking(mcp_host_heap::forget_code).await;
@@ -57,7 +57,7 @@ pub(crate) async fn give_back() -> Infallible {
 /// When it is tried; memory in KiB.
 #[derive(Debug)]
 struct Pace {
-    /// The least that the process ever had.
+    /// The least that it ever held.
     least: u64,
     /// The least that was unused in the heap since the last try.
     unused: u64,
@@ -97,11 +97,13 @@ fn unused() -> Option<u64> {
     Some(u64::from(mcp_host_heap::unused()?) / 1024)
 }
 
-/// The memory of this process, in KiB: the second number of `statm` counts pages (proc(5)).
-fn resident() -> Option<u64> {
+/// What this process has written and holds, in KiB. In `statm` the second number counts its pages in memory, and the third
+/// those of them that are of files (proc(5)): code comes and goes by itself.
+fn written() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = sizes.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64 / 1024)
+    let mut pages = sizes.split_whitespace().skip(1).map_while(|count| count.parse::<u64>().ok());
+    let (all, of_files) = (pages.next()?, pages.next()?);
+    Some(all.saturating_sub(of_files) * rustix::param::page_size() as u64 / 1024)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt as _;
 use mcp_host::config::NOT_APPROVED;
 use mcp_host::{Event, Events, Host, ServerStatus, StateName};
 use serde_json::json;
@@ -27,6 +28,8 @@ pub(crate) struct Watch<'a> {
     callers: Callers,
     /// What was told of each server last, by its alias.
     told: BTreeMap<String, StateName>,
+    /// Whether there is no other.
+    is_all_told: bool,
     begun: Instant,
 }
 
@@ -39,6 +42,7 @@ impl<'a> Watch<'a> {
             events: host.events(),
             callers: Callers::new(host),
             told: BTreeMap::new(),
+            is_all_told: false,
             begun: Instant::now(),
         }
     }
@@ -51,10 +55,10 @@ impl<'a> Watch<'a> {
         let first_round = async {
             let mut settled = pin!(host.settled());
             // A server that is tried again may take long to settle; it was told of, and that is enough.
-            while !self.all_told() {
+            while !self.is_all_told {
                 tokio::select! {
                     () = &mut settled => break,
-                    Some(event) = self.events.next() => self.event(&event),
+                    Some(event) = self.events.next() => self.events(event),
                     Some(news) = self.callers.next() => callers::tell(&news, output),
                 }
             }
@@ -68,7 +72,7 @@ impl<'a> Watch<'a> {
     pub(crate) async fn follow(&mut self) -> Infallible {
         loop {
             tokio::select! {
-                Some(event) = self.events.next() => self.event(&event),
+                Some(event) = self.events.next() => self.events(event),
                 Some(news) = self.callers.next() => callers::tell(&news, self.output),
                 else => break,
             }
@@ -77,8 +81,23 @@ impl<'a> Watch<'a> {
         std::future::pending().await
     }
 
-    fn event(&mut self, event: &Event) {
+    /// Tells of an event, and of those that have come since: a status is made once for all of them.
+    fn events(&mut self, first: Event) {
+        let mut events = vec![first];
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            events.push(event);
+        }
+        if !self.output.json && events.iter().all(|event| glyph(event.to).is_none()) {
+            return;
+        }
         let status = self.host.status();
+        for event in &events {
+            self.event(event, &status);
+        }
+        self.note_told(&status);
+    }
+
+    fn event(&mut self, event: &Event, status: &[ServerStatus]) {
         let server = status.iter().find(|server| server.alias == event.server || server.name == event.server);
         if self.output.json {
             let trouble = matches!(event.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
@@ -92,12 +111,12 @@ impl<'a> Watch<'a> {
                 self.told.insert(server.alias.clone(), event.to);
             }
         } else if let Some(server) = server {
-            self.tell(server, event.to, event.cause.as_deref(), width(&status));
+            self.tell(server, event.to, event.cause.as_deref(), width(status));
         }
     }
 
-    fn all_told(&self) -> bool {
-        self.host.status().iter().all(|server| self.told.contains_key(&server.alias))
+    fn note_told(&mut self, status: &[ServerStatus]) {
+        self.is_all_told = status.iter().all(|server| self.told.contains_key(&server.alias));
     }
 
     /// Tells of what no event told.
@@ -106,6 +125,7 @@ impl<'a> Watch<'a> {
         for server in &status {
             self.tell(server, server.state, server.last_error.as_deref(), width(&status));
         }
+        self.note_told(&status);
     }
 
     /// A line for a server, unless the last one said the same.
