@@ -2,7 +2,10 @@
 //!
 //! The body decides; over HTTP its headers must say the same. A pipe has no headers, else it is the same table.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
+use memchr::memmem::Finder;
 
 use crate::protocol::{
     ErrorObject, Malformed, Message, Method, Notification, ProtocolVersion, Raw, Request, Theirs, code, meta,
@@ -172,7 +175,8 @@ pub(super) fn no_batches() -> ErrorObject {
 /// `_meta`, where it may hold a claim. A look for the text first: nearly no message has it, and a large one is not parsed
 /// again to learn that. (The slash before it may be escaped, so it is not looked for.)
 fn meta_of(params: &Raw) -> Option<Raw> {
-    memchr::memmem::find(params.as_bytes(), b"io.modelcontextprotocol")?;
+    static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
+    NAME.find(params.as_bytes())?;
     params.member("_meta")
 }
 

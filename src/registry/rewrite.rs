@@ -2,6 +2,8 @@
 //!
 //! Not here: names and URIs in what a client sends; the catalog resolves those.
 
+use std::sync::LazyLock;
+
 use serde_json::value::RawValue;
 
 use crate::exposed::{UriMode, exposed_uri};
@@ -48,9 +50,10 @@ const NESTED: usize = 4;
 /// could hide one.
 fn may_hold_uris(bytes: &[u8]) -> bool {
     use memchr::memmem;
-    let is_letter = |at: usize| bytes.get(at + 4).is_some_and(|digit| (b'4'..=b'7').contains(digit));
     // Both names end so.
-    memmem::find(bytes, br#"ri""#).is_some()
+    static END: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new(br#"ri""#));
+    let is_letter = |at: usize| bytes.get(at + 4).is_some_and(|digit| (b'4'..=b'7').contains(digit));
+    END.find(bytes).is_some()
         || (memchr::memchr(b'\\', bytes).is_some() && memmem::find_iter(bytes, br"\u00").any(is_letter))
 }
 

@@ -215,7 +215,8 @@ fn reply(
     leg: &Arc<Mailbox>,
 ) -> impl Future<Output = Option<Response>> + Send + use<> {
     let id = request.id.clone();
-    let answer = door.router.request(client, request, leg);
+    // It is large, and each future around it would hold it twice.
+    let answer = Box::pin(door.router.request(client, request, leg));
     async move { answer.await.map(|outcome| Response { id: Some(id), outcome }) }
 }
 

@@ -1,7 +1,9 @@
 //! How a call of a tool becomes a task, or does not.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use memchr::memmem::Finder;
 
 use super::declared;
 use super::hold::Hold;
@@ -160,6 +162,7 @@ fn nested(task: &Raw) -> Raw {
 
 /// Whether the tool says of itself (2025-11-25) that it runs as a task only; `None` for one that is not listed.
 fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> Option<bool> {
+    static SUPPORT: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskSupport"));
     let is_target = |tool: &Entry| *tool.server() == forward.server.config.alias && tool.raw_name() == &*forward.target;
     let entry = catalog
         .entry(Kind::Tools, exposed)
@@ -167,6 +170,6 @@ fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> Option<b
         .or_else(|| catalog.tools().iter().find(|tool| is_target(tool)))?;
     let definition = entry.definition();
     let is_said = || definition.member("execution").and_then(|execution| execution.text("taskSupport"));
-    let may_be = memchr::memmem::find(definition.as_bytes(), b"taskSupport").is_some();
+    let may_be = SUPPORT.find(definition.as_bytes()).is_some();
     Some(may_be && is_said().as_deref() == Some("required"))
 }
