@@ -1,7 +1,7 @@
 //! The routes, and what stands before them: the guard, then who asks.
 //!
 //! **Invariant:** nothing is served that is not in [`ROUTES`], and nothing there changes the host itself: what does has
-//! its place on the local socket (`hazards.md` H83).
+//! its place on the local socket (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(
             paths,
             ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz"],
-            "a new one only reads, as `product.md` says"
+            "a new one only reads"
         );
         let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();
         assert_eq!(open, ["/healthz", "/readyz"], "served without a token");
