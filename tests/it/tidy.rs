@@ -338,7 +338,7 @@ fn every_paper_and_section_that_is_referred_to_exists() {
             let place = format!("{path}:{number}");
             for (name, rest) in papers(line) {
                 let mut places = ["", "docs/", folder].into_iter().map(|base| resolved(base, name));
-                match places.find(|place| files.contains_key(place)) {
+                match places.find(|paper| files.contains_key(paper)) {
                     None => wrong.push(format!("{place}: there is no {name}")),
                     Some(paper) if paper == SECTIONS => {
                         let missing = sections_after(rest).filter(|section| !sections.contains(section));
@@ -447,6 +447,6 @@ fn section(line: &str) -> Option<&str> {
 fn sections_after(rest: &str) -> impl Iterator<Item = &str> {
     let rest = rest.trim_start_matches('`').trim_start();
     let end = rest.find(|c: char| !c.is_ascii_digit() && !"., ".contains(c)).unwrap_or(rest.len());
-    let numbers = rest[..end].split(", ").map(|number| number.trim_matches(|c| c == ' ' || c == '.' || c == ','));
+    let numbers = rest[..end].split(", ").map(|number| number.trim_matches([' ', '.', ',']));
     numbers.filter(|number| !number.is_empty())
 }
