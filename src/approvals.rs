@@ -1,5 +1,5 @@
-//! What the user has approved of the configs of projects (`hazards.md` H93): kept in the state directory, by the path of
-//! the file and the name of the server, as a hash of its exact entry and as the lines that were shown.
+//! What the user has approved of the configs of projects (`docs/hazards.md` H93): kept in the state directory, by the path
+//! of the file and the name of the server, as a hash of its exact entry and as the lines that were shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

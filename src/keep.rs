@@ -1,5 +1,5 @@
 //! A small file of state that hosts of one user share: read whole, changed under a lock, written whole or not at all
-//! (`hazards.md` H94).
+//! (`docs/hazards.md` H94).
 //!
 //! **Invariant:** what cannot be understood, since it is broken or of a newer version, is never written over; and a
 //! process that is killed at any moment leaves the file as it was before or after its change.

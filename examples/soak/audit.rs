@@ -1,4 +1,4 @@
-//! A line in the audit for each call (`hazards.md` H99): as many as calls, each whole, while files are put aside.
+//! A line in the audit for each call (`docs/hazards.md` H99): as many as calls, each whole, while files are put aside.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,5 @@
 //! Bodies that are never whole: as many connections as there may be send 4 MiB less a byte each. The host's memory stays
-//! within what its limits say, and a client that calls beside them is served (`hazards.md` H103).
+//! within what its limits say, and a client that calls beside them is served (`docs/hazards.md` H103).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

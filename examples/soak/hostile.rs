@@ -1,5 +1,5 @@
 //! One server does its worst and another is called: the memory of the host stays under a bound, and the other server's calls
-//! take no longer than they do alone (`hazards.md` H3, H6, H21, H27, H50).
+//! take no longer than they do alone (`docs/hazards.md` H3, H6, H21, H27, H50).
 //!
 //! Phases alone and under attack take turns, so that what else the machine does is in both; what counts is the median of
 //! all rounds. A quick run judges percentiles only where the host did not have to wait for a core. The hostile processes have

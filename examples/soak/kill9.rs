@@ -1,8 +1,8 @@
-//! `kill -9` of the host in random states: two seconds later nothing of it may be alive (`hazards.md` H13).
+//! `kill -9` of the host in random states: two seconds later nothing of it may be alive (`docs/hazards.md` H13).
 //!
-//! In every fourth round it is a daemon that has relays beside it (`sharing.md` §4.3), and the daemon is killed, or a relay, or
-//! both. A relay has no process below it while it is joined, and outlives its daemon; once its client leaves, or it is killed,
-//! nothing of it may be left either, also where it has become a host itself.
+//! In every fourth round it is a daemon that has relays beside it (`docs/bridging.md` 16.1), and the daemon is killed, or a
+//! relay, or both. A relay has no process below it while it is joined, and outlives its daemon; once its client leaves, or
+//! it is killed, nothing of it may be left either, also where it has become a host itself.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -25,7 +25,7 @@ const PROMISE: Duration = Duration::from_secs(2);
 const BESIDE: usize = 4;
 /// Relays of a round that has some; with one more that is not killed.
 const RELAYS: usize = 2;
-/// A client whose daemon is gone is served so long after its next message (`sharing.md` §6).
+/// A client whose daemon is gone is served so long after its next message (`docs/bridging.md` 16.2).
 const SERVED: Duration = Duration::from_secs(6);
 /// A relay that has become a host is gone so long after its client has closed its side: its servers have 2.5 s, and half a
 /// second is for the rest. The machine has other things to do.

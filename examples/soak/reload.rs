@@ -1,5 +1,6 @@
 //! The config of a host under load, cut at every byte and then changed for good: no call at a server that stays as it is
-//! fails, none of these servers restarts, and each change is taken (`hazards.md` H91). Some of the callers are joined relays.
+//! fails, none of these servers restarts, and each change is taken (`docs/hazards.md` H91). Some of the callers are joined
+//! relays.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

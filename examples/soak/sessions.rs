@@ -1,5 +1,5 @@
 //! Sessions that nobody ends and clients that read next to nothing: the host's memory stays within what its limits say, and
-//! a fresh client is served all the while (`hazards.md` H48, H49, H62).
+//! a fresh client is served all the while (`docs/hazards.md` H48, H49, H62).
 //!
 //! Some of them speak through joined relays: a few that stay and are served from the first session to the last, every fourth
 //! fresh one, and some of those that hardly read. Bounds are of the daemon, where each is one connection more.
@@ -423,7 +423,7 @@ async fn slow_relay(way: &Way, tool: &str, over: &AtomicBool) -> Result<(), Stri
     }
 }
 
-/// Ends a session: one that was used keeps its place for a minute otherwise (`hazards.md` H104).
+/// Ends a session: one that was used keeps its place for a minute otherwise (`docs/hazards.md` H104).
 async fn end(address: SocketAddr, session: &str) -> Result<(), String> {
     let mut connection = Connection::open(address).await?;
     connection.send(&format!("DELETE /mcp HTTP/1.1\r\nHost: HOST\r\nMcp-Session-Id: {session}\r\n\r\n")).await?;

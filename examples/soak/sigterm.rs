@@ -1,5 +1,5 @@
 //! SIGTERM at random moments under load: every caller has one answer or a closed connection, the host is gone within 17
-//! seconds, and nothing of it is left (`hazards.md` H14, H95).
+//! seconds, and nothing of it is left (`docs/hazards.md` H14, H95).
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,5 @@
 //! Thousands of servers started and stopped by one process: in the end it has the descriptors, threads and children that
-//! it had in the beginning (`hazards.md` H15).
+//! it had in the beginning (`docs/hazards.md` H15).
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Errors: whose codes mean something on the other side (`bridging.md` 14).
+//! Errors: whose codes mean something on the other side (`docs/bridging.md` 14).
 
 use serde_json::json;
 

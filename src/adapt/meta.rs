@@ -1,4 +1,4 @@
-//! `_meta` of requests: what is the client's business goes on, what is this hop's stays here (`bridging.md` 13).
+//! `_meta` of requests: what is the client's business goes on, what is this hop's stays here (`docs/bridging.md` 13).
 
 use crate::protocol::{Edits, Raw, meta, object};
 

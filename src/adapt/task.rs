@@ -1,4 +1,4 @@
-//! Tasks, as the core of 2025-11-25 and the extension of 2026-07-28 write them (`bridging.md` 11).
+//! Tasks, as the core of 2025-11-25 and the extension of 2026-07-28 write them (`docs/bridging.md` 11).
 //!
 //! The two say the same in other words: `ttl` is `ttlMs`, what creates a task is nested there and flat here, and a tool that
 //! failed is a task that failed there and one that completed here.

@@ -99,7 +99,7 @@ impl Ended {
         Self { outcome: "cancelled", kind: None, code: None, bytes: 0 }
     }
 
-    /// Reads an answer. One of ours says so (`hazards.md` rule 6).
+    /// Reads an answer. One of ours says so (`docs/bridging.md` 14).
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Ok(result) => {

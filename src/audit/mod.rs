@@ -1,4 +1,4 @@
-//! The audit: one line of JSON for each call of a client, in a file that only grows (`hazards.md` H99).
+//! The audit: one line of JSON for each call of a client, in a file that only grows (`docs/hazards.md` H99).
 //!
 //! In: calls as they begin and end. Out: lines, by one task that writes them in the order in which calls ended.
 //! **Invariant:** no call goes to a server without a place for its line. The place is taken before the call begins and
@@ -149,7 +149,7 @@ impl Audit {
     }
 }
 
-/// The answer to a call that is not made (`hazards.md` rule 6).
+/// The answer to a call that is not made (`docs/bridging.md` 14).
 fn refused(text: &str) -> ErrorObject {
     let data = serde_json::json!({ "server": null, "kind": "unavailable", "sent": false, "retryable": true });
     ErrorObject::internal(text).with_data(Raw::from_value(&data))

@@ -1,4 +1,4 @@
-//! One login by a browser: the page to open, and the judgement of what comes back (`hazards.md` H70).
+//! One login by a browser: the page to open, and the judgement of what comes back (`docs/hazards.md` H70).
 //!
 //! **Invariant:** state, verifier, issuer and redirect stand together from the beginning, and nothing of an answer that does
 //! not fit them is acted on or shown.

@@ -1,7 +1,8 @@
 //! The tokens of one server: what its requests carry, and what is done when it says no.
 //!
 //! A request costs a look at a pointer and at the clock. One refusal brings at most one new token and one replay, one nonce
-//! and one step up; what was tried in vain is not tried again for a while, and a person is asked once (`hazards.md` H74).
+//! and one step up; what was tried in vain is not tried again for a while, and a person is asked once
+//! (`docs/hazards.md` H74).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -304,7 +305,7 @@ impl Authorizer {
     }
 
     /// Does what may spend a refresh token to its end, even if whoever wanted it goes: a token that has come and is not kept
-    /// is a login that is lost (`hazards.md` H72).
+    /// is a login that is lost (`docs/hazards.md` H72).
     async fn through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         self.keys.tasks.spawn(work).await.ok()
     }

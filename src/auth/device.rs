@@ -1,7 +1,7 @@
 //! One login by a code (RFC 8628): the user enters it at a page, with whatever browser, while we ask until it is done.
 //!
-//! **Invariant:** the page is judged like any that a browser is sent to (`hazards.md` H67), the code is one short line of plain
-//! characters, and nobody is asked more often than the issuer wants, nor longer than the code is good.
+//! **Invariant:** the page is judged like any that a browser is sent to (`docs/hazards.md` H67), the code is one short line
+//! of plain characters, and nobody is asked more often than the issuer wants, nor longer than the code is good.
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! OpenID Connect), else what revision 2025-03-26 took for granted.
 //!
 //! **Invariant:** nothing is asked of an authorization server before the server's word was checked: that it speaks of itself,
-//! and that whoever it names answers to that name (`hazards.md` H69).
+//! and that whoever it names answers to that name (`docs/hazards.md` H69).
 
 use serde::Deserialize;
 use url::Url;

@@ -1,9 +1,10 @@
 //! An invitation to sign in, for whoever's call was refused for want of a token and can be asked to open a page.
 //!
-//! **Invariant:** one login at a time, and one invitation until a token of it has worked or the user acts otherwise (`hazards.md`
-//! H74). What it shows is an address of ours on this machine, not the page of the issuer: as the specification wants it of
-//! elicitation by URL, whoever passes the page on has nothing, since only the browser that came in by our address is believed when
-//! it comes back; and the page, with the state in its query, stays out of what clients keep. Whose page it is goes beside it.
+//! **Invariant:** one login at a time, and one invitation until a token of it has worked or the user acts otherwise
+//! (`docs/hazards.md` H74). What it shows is an address of ours on this machine, not the page of the issuer: as the
+//! specification wants it of elicitation by URL, whoever passes the page on has nothing, since only the browser that came in
+//! by our address is believed when it comes back; and the page, with the state in its query, stays out of what clients keep.
+//! Whose page it is goes beside it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

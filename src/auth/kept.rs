@@ -1,5 +1,5 @@
 //! What is kept of a login, read when the first request wants it; while it is out of reach, read again later and later
-//! (`hazards.md` H77). While its server waits to be signed in to, whether somebody did in another program.
+//! (`docs/hazards.md` H77). While its server waits to be signed in to, whether somebody did in another program.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};

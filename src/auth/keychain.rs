@@ -135,7 +135,7 @@ impl Keychain {
     }
 }
 
-/// The name of a token: whose it is, for what, as whom, and from whom (`hazards.md` H71).
+/// The name of a token: whose it is, for what, as whom, and from whom (`docs/hazards.md` H71).
 pub(super) fn name(entry: &Entry) -> String {
     format!("token-{}", digest(&[&entry.issuer, &entry.resource, &entry.client.id, PRINCIPAL]))
 }

@@ -1,5 +1,5 @@
 //! One process at a time renews a token: whoever sends a refresh token that another has spent ends the login for all
-//! (`hazards.md` H72). The system lets the lock go when its process dies.
+//! (`docs/hazards.md` H72). The system lets the lock go when its process dies.
 
 use std::path::Path;
 use std::time::Duration;

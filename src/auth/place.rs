@@ -10,7 +10,7 @@ pub(super) const AUTHORIZATION: &str = "the authorization endpoint";
 const PAGE_BYTES: usize = 8 * 1024;
 
 /// A page that a user may be sent to: https, or http on this machine; nothing that a program could take for something else
-/// than one URL (`hazards.md` H67). `at` is what it is called where it is none.
+/// than one URL (`docs/hazards.md` H67). `at` is what it is called where it is none.
 pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
     let wrong = |what: &str| Err(Error::Metadata { at: at.to_owned(), what: what.to_owned() });
     if text.len() > PAGE_BYTES {

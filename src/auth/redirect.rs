@@ -1,6 +1,6 @@
 //! Where a browser comes back to after a login: a port of this machine, one path, one hit, a page that never changes
-//! (`hazards.md` H70). It may have a door as well: an address that leads to the page to sign in at. Then only the browser that
-//! came in by it is believed when it comes back.
+//! (`docs/hazards.md` H70). It may have a door as well: an address that leads to the page to sign in at. Then only the
+//! browser that came in by it is believed when it comes back.
 
 use std::io;
 use std::time::Duration;

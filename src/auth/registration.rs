@@ -1,7 +1,7 @@
 //! Who we are to an authorization server: as the config says, by a document at a URL, by registering, else nobody.
 //!
-//! **Invariant:** an identity belongs to one issuer and is shown to no other (`hazards.md` H78). Only a document at a URL is
-//! the same everywhere, since it holds no secret.
+//! **Invariant:** an identity belongs to one issuer and is shown to no other (`docs/hazards.md` H78). Only a document at a
+//! URL is the same everywhere, since it holds no secret.
 
 use serde::{Deserialize, Serialize};
 use url::Url;

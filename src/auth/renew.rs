@@ -1,4 +1,5 @@
-//! A token renewed by its refresh token: once for all who want it, in this process and in others (`hazards.md` H72, H73).
+//! A token renewed by its refresh token: once for all who want it, in this process and in others (`docs/hazards.md` H72,
+//! H73).
 
 use std::sync::Arc;
 

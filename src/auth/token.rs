@@ -1,4 +1,4 @@
-//! A token: as it was given, as it is kept, and as it is used (`hazards.md` H75, H76).
+//! A token: as it was given, as it is kept, and as it is used (`docs/hazards.md` H75, H76).
 //!
 //! Its life is counted from when it came, by a clock that nobody sets; wall time is only what a restart goes by. What the
 //! server says outranks both.

@@ -1,6 +1,6 @@
 //! Which of the host's own variables a program gets beyond the few that all get: names and globs, per server and for all.
 //!
-//! **Invariant:** what the host keeps its own secrets in never passes, however it is asked for (`hazards.md` H16, H97).
+//! **Invariant:** what the host keeps its own secrets in never passes, however it is asked for (`docs/hazards.md` H16, H97).
 
 use super::fields::Field;
 use super::report::Report;

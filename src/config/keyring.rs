@@ -14,7 +14,7 @@ use super::expand::{self, Dialect};
 use super::secret::Secret;
 use super::syntax::{Node, Value};
 
-/// One load waits that long, in all (`hazards.md` H77).
+/// One load waits that long, in all (`docs/hazards.md` H77).
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Under this name the entries for configs stand in the keyring. Our own have another one: no config can name the key that
 /// tokens are encrypted with.

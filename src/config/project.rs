@@ -1,4 +1,4 @@
-//! Files of a project: found in the working directory, and so the word of whoever wrote the project (`hazards.md` H93).
+//! Files of a project: found in the working directory, and so the word of whoever wrote the project (`docs/hazards.md` H93).
 //! Their servers wait until the user has approved exactly what they are.
 //!
 //! What is approved is the entry as it is written, whose file that is, and what stands in the files that it names. Values

@@ -1,4 +1,4 @@
-//! Which addresses a URL may lead to that somebody else gave us (`hazards.md` H28, H68); pure.
+//! Which addresses a URL may lead to that somebody else gave us (`docs/hazards.md` H28, H68); pure.
 //!
 //! The network behind this machine trusts it: a service that asks no password of its neighbours, the metadata of a cloud.
 //! So a URL out of a server's mouth leads to the public internet or nowhere, unless the server of the config stands in such

@@ -1,4 +1,5 @@
-//! The one way to a URL that somebody else gave us: metadata of authorization, token endpoints, keys (`hazards.md` H68).
+//! The one way to a URL that somebody else gave us: metadata of authorization, token endpoints, keys
+//! (`docs/hazards.md` H68).
 //!
 //! No redirect, no proxy, a limit of time and of bytes, and no address that is not public: it is judged where the name is
 //! resolved, so the address that was judged is the one that is connected to. Not here: what is said, and when.

@@ -1,4 +1,4 @@
-//! Which era a message is of, and so which way it goes: to a session, or served by itself (`protocol.md` b.8). Pure.
+//! Which era a message is of, and so which way it goes: to a session, or served by itself (`docs/bridging.md` 3.2). Pure.
 //!
 //! The body decides; over HTTP its headers must say the same. A pipe has no headers, else it is the same table.
 
@@ -136,7 +136,7 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
     Ok(Route::Session(Message::Notification(notice)))
 }
 
-/// Messages in one batch (`hazards.md` H39).
+/// Messages in one batch (`docs/hazards.md` H39).
 const BATCH: usize = 100;
 
 /// The messages of a batch (2025-03-26), each with its own fate. Only sessions of that one revision have batches.

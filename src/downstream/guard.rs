@@ -1,5 +1,5 @@
 //! Who may talk to us at all, told from the headers of a request: the defence against DNS rebinding and web pages
-//! (`hazards.md` H79). Pure, and asked on every route before routing.
+//! (`docs/hazards.md` H79). Pure, and asked on every route before routing.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;

@@ -1,4 +1,5 @@
-//! The config of a running host: taken anew when it is told to, or when the files say something else (`hazards.md` H91).
+//! The config of a running host: taken anew when it is told to, or when the files say something else
+//! (`docs/hazards.md` H91).
 //!
 //! Read whole, checked whole, then taken; what cannot be used changes nothing and is told by [`ConfigStatus`].
 //! **Invariant:** one task loads, so that two reloads cannot cross.

@@ -1,5 +1,6 @@
 //! What servers have shown of themselves, kept for the next start: what each asks its clients, which decides who shares a
-//! process (`sharing.md` 1.1), and who was found to be of which era, which is not asked again for a while (`protocol.md` b.7).
+//! process (`docs/bridging.md` 15.2), and who was found to be of which era, which is not asked again for a while
+//! (`docs/bridging.md` 3.1).
 //!
 //! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
 //! It is written beside the runtime: what is noted counts at once, and is on disk a moment later.

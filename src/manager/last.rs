@@ -1,5 +1,5 @@
 //! What a server listed last, by key: in this life, or in an earlier one (`kept`). It is shown to clients that have no lease
-//! of it yet, or one that is not up (`hazards.md` H63).
+//! of it yet, or one that is not up (`docs/hazards.md` H63).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

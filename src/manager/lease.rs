@@ -1,4 +1,4 @@
-//! Who may share a lease with whom (`sharing.md` 1); pure.
+//! Who may share a lease with whom (`docs/bridging.md` 15.1); pure.
 //!
 //! A lease of one's own is for clients that can answer what the server is known to ask. All others share the *rest* lease,
 //! to which everything is declared that its server does not ask: rather too much, since servers do without a confirmation
@@ -270,7 +270,7 @@ mod tests {
         Some(Told::of(&[uri.to_owned()]))
     }
 
-    /// The table of `sharing.md` 1, row by row.
+    /// The table of `docs/bridging.md` 15.1, row by row.
     #[test]
     fn who_shares_with_whom() {
         let (roots, sampling) = (Profile::ROOTS, Profile::ROOTS.with(Profile::SAMPLING));

@@ -1,4 +1,4 @@
-//! Which lease lists for a client, and under which key it is remembered (`sharing.md` 3).
+//! Which lease lists for a client, and under which key it is remembered (`docs/bridging.md` 15.5).
 //!
 //! Lists open no lease of a client's own but behind an answer, and only where its server may list otherwise to it.
 

@@ -1,5 +1,5 @@
 //! Another config while the host runs: servers that are the same go on undisturbed, those that are gone or changed finish
-//! the calls they have and take no new ones (`hazards.md` H91).
+//! the calls they have and take no new ones (`docs/hazards.md` H91).
 
 use std::collections::HashMap;
 use std::path::PathBuf;

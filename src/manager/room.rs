@@ -1,4 +1,4 @@
-//! Room for one more lease where leases are short: which principal gives one up (`hazards.md` H101).
+//! Room for one more lease where leases are short: which principal gives one up (`docs/hazards.md` H101).
 //!
 //! A principal that is alone may have all. While another one uses or wants the server, nobody gets more than half of its
 //! leases, nor of all leases; whoever has more loses idle leases first, then those whose calls wait at a question that their

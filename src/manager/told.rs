@@ -1,4 +1,4 @@
-//! The roots that a client told: a key by which leases are shared (`sharing.md` 1.2).
+//! The roots that a client told: a key by which leases are shared (`docs/bridging.md` 15.3).
 
 use std::sync::{Arc, OnceLock};
 

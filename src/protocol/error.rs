@@ -30,8 +30,8 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// A text of somebody else in a message of ours: escaped, and not all of it where it is long (`hazards.md` H105). As `{:?}`
-/// it stands in quotes.
+/// A text of somebody else in a message of ours: escaped, and not all of it where it is long (`docs/hazards.md` H105). As
+/// `{:?}` it stands in quotes.
 #[derive(Clone, Copy)]
 pub(crate) struct Theirs<'a>(pub(crate) &'a str);
 

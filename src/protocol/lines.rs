@@ -29,7 +29,7 @@ pub(crate) struct Lines {
     over: bool,
 }
 
-/// A line over the cap is skipped up to that many times the cap (`hazards.md` H3).
+/// A line over the cap is skipped up to that many times the cap (`docs/hazards.md` H3).
 pub(crate) const ENDLESS: usize = 4;
 /// How much of a line over the cap is kept, to find the id in it.
 const HEAD: usize = 4096;

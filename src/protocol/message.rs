@@ -114,7 +114,7 @@ impl Message {
     }
 
     /// The request that a text answers which is cut off or broken: its `id`, if that stands before the break and no
-    /// `method` does (`hazards.md` H3, H4).
+    /// `method` does (`docs/hazards.md` H3, H4).
     pub(crate) fn answered_by(head: &[u8]) -> Option<RequestId> {
         let (mut id, mut is_call) = (None, false);
         let mut scanner = Scanner::new(head);

@@ -75,7 +75,7 @@ methods! {
 }
 
 impl Method {
-    /// Whether a server may ask its client something while it serves this request (`bridging.md` 5.1).
+    /// Whether a server may ask its client something while it serves this request (`docs/bridging.md` 5.1).
     pub(crate) fn may_ask(&self) -> bool {
         matches!(self, Self::ToolsCall | Self::PromptsGet | Self::ResourcesRead | Self::TasksResult)
     }

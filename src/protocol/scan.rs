@@ -20,7 +20,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Values may nest that deep at most (`hazards.md` H38); one bit each tells objects from arrays.
+/// Values may nest that deep at most (`docs/hazards.md` H38); one bit each tells objects from arrays.
 pub(crate) const DEPTH: usize = 128;
 
 /// A place in JSON text.

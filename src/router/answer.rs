@@ -1,4 +1,4 @@
-//! Errors of our own, as answers (`hazards.md` rule 6): the only place where they become codes and public text.
+//! Errors of our own, as answers (`docs/bridging.md` 14): the only place where they become codes and public text.
 
 use serde::Serialize;
 

@@ -156,7 +156,7 @@ impl Router {
         self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
     }
 
-    /// The same with a call that is on its way; it is sent once more where that is safe (`hazards.md` H57).
+    /// The same with a call that is on its way; it is sent once more where that is safe (`docs/hazards.md` H57).
     pub(super) async fn go_on(
         &self,
         client: &Arc<Client>,
@@ -413,7 +413,7 @@ fn has_failed(outcome: &Outcome) -> bool {
     outcome.as_ref().map_or(true, is_error)
 }
 
-/// What is read here must be what is read there (`hazards.md` H37).
+/// What is read here must be what is read there (`docs/hazards.md` H37).
 pub(super) fn twice(name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
 }
@@ -464,7 +464,7 @@ impl From<Attempt> for Stop {
     }
 }
 
-/// How a request may be sent again (`hazards.md` H57).
+/// How a request may be sent again (`docs/hazards.md` H57).
 struct Repeats {
     /// Until then one that never left us.
     until: Instant,

@@ -1,5 +1,5 @@
-//! The questions of a server without a session, put to a client with one (`bridging.md` 5.4, LM): each `input_required` result
-//! becomes requests to the client, and their answers the next request to the server.
+//! The questions of a server without a session, put to a client with one (`docs/bridging.md` 5.4): each `input_required`
+//! result becomes requests to the client, and their answers the next request to the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;

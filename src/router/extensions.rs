@@ -1,5 +1,5 @@
-//! Extensions (`bridging.md` 12): which of a client's and of the servers' the other side is told of, and requests that only
-//! an extension knows.
+//! Extensions (`docs/bridging.md` 12): which of a client's and of the servers' the other side is told of, and requests that
+//! only an extension knows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

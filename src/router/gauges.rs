@@ -1,5 +1,5 @@
-//! How full the tables are (`hazards.md` H55): what must be zero when nobody does anything, and how much of each limit of
-//! what clients can fill is taken.
+//! How full the tables are (`docs/hazards.md` H55): what must be zero when nobody does anything, and how much of each limit
+//! of what clients can fill is taken.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -161,7 +161,7 @@ impl Router {
         gauges
     }
 
-    /// How much of each limit is taken that what clients do can reach (`hazards.md` H101 to H107).
+    /// How much of each limit is taken that what clients do can reach (`docs/hazards.md` H101 to H107).
     pub(crate) fn usage(&self) -> Vec<Usage> {
         let limits = self.limits();
         let held = self.0.doors.held();

@@ -1,5 +1,5 @@
 //! Invitations to sign in: a call that is refused for want of a token, and whose client can be asked to open a page
-//! (`bridging.md` 14).
+//! (`docs/bridging.md` 14).
 //!
 //! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback: the browser has to come back to this
 //! machine, and whose account all clients use is not for one to say that has a token of its own. The embedding program has ways

@@ -1,6 +1,6 @@
 //! What waits to be written to one client: a queue with a cap, made by the router, emptied by a door.
 //!
-//! **Invariant:** putting something in never waits, so a slow client never stops a server's reader (`hazards.md` H48,
+//! **Invariant:** putting something in never waits, so a slow client never stops a server's reader (`docs/hazards.md` H48,
 //! H49): over the cap, or while all queues together are half full, progress and log lines go first, list changes are told
 //! once, and then the box overflows, which tells the door to cut the client off.
 

@@ -2,7 +2,7 @@
 //! questions it is kept, and told once the client is back.
 //!
 //! Servers go on working meanwhile, above all when they ask for something beside the call, as for the roots. It is what may be
-//! lost in the end, so it has room only where there is plenty (`hazards.md` H49): of too much the oldest goes.
+//! lost in the end, so it has room only where there is plenty (`docs/hazards.md` H49): of too much the oldest goes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -439,7 +439,7 @@ impl Router {
         });
     }
 
-    /// Refuses new requests from now on (`hazards.md` H95).
+    /// Refuses new requests from now on (`docs/hazards.md` H95).
     pub(crate) fn close_doors(&self) {
         self.0.closing.cancel();
     }

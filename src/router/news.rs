@@ -21,7 +21,7 @@ use crate::upstream::{Ask, Connection, Relayed, Upstream};
 const HOLD: Duration = Duration::from_secs(2);
 /// Changes of the catalog are told together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// No client is told of changes more often (`hazards.md` H50).
+/// No client is told of changes more often (`docs/hazards.md` H50).
 const APART: Duration = Duration::from_secs(2);
 
 /// Hands on what servers say outside of calls, until the router stops.
@@ -166,7 +166,7 @@ impl Router {
     }
 
     /// A question outside of any call to a client without a session: only roots have an answer that does not depend on whom
-    /// the server works for at the moment (`bridging.md` 5.5, 5.6).
+    /// the server works for at the moment (`docs/bridging.md` 5.5, 5.6).
     fn hold_modern(&self, client: &Client, server: &Arc<Server>, upstream: Arc<Upstream>, ask: Ask) {
         server.note_ask(&ask);
         let declared = server.declared(client.profile());

@@ -1,4 +1,4 @@
-//! Parked calls: a server with a session asks something while it works for a client without one (`bridging.md` 5.2).
+//! Parked calls: a server with a session asks something while it works for a client without one (`docs/bridging.md` 5.2).
 //!
 //! The request of the client is answered with the questions (`input_required`) and ends; the call goes on here, waiting. The
 //! client's next request brings the answers, which go to the server as the answers to its own requests, and is from then on

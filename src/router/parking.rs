@@ -1,4 +1,4 @@
-//! Calls that wait for a client that is away: which of them ends where others want what they hold (`hazards.md` H101).
+//! Calls that wait for a client that is away: which of them ends where others want what they hold (`docs/hazards.md` H101).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<A
     }
 }
 
-/// Whether a page may be put to a person (`hazards.md` H45): over https, or on this very machine. We never open it.
+/// Whether a page may be put to a person (`docs/hazards.md` H45): over https, or on this very machine. We never open it.
 pub(super) fn may_visit(params: &Raw) -> bool {
     let Some(url) = params.text("url").and_then(|url| Url::parse(&url).ok()) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none();
@@ -116,7 +116,7 @@ pub(super) fn unanswered(ask: Ask) {
     ask.answer(outcome);
 }
 
-/// A question that is nobody's for sure is never guessed to be somebody's (`bridging.md` 5.5).
+/// A question that is nobody's for sure is never guessed to be somebody's (`docs/bridging.md` 5.5).
 pub(super) fn refuse(ask: Ask) {
     tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {

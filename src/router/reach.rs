@@ -104,7 +104,7 @@ impl Router {
     }
 
     /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
-    /// without a session has it for itself (`bridging.md` 5.3).
+    /// without a session has it for itself (`docs/bridging.md` 5.3).
     pub(super) async fn reach(
         &self,
         client: &Arc<Client>,

@@ -1,5 +1,5 @@
 //! Questions that travel as results: those of a server without a session to a client without one, and pages that a server of
-//! 2025-11-25 wants visited before it does anything (`-32042`); `bridging.md` 5.4.
+//! 2025-11-25 wants visited before it does anything (`-32042`); `docs/bridging.md` 5.4.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Roots (`sharing.md` 1.2): the host asks a client for them once, at its first call of a server that wants them, and answers
-//! servers itself from then on. Clients that told the same share.
+//! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants them, and
+//! answers servers itself from then on. Clients that told the same share.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

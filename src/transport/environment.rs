@@ -1,4 +1,4 @@
-//! What of our environment a child process gets: a fixed list, and what the config names (`hazards.md` H16).
+//! What of our environment a child process gets: a fixed list, and what the config names (`docs/hazards.md` H16).
 
 use std::ffi::OsString;
 

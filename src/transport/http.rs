@@ -37,7 +37,8 @@ const SESSION_ID_BYTES: usize = 1024;
 const EVENT_ID_BYTES: usize = 1024;
 /// What is read of a body under a status that says no.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// Headers of an answer are waited for that long, where no call waits for it with a limit of its own (`hazards.md` H20).
+/// Headers of an answer are waited for that long, where no call waits for it with a limit of its own
+/// (`docs/hazards.md` H20).
 pub(crate) const HEADERS: Duration = Duration::from_secs(60);
 /// A body may pause for that long.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -244,7 +245,7 @@ impl Http {
     }
 
     /// Learns the id of the session from the answer to `initialize`. What comes later under another one is not of ours
-    /// (`hazards.md` H31).
+    /// (`docs/hazards.md` H31).
     fn check_session(&self, response: &Response) -> Result<(), Error> {
         let mut ids = response.headers().get_all(SESSION).iter();
         let Some(id) = ids.next() else { return Ok(()) };
@@ -351,7 +352,7 @@ impl Http {
     }
 
     /// Refuses an answer that two readers would read differently, and one that is packed: nobody asked for that, and what
-    /// is in it is not to be seen before it is unpacked (`hazards.md` H21, H22).
+    /// is in it is not to be seen before it is unpacked (`docs/hazards.md` H21, H22).
     pub(super) fn check_framing(&self, response: &Response) -> Result<(), Error> {
         let headers = response.headers();
         let origin = &self.origin;

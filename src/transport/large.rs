@@ -1,7 +1,7 @@
 //! Large answers of one server while they are read: a few at a time. The others wait unread, and with them the server.
 //!
 //! What is whole counts for the client that it is for (`queues.rs`). What is not yet is bounded here, whoever asked for it
-//! and however often (`hazards.md` H21, H27). A pipe needs none of it: there is one message at a time.
+//! and however often (`docs/hazards.md` H21, H27). A pipe needs none of it: there is one message at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -320,7 +320,7 @@ impl Error {
     }
 }
 
-/// What became of a request that has no answer (`hazards.md` H57).
+/// What became of a request that has no answer (`docs/hazards.md` H57).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Not a byte of it was given to the system.

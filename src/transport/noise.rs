@@ -1,4 +1,4 @@
-//! What a server prints between its messages, told as one line: how many lines, and the first (`hazards.md` H1).
+//! What a server prints between its messages, told as one line: how many lines, and the first (`docs/hazards.md` H1).
 
 use std::time::Duration;
 

@@ -121,7 +121,7 @@ impl Drop for Process {
     }
 }
 
-/// Why a command did not start: for good, or because the machine has no room for it now (`hazards.md` H15).
+/// Why a command did not start: for good, or because the machine has no room for it now (`docs/hazards.md` H15).
 fn not_started(settings: &config::Stdio, error: &std::io::Error) -> Error {
     let command = settings.command.clone();
     #[cfg(unix)]
@@ -188,7 +188,7 @@ impl Group {
 
     /// The group, if its number still means it. That is sure while its leader is `held`, that is not yet waited for.
     /// Then the number stays taken while there are members, and no new process can get it; so if one has it, the group
-    /// is gone and the number is another's (`hazards.md` H12).
+    /// is gone and the number is another's (`docs/hazards.md` H12).
     fn checked(&self, held: bool) -> Option<rustix::process::Pid> {
         let free = |group| rustix::process::test_kill_process(group) == Err(rustix::io::Errno::SRCH);
         self.0.filter(|group| held || free(*group))

@@ -1,5 +1,5 @@
-//! Redirects, followed by hand: within the origin, a few of them, and a POST only where it stays one (`hazards.md` H28). No
-//! header of the config, nor a message, ever goes to another origin.
+//! Redirects, followed by hand: within the origin, a few of them, and a POST only where it stays one
+//! (`docs/hazards.md` H28). No header of the config, nor a message, ever goes to another origin.
 
 use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};

@@ -1,4 +1,4 @@
-//! `Retry-After`: how long a server wants to be left alone, whatever it has written there (`hazards.md` H19).
+//! `Retry-After`: how long a server wants to be left alone, whatever it has written there (`docs/hazards.md` H19).
 
 use std::time::{Duration, SystemTime};
 

@@ -151,7 +151,7 @@ pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &byt
     }
 }
 
-/// Servers of 2025-03-26 may say several things at once (`hazards.md` H39).
+/// Servers of 2025-03-26 may say several things at once (`docs/hazards.md` H39).
 ///
 /// # Errors
 /// Why it is neither that nor a message.

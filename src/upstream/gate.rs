@@ -1,5 +1,5 @@
-//! Attempts to connect again, kept from coming all at once (`hazards.md` H58): so many at a time, and no more than that in a
-//! second. The first start of a server does not pass here.
+//! Attempts to connect again, kept from coming all at once (`docs/hazards.md` H58): so many at a time, and no more than that
+//! in a second. The first start of a server does not pass here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! lives: one for its lists, one for all resources that anybody watches.
 //!
 //! What a listen asks for never changes: for another set of resources another stream is opened, and the one before goes
-//! only once that is acknowledged (`bridging.md` 6). After a gap everything watched counts as changed.
+//! only once that is acknowledged (`docs/bridging.md` 6). After a gap everything watched counts as changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -183,7 +183,7 @@ fn lock(builder: &Mutex<OfferBuilder>) -> MutexGuard<'_, OfferBuilder> {
     builder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a result says that it is whole, or nothing of it (`hazards.md` H44).
+/// Whether a result says that it is whole, or nothing of it (`docs/hazards.md` H44).
 fn is_complete(result: &Raw) -> bool {
     result.member("resultType").is_none_or(|kind| kind.string().as_deref() == Some("complete"))
 }

@@ -512,7 +512,7 @@ impl Upstream {
         self.was_modern.load(Ordering::Relaxed)
     }
 
-    /// The lane for calls that must not be mistaken for one another (`bridging.md` 5.3).
+    /// The lane for calls that must not be mistaken for one another (`docs/bridging.md` 5.3).
     pub(crate) fn lane(&self) -> &Arc<Semaphore> {
         &self.lane
     }

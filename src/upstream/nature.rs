@@ -55,8 +55,8 @@ fn outside() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Notices that the machine, or this process alone, was asleep (`hazards.md` H59): by a clock that went on meanwhile, or by a
-/// look that comes far too late.
+/// Notices that the machine, or this process alone, was asleep (`docs/hazards.md` H59): by a clock that went on meanwhile,
+/// or by a look that comes far too late.
 #[derive(Debug)]
 pub(crate) struct Vigil {
     nature: Nature,

@@ -2,7 +2,7 @@
 //! "Resumability and Redelivery"): the one that answers a request, and the one that answers none.
 //!
 //! A server that takes up a stream and ends it at once, again and again, must not be asked faster and faster: only a
-//! message counts as progress (`hazards.md` H26).
+//! message counts as progress (`docs/hazards.md` H26).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,10 +84,10 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
 }
 
 /// Whether a message on a resumed stream is of this request: a server that mixes its streams up replays what it said to
-/// others (`hazards.md` H25). Answers and progress say whose they are, and so does what withdraws a question that was `asked`
-/// during the request; other notifications do not, and are dropped, for they may be anybody's. A request passes: its answer
-/// goes back into our own session and no other, and a server may ask on a stream that it has had taken up again (2025-11-25,
-/// transports).
+/// others (`docs/hazards.md` H25). Answers and progress say whose they are, and so does what withdraws a question that was
+/// `asked` during the request; other notifications do not, and are dropped, for they may be anybody's. A request passes: its
+/// answer goes back into our own session and no other, and a server may ask on a stream that it has had taken up again
+/// (2025-11-25, transports).
 fn belongs(data: &bytes::Bytes, id: u64, asked: impl Fn(&RequestId) -> bool) -> bool {
     let named = match Message::passing(data, crate::protocol::DEPTH) {
         Ok(Message::Response(response)) => response.id,

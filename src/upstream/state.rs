@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::backoff;
 use crate::config::Restart;
 
-/// The states as people see them (`product.md` 3).
+/// The states as people see them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateName {
@@ -491,7 +491,7 @@ mod tests {
     }
 
     /// Every way of at most seven inputs from every state: what is under way is always ended by something, an attempt begins
-    /// only by `Start` or in its turn, and a timer of an attempt that is over is never left (`hazards.md` H56).
+    /// only by `Start` or in its turn, and a timer of an attempt that is over is never left (`docs/hazards.md` H56).
     #[test]
     fn h56_all_ways_through_the_machine() {
         let now = Instant::now();

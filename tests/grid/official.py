@@ -213,7 +213,7 @@ async def roots(client: Client, alias: str) -> None:
 
 async def no_roots(client: Client, alias: str) -> None:
     """This server asks once, at its start, and not in a call. Requests without a session are of one client only by what they
-    can, so whose roots it would be told is not known: it is told none (`sharing.md` 1.1, 1.2)."""
+    can, so whose roots it would be told is not known: it is told none (`docs/bridging.md` 15.2, 15.3)."""
     text = said_text(await client.tool(f"{alias}__get-roots-list", client.mark()).done(30))
     contains(text, "no roots are currently configured")
 

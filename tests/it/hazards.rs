@@ -1,12 +1,10 @@
-//! Which test stands for which fault: `tests/hazards.md`, made from the names of the tests.
+//! Which tests hold which hazard of `docs/hazards.md`: `tests/hazards.md`, made from the names of the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// The faults are numbered up to here.
-const LAST: u32 = 107;
 /// Where tests live.
 const FOLDERS: [&str; 2] = ["src", "tests/it"];
 
@@ -17,7 +15,8 @@ fn the_list_is_that_of_the_tests() {
     for folder in FOLDERS {
         collect(root, folder, &mut tests);
     }
-    let (made, file) = (list(&tests), root.join("tests/hazards.md"));
+    let explained = fs::read_to_string(root.join("docs/hazards.md")).expect("a checkout that can be read");
+    let (made, file) = (list(&tests, &explained), root.join("tests/hazards.md"));
     if std::env::var_os("BLESS").is_some() {
         fs::write(&file, &made).expect("a checkout that can be written");
     }
@@ -38,7 +37,7 @@ fn numbers_are_read_from_the_front_of_a_name() {
 }
 
 /// The numbers that a test's name begins with.
-fn numbers(name: &str) -> impl Iterator<Item = u32> + '_ {
+pub(super) fn numbers(name: &str) -> impl Iterator<Item = u32> + '_ {
     name.split('_').map_while(|word| word.strip_prefix('h')?.parse().ok())
 }
 
@@ -61,18 +60,19 @@ fn collect(root: &Path, folder: &str, found: &mut BTreeMap<u32, BTreeSet<String>
 }
 
 /// The name of the function that a line begins.
-fn name(line: &str) -> Option<&str> {
+pub(super) fn name(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let rest = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "))?;
     rest.split('(').next()
 }
 
-fn list(tests: &BTreeMap<u32, BTreeSet<String>>) -> String {
+/// The text of the file: each number with its tests, and the numbers that `explained` has a line for and no test names.
+fn list(tests: &BTreeMap<u32, BTreeSet<String>>, explained: &str) -> String {
     let mut text = String::from(
-        "# Faults and their tests\n\n\
-         Made by `BLESS=1 cargo test --test it hazards`; a test checks that it is true. Numbers are those of the list of faults\n\
-         that comments and names of tests refer to (H12). `tests/soak/run` repeats H12 to H16, H34, H35, H49, H57, H62, H91,\n\
-         H95, H100, H101, H103, H104, H106 and H107 for as long as it takes.\n\n",
+        "# Hazards and their tests\n\n\
+         `BLESS=1 cargo test --test it hazards` writes this file from the names of the tests. A test checks it. The\n\
+         numbers are those of `docs/hazards.md`. `tests/soak/run` repeats H12 to H16, H34, H35, H49, H57, H62, H91, H95,\n\
+         H100, H101, H103, H104, H106 and H107 for as long as it takes.\n\n",
     );
     for (number, tests) in tests {
         let _ = writeln!(text, "* **H{number}**");
@@ -80,7 +80,11 @@ fn list(tests: &BTreeMap<u32, BTreeSet<String>>) -> String {
             let _ = writeln!(text, "  * {test}");
         }
     }
-    let without = (1..=LAST).filter(|number| !tests.contains_key(number)).map(|number| format!("H{number}"));
-    let _ = writeln!(text, "\nWithout a test of that name: {}.", without.collect::<Vec<_>>().join(", "));
+    let number = |line: &str| line.strip_prefix("- **H")?.split_once("** ")?.0.parse::<u32>().ok();
+    let without = explained.lines().filter_map(number).filter(|number| !tests.contains_key(number));
+    let without: Vec<String> = without.map(|number| format!("H{number}")).collect();
+    if !without.is_empty() {
+        let _ = writeln!(text, "\nWithout a test of that name: {}.", without.join(", "));
+    }
     text
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use super::hazards;
+
 /// Modules by floor, and on its own floor what a module may use. All below is free, all above is forbidden.
 const FLOORS: &[(&str, u8, &[&str])] = &[
     ("name", 0, &[]),
@@ -48,6 +50,11 @@ const PURE: &[&str] = &[
 
 /// Lines of one file, its tests aside.
 const CAP: usize = 600;
+
+/// The papers that explain keys, one line each: `- **H12** …`.
+const PAPERS: [&str; 3] = ["docs/hazards.md", "docs/bridging.md", "docs/first-hour.md"];
+/// The paper whose sections have numbers.
+const SECTIONS: &str = "docs/bridging.md";
 
 /// The text files of the checkout by path from its root, without what tools have put there.
 fn files() -> BTreeMap<String, String> {
@@ -150,8 +157,12 @@ fn the_floors_hold() {
 
 /// Lines of code with their numbers.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
-    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    numbered(text).filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// All lines with their numbers.
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(number, line)| (number + 1, line))
 }
 
 /// The modules named after `crate::`, with the line where.
@@ -277,4 +288,165 @@ fn nothing_committed_names_this_machine() {
         }
     }
     assert_none(&wrong, "a registry or a path of one machine");
+}
+
+#[test]
+fn every_key_is_explained_once_and_every_explained_key_is_in_use() {
+    let files = files();
+    let mut wrong = Vec::new();
+    let mut explained: BTreeMap<&str, String> = BTreeMap::new();
+    for paper in PAPERS {
+        for (number, line) in numbered(&files[paper]) {
+            let Some(key) = explained_key(line) else { continue };
+            let place = format!("{paper}:{number}");
+            match explained.get(key) {
+                Some(first) => wrong.push(format!("{place}: {first} explains {key} already")),
+                None => {
+                    explained.insert(key, place);
+                }
+            }
+        }
+    }
+    let mut in_use = BTreeSet::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_written_here(path)) {
+        // These say what a key is or list it, and do not use it.
+        let uses = !PAPERS.contains(&path.as_str()) && path != "tests/hazards.md";
+        for (number, line) in numbered(text) {
+            for key in keys(path, line) {
+                if !explained.contains_key(key.as_str()) {
+                    wrong.push(format!("{path}:{number}: no line of docs/ explains {key}"));
+                }
+                if uses {
+                    in_use.insert(key);
+                }
+            }
+        }
+    }
+    let idle = explained.iter().filter(|(key, _)| !in_use.contains(**key));
+    wrong.extend(idle.map(|(key, place)| format!("{place}: nothing uses {key}")));
+    assert_none(&wrong, "keys and their explanations differ");
+}
+
+#[test]
+fn every_paper_and_section_that_is_referred_to_exists() {
+    let files = files();
+    let sections: BTreeSet<&str> = files[SECTIONS].lines().filter_map(section).collect();
+    let mut wrong = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| is_written_here(path)) {
+        let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
+        for (number, line) in numbered(text) {
+            let place = format!("{path}:{number}");
+            for (name, rest) in papers(line) {
+                let mut places = ["", "docs/", folder].into_iter().map(|base| resolved(base, name));
+                match places.find(|paper| files.contains_key(paper)) {
+                    None => wrong.push(format!("{place}: there is no {name}")),
+                    Some(paper) if paper == SECTIONS => {
+                        let missing = sections_after(rest).filter(|section| !sections.contains(section));
+                        wrong.extend(missing.map(|section| format!("{place}: {paper} has no section {section}")));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    assert_none(&wrong, "a reference leads nowhere");
+}
+
+#[test]
+fn keys_papers_and_sections_are_read_from_lines() {
+    assert_eq!(explained_key("- **H12** A server is a wrapper."), Some("H12"));
+    assert_eq!(explained_key("- **Two words** of a list"), None);
+    assert_eq!(keys("README.md", "H1, H18 and no key: xH2, H3x, H"), ["H1", "H18"]);
+    let name = |name: &str| format!("    async fn {name}() {{");
+    assert_eq!(keys("a.rs", &name("h3_h27_what_grows")), ["H3", "H27"]);
+    assert_eq!(keys("a.rs", &name("h6_race_10_both_pipes")), ["H6", "race_10"]);
+    assert_eq!(keys("a.rs", &name("first_hour_r2_a_call")), ["r2"]);
+    assert_eq!(keys("a.rs", &name("c1_an_entry")), ["c1"]);
+    assert!(keys("a.rs", &name("a_race_of_two")).is_empty());
+    let line = "[it](../tests/hazards.md), `docs/bridging.md` 5.5, 5.6.";
+    let (first, second) = ("../tests/hazards.md", "docs/bridging.md");
+    assert_eq!(papers(line), [(first, "), `docs/bridging.md` 5.5, 5.6."), (second, "` 5.5, 5.6.")]);
+    assert_eq!(papers(&line.replace("../", "https://")).len(), 1, "a URL is not a path");
+    assert_eq!(sections_after("` 5.5, 5.6.").collect::<Vec<_>>(), ["5.5", "5.6"]);
+    assert_eq!(sections_after("` says").count(), 0);
+    assert_eq!(section("### 5.2 Parked calls"), Some("5.2"));
+    assert_eq!(resolved("docs/", "../tests/hazards.md"), "tests/hazards.md");
+}
+
+/// Whether people write the file: not a lock file, and not what another program made.
+fn is_written_here(path: &str) -> bool {
+    !path.ends_with("Cargo.lock") && !path.starts_with("tests/fixtures/")
+}
+
+/// The key that a line of a paper explains.
+fn explained_key(line: &str) -> Option<&str> {
+    let (key, _) = line.strip_prefix("- **")?.split_once("** ")?;
+    key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(key)
+}
+
+/// The keys in a line: hazards by their number (H12), and what the name of a test begins with or says of a race.
+fn keys(path: &str, line: &str) -> Vec<String> {
+    let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut keys: Vec<String> = words.filter(|word| is_numbered(word, "H")).map(str::to_owned).collect();
+    let Some(name) = hazards::name(line).filter(|_| path.ends_with(".rs")) else { return keys };
+    keys.extend(hazards::numbers(name).map(|number| format!("H{number}")));
+    let words: Vec<&str> = name.split('_').collect();
+    match words.as_slice() {
+        ["first", "hour", key, ..] => keys.push((*key).to_owned()),
+        [key, ..] if is_numbered(key, "c") => keys.push((*key).to_owned()),
+        _ => {}
+    }
+    let races = words.windows(2).filter(|pair| pair[0] == "race" && is_numbered(pair[1], ""));
+    keys.extend(races.map(|pair| pair.join("_")));
+    keys
+}
+
+/// Whether a word is the prefix and a number.
+fn is_numbered(word: &str, prefix: &str) -> bool {
+    word.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The papers that a line names by path, each with what follows it.
+fn papers(line: &str) -> Vec<(&str, &str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    let mut found = Vec::new();
+    for (at, end) in line.match_indices(".md") {
+        let (before, rest) = line.split_at(at + end.len());
+        let name = &before[before.trim_end_matches(is_part).len()..];
+        let is_longer = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let is_url = name.starts_with("//");
+        if !is_longer && !is_url && name != end {
+            found.push((name, rest));
+        }
+    }
+    found
+}
+
+/// The path from the root of a name that is seen from a folder.
+fn resolved(folder: &str, name: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(name.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The number of the section that a line begins.
+fn section(line: &str) -> Option<&str> {
+    let title = line.strip_prefix("### ").or_else(|| line.strip_prefix("## "))?;
+    title.split(' ').next().filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The numbers of sections that stand right behind the name of a paper.
+fn sections_after(rest: &str) -> impl Iterator<Item = &str> {
+    let rest = rest.trim_start_matches('`').trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_digit() && !"., ".contains(c)).unwrap_or(rest.len());
+    let numbers = rest[..end].split(", ").map(|number| number.trim_matches([' ', '.', ',']));
+    numbers.filter(|number| !number.is_empty())
 }

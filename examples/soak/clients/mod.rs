@@ -1,5 +1,5 @@
 //! The worst kinds of clients, all at once and for minutes, beside eight healthy ones: the healthy ones are served nearly as if
-//! they were alone, and once the others are gone nothing of them is left (`hazards.md` H49, H62, H100 to H107).
+//! they were alone, and once the others are gone nothing of them is left (`docs/hazards.md` H49, H62, H100 to H107).
 //!
 //! The healthy clients are of one principal, those that hoard sessions of a second, all other bad ones of a third or of none.
 //! The bad ones have the lowest priority (`nice -n 19`): what is measured is the host, not who gets the core. Everything is
@@ -33,7 +33,7 @@ const BOUND_KIB: u64 = 128 * 1024;
 const LEFT_KIB: u64 = 32 * 1024;
 /// How long memory may take to come back.
 const MEMORY_BACK: Duration = Duration::from_secs(60);
-/// And processes, the last of which began to linger when the clients had gone (`hazards.md` H101).
+/// And processes, the last of which began to linger when the clients had gone (`docs/hazards.md` H101).
 const PROCESSES_BACK: Duration = Duration::from_secs(90);
 /// Descriptors that may come and go by themselves.
 const DESCRIPTORS: usize = 16;

@@ -56,7 +56,7 @@ const LANES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// An answer that comes twice comes by then.
 const LATE: Duration = Duration::from_millis(500);
-/// The end of a host over stdio (`hazards.md` H95).
+/// The end of a host over stdio (`docs/hazards.md` H95).
 const ENDED: Duration = Duration::from_secs(17);
 
 /// What all clients share.

@@ -1,6 +1,6 @@
 //! Calls of many clients over servers of both eras and all transports, one of which is killed again and again: every call has
-//! one answer, its own, and was done at most once (`hazards.md` H9, H34, H35, H57). Every server keeps a ledger of what it did.
-//! A quarter of the clients speaks through relays that have joined the daemon.
+//! one answer, its own, and was done at most once (`docs/hazards.md` H9, H34, H35, H57). Every server keeps a ledger of what
+//! it did. A quarter of the clients speaks through relays that have joined the daemon.
 
 mod client;
 mod history;
@@ -37,7 +37,7 @@ const CLIENTS: [(Door, usize); 7] = [
 ];
 /// All servers are ready by then.
 const READY: Duration = Duration::from_secs(30);
-/// The end of the host (`hazards.md` H95).
+/// The end of the host (`docs/hazards.md` H95).
 const ENDED: Duration = Duration::from_secs(17);
 
 pub(crate) fn run(plan: &Plan) -> Verdict {

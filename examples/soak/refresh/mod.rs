@@ -1,5 +1,5 @@
 //! Eight hosts that share one login whose tokens live two seconds, and whose refresh tokens are good once: whoever sends one
-//! twice loses the login for all (`hazards.md` H74).
+//! twice loses the login for all (`docs/hazards.md` H74).
 
 mod issuer;
 

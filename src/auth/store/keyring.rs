@@ -2,7 +2,7 @@
 //!
 //! The keyring holds one text of some fifty characters, so that none of its limits matters (Windows takes 2560 bytes) and a
 //! person is asked for it once. It is asked by one thread at a time, which is left behind when it does not come back: D-Bus can
-//! hang, and a keyring may wait for somebody to unlock it (`hazards.md` H77).
+//! hang, and a keyring may wait for somebody to unlock it (`docs/hazards.md` H77).
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Keyrings that are locked, hang, are small, lie or are not there, and where tokens are then (`hazards.md` H77).
+//! Keyrings that are locked, hang, are small, lie or are not there, and where tokens are then (`docs/hazards.md` H77).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

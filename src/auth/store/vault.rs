@@ -1,5 +1,5 @@
 //! A store as the rest of the program uses it: no call blocks a thread that does other work, none takes for ever, and what the
-//! store does not take is held in memory until it does (`hazards.md` H77).
+//! store does not take is held in memory until it does (`docs/hazards.md` H77).
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Starts the user's browser on a page: a program with arguments, never a shell (`hazards.md` H67).
+//! Starts the user's browser on a page: a program with arguments, never a shell (`docs/hazards.md` H67).
 
 use std::io;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
 //! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
-//! two daemons from one address (`hazards.md` H83, H94).
+//! two daemons from one address (`docs/hazards.md` H83, H94).
 //!
 //! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
 //! an answer, and nothing can be changed here but by files that are this user's.

@@ -1,4 +1,4 @@
-//! The keys of an issuer as they were last seen, and when they are asked for anew (`hazards.md` H80).
+//! The keys of an issuer as they were last seen, and when they are asked for anew (`docs/hazards.md` H80).
 //!
 //! One task asks, once at the start and then when somebody wants it: because a token names a key that is not known, or
 //! because the keys are old. However many want it, it asks once, and not again before a pause is over, so nobody who makes up

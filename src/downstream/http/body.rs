@@ -21,7 +21,7 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 const DROPPED: usize = 4;
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Refuses a body that is not said to be JSON: a form on a web page cannot send that type (`hazards.md` H81).
+/// Refuses a body that is not said to be JSON: a form on a web page cannot send that type (`docs/hazards.md` H81).
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let media = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();

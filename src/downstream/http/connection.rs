@@ -97,7 +97,7 @@ pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpi
 
 async fn secure(door: Arc<Door>, acceptor: TlsAcceptor, stream: TcpStream, opened: Opened) {
     let Some(Ok(stream)) = begun(&door, &opened, acceptor.accept(stream)).await else { return };
-    if stream.get_ref().1.alpn_protocol() == Some(tls::H2) {
+    if stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2) {
         two(door, stream, opened).await;
     } else {
         one(door, stream, opened).await;

@@ -1,5 +1,5 @@
-//! Clients that shut their sending side and read on (`hazards.md` H106). hyper takes the end of what a client sends for the
-//! end of the client; so that end is held back from it while a request is served that does not end with it.
+//! Clients that shut their sending side and read on (`docs/hazards.md` H106). hyper takes the end of what a client sends for
+//! the end of the client; so that end is held back from it while a request is served that does not end with it.
 //!
 //! What holds it back is the [`Wire`]: from the head of a request on, until its answer is written or it turns out to be one
 //! that its client withdraws by going. An error is passed on at once.

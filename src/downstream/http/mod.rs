@@ -276,7 +276,7 @@ impl Door {
         }
     }
 
-    /// Ends a session whose client does not take what is there for it (`hazards.md` H49).
+    /// Ends a session whose client does not take what is there for it (`docs/hazards.md` H49).
     fn cut_off(&self, session: &Session) {
         tracing::warn!(session = ?session.key, "client takes no messages; its session ends");
         self.end(session);

@@ -1,4 +1,4 @@
-//! Whose process is at the other end of a connection on this machine, where the system tells (`hazards.md` H80). Asked
+//! Whose process is at the other end of a connection on this machine, where the system tells (`docs/hazards.md` H80). Asked
 //! once, when a connection is accepted.
 //!
 //! Linux is asked for the one socket by its addresses (`sock_diag`), which takes the same time however many there are.

@@ -3,7 +3,7 @@
 //! A body that comes in one piece is not counted: it is held by nobody while it is waited for. **Invariant:** what all
 //! others hold is within the cap, save that one alone may have any size. Over it a body is given up at once, and its memory
 //! with it: of the principal whose bodies have cost most so far, each its bytes times how long it is on its way, the
-//! costliest. So whoever holds much for long makes room, and small bodies and quick ones get in (`hazards.md` H103).
+//! costliest. So whoever holds much for long makes room, and small bodies and quick ones get in (`docs/hazards.md` H103).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The routes, and what stands before them: the guard, then who asks.
 //!
 //! **Invariant:** nothing is served that is not in [`ROUTES`], and nothing there changes the host itself: what does has
-//! its place on the local socket (`hazards.md` H83).
+//! its place on the local socket (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -276,11 +276,8 @@ mod tests {
     #[test]
     fn h83_the_routes_are_these() {
         let paths = ROUTES.map(|(path, _)| path);
-        assert_eq!(
-            paths,
-            ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz"],
-            "a new one only reads, as `product.md` says"
-        );
+        let known = ["/", "/mcp", "/sse", "/messages", "/healthz", "/readyz"];
+        assert_eq!(paths, known, "a new route must only read");
         let open: Vec<_> = ROUTES.iter().filter(|(_, route)| route.is_open()).map(|(path, _)| *path).collect();
         assert_eq!(open, ["/healthz", "/readyz"], "served without a token");
     }

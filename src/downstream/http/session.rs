@@ -1,7 +1,7 @@
 //! Sessions of the HTTP door: unguessable ids, who they belong to, their streams, and their end.
 //!
 //! **Invariant:** an id is made here from the system's randomness and never taken from a client; a session that is not
-//! the asker's looks as if it was not there (`hazards.md` H60).
+//! the asker's looks as if it was not there (`docs/hazards.md` H60).
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -22,7 +22,7 @@ pub(super) struct Key([u8; 32]);
 ///
 /// It is used from the first request on that its client sends beside `initialize`, the first stream that it opens by GET, or
 /// the first answer to a question. What comes later, of any kind, is a use, too; a call and a stream are one to their end.
-/// A session that was used within [`BUSY`] never makes room for another (`hazards.md` H104).
+/// A session that was used within [`BUSY`] never makes room for another (`docs/hazards.md` H104).
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) key: Key,

@@ -180,8 +180,8 @@ impl Table {
         entry.filter(|entry| entry.proven.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
     }
 
-    /// Cuts off clients that do not take what is there for them (`hazards.md` H49). One that does not read at all keeps its
-    /// stream from noticing.
+    /// Cuts off clients that do not take what is there for them (`docs/hazards.md` H49). One that does not read at all keeps
+    /// its stream from noticing.
     pub(super) fn sweep(&self, door: &Door) {
         let slow = |client: &&Arc<Client>| client.mailbox().overflowed();
         let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();

@@ -18,7 +18,7 @@ use super::replay::{Item, Reader};
 use super::session::Use;
 use crate::downstream::authentication::Proven;
 
-/// How often a comment shows that the connection lives, and finds out whether it does (`hazards.md` H62).
+/// How often a comment shows that the connection lives, and finds out whether it does (`docs/hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 

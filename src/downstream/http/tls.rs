@@ -46,12 +46,12 @@ pub(crate) fn acceptor(tls: &HostTls) -> Result<TlsAcceptor, Error> {
         key: tls.key.clone(),
         reason: error.to_string(),
     })?;
-    config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// What ALPN calls HTTP/2.
-pub(super) const H2: &[u8] = b"h2";
+pub(super) const HTTP2: &[u8] = b"h2";
 
 /// `None` where the file can be read and does not hold it.
 fn read<T>(path: &Path, read: Result<T, pem::Error>) -> Result<Option<T>, Error> {

@@ -1,5 +1,5 @@
 //! The connections there are, each with whose requests it carries, and which of them gives way to a newcomer
-//! (`hazards.md` H107).
+//! (`docs/hazards.md` H107).
 //!
 //! **Invariant:** a connection that proved who it is gives way only where none is left that did not, and never while a
 //! request of it is being served or its answer is not written.

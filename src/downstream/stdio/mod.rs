@@ -73,8 +73,8 @@ where
 }
 
 /// Serves one client on a pair of pipes until the input ends, the output breaks or `stop`. After the end of the input its
-/// running calls have [`LAST_CALLS`] to finish (`hazards.md` H106), after `stop` as long as the limits say, and where the
-/// output is broken they are cancelled.
+/// running calls have [`LAST_CALLS`] to finish (`docs/hazards.md` H106), after `stop` as long as the limits say, and where
+/// the output is broken they are cancelled.
 ///
 /// # Errors
 /// When reading or writing fails in another way than by the end of the other side.

@@ -1,4 +1,4 @@
-//! A host that has enough to do says so before it does anything (`hazards.md` H51).
+//! A host that has enough to do says so before it does anything (`docs/hazards.md` H51).
 
 use serde_json::Value;
 

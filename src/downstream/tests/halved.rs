@@ -1,4 +1,4 @@
-//! Clients that shut their sending side and read on (`hazards.md` H106).
+//! Clients that shut their sending side and read on (`docs/hazards.md` H106).
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

@@ -1,4 +1,4 @@
-//! Which connections give way to a newcomer (`hazards.md` H107).
+//! Which connections give way to a newcomer (`docs/hazards.md` H107).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a task at a server with a session asks a client without one (`bridging.md` 11).
+//! What a task at a server with a session asks a client without one (`docs/bridging.md` 11).
 //!
 //! The server asks by requests of its own on the stream of `tasks/result`, and waits for their answers; the client finds the
 //! questions in `tasks/get` and answers by `tasks/update`. In between one `tasks/result` is held open here.

@@ -1,5 +1,5 @@
-//! Tasks: calls that go on after they were answered (`bridging.md` 11). The core of 2025-11-25 and the extension of 2026-07-28
-//! on both sides, in any pairing.
+//! Tasks: calls that go on after they were answered (`docs/bridging.md` 11). The core of 2025-11-25 and the extension of
+//! 2026-07-28 on both sides, in any pairing.
 //!
 //! A task is begun by a call (`create.rs`), and asked about by its id here. A client of one revision and a server of the
 //! other: `held.rs` and `hold.rs` (server with a session), `driven.rs` (server without). A client that knows no tasks is

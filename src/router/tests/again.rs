@@ -1,5 +1,5 @@
-//! What is sent again and what never is (`hazards.md` H57), over real sockets and a real process, with a count of what was
-//! done; and the end of a session in the middle of everything (H30).
+//! What is sent again and what never is (`docs/hazards.md` H57), over real sockets and a real process, with a count of what
+//! was done; and the end of a session in the middle of everything (H30).
 
 use std::sync::Arc;
 use std::time::Duration;

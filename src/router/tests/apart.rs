@@ -1,5 +1,5 @@
-//! What is one client's stays with it (`sharing.md` 1, 3): what its server lists after its call, the roots that it told, the
-//! leases of clients that have gone. On a paused clock.
+//! What is one client's stays with it (`docs/bridging.md` 15.1, 15.5): what its server lists after its call, the roots that
+//! it told, the leases of clients that have gone. On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One principal that takes all it can get, beside another (`hazards.md` H101). On a paused clock.
+//! One principal that takes all it can get, beside another (`docs/hazards.md` H101). On a paused clock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! What follows from what is known of a server (`sharing.md` 1.1, 1.2): whose roots it is told, and what is forgotten.
+//! What follows from what is known of a server (`docs/bridging.md` 15.2, 15.3): whose roots it is told, and what is
+//! forgotten.
 
 use serde_json::{Value, json};
 

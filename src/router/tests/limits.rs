@@ -1,4 +1,4 @@
-//! Limits at the limit and beside it, and errors of our own in their form (`hazards.md` §0). On a paused clock.
+//! Limits at the limit and beside it, and errors of our own in their form (`docs/bridging.md` 14). On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

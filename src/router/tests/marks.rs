@@ -1,5 +1,5 @@
-//! What servers without a session mark their answers with: for whom they are (`hazards.md` H63), and that they ask something
-//! (H44). On a paused clock.
+//! What servers without a session mark their answers with: for whom they are (`docs/hazards.md` H63), and that they ask
+//! something (H44). On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! What servers say on their own: how often clients hear of lists that change without end, and that nobody hears of what is
-//! no change (`hazards.md` H50), or is for another (H54). On a paused clock.
+//! no change (`docs/hazards.md` H50), or is for another (H54). On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Who shares a process with whom (`sharing.md` 1): by what servers ask and what clients can answer. On a paused clock.
+//! Who shares a process with whom (`docs/bridging.md` 15.1): by what servers ask and what clients can answer. On a paused
+//! clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -162,7 +163,7 @@ async fn a_server_that_asks_nothing_is_one_process_whatever_clients_can() {
     assert_eq!((world.leases(), world.starts(0)), (1, 1));
 }
 
-/// `sharing.md` 6.2
+/// The bound of `docs/bridging.md` 15.1.
 #[tokio::test(start_paused = true)]
 async fn twelve_clients_of_eight_profiles_over_ten_servers() {
     let mut known = [Asked::NOTHING; 10];

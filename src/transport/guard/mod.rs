@@ -1,4 +1,5 @@
-//! The guard: a process of our own that ends the servers when the host cannot, because it was killed (`hazards.md` H13).
+//! The guard: a process of our own that ends the servers when the host cannot, because it was killed
+//! (`docs/hazards.md` H13).
 //!
 //! It is this very program in a hidden mode, in a session of its own, and holds the read end of a pipe. It is told of
 //! each child that is about to start, of its group, and of its end. End of file means that the host is gone. Every child

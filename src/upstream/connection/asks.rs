@@ -11,7 +11,7 @@ use crate::protocol::RequestId;
 const OPEN: usize = 256;
 /// and so many bytes of them, or one of any size: a person may take minutes for each.
 const BYTES: usize = 16 << 20;
-/// Questions that one server may put in a second (`hazards.md` H18).
+/// Questions that one server may put in a second (`docs/hazards.md` H18).
 const PER_SECOND: u32 = 50;
 /// Bytes of a question's id. It is kept as long as the question, and told again with the answer.
 const ID: usize = 1024;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Notifications of one server in a second; what is over that is dropped (`hazards.md` H50).
+/// Notifications of one server in a second; what is over that is dropped (`docs/hazards.md` H50).
 const NOTICES_PER_SECOND: u32 = 1000;
 /// What is dropped is told that often at most.
 const TOLD: Duration = Duration::from_secs(60);

@@ -58,7 +58,7 @@ impl Connection {
                 drop(table);
                 self.relay(told);
             }
-            // A token that is none of ours, or not any more (`hazards.md` H53).
+            // A token that is none of ours, or not any more (`docs/hazards.md` H53).
             None => {
                 drop(table);
                 self.drop_one("progress of nothing");

@@ -488,7 +488,7 @@ impl Connection {
 
     /// An error that means more than its own request: the server is not there, or has forgotten us. Nothing more is sent
     /// here. What it says of one request says nothing of the others: those that are under way have a way of their own, and
-    /// may be answered yet (`hazards.md` H30).
+    /// may be answered yet (`docs/hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
         if !error.wants_credentials()

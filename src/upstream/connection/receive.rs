@@ -54,7 +54,7 @@ impl Connection {
     }
 
     /// The request that waits for an answer under that id. It counts as it was sent, in value and in type
-    /// (`hazards.md` H34).
+    /// (`docs/hazards.md` H34).
     pub(in crate::upstream) fn answered(&self, id: &RequestId) -> Option<u64> {
         let number = Self::id_of(id)?;
         let is_probe = self.lock().waiting.get(&number)?.is_probe;
@@ -307,8 +307,8 @@ impl Connection {
         }
     }
 
-    /// Whose a question is (`sharing.md` 1.1): that of the call on whose stream it came; else of the only client that has
-    /// ever called here, whose lease this becomes if that client can be asked; else nobody's. Another client's call that
+    /// Whose a question is (`docs/bridging.md` 15.2): that of the call on whose stream it came; else of the only client that
+    /// has ever called here, whose lease this becomes if that client can be asked; else nobody's. Another client's call that
     /// comes in this moment finds it so, and goes elsewhere.
     fn asker(&self, origin: Option<u64>, ask: &Ask) -> Whose {
         let table = self.lock();

@@ -2,7 +2,7 @@
 //!
 //! Over HTTP each message is a POST of its own. A server that takes them and says nothing would have one of our sockets for
 //! each, so a few are under way at once, and the others wait in the order in which they were said. What the server itself
-//! makes us say has little room there, and what is only a refusal none (`hazards.md` H18).
+//! makes us say has little room there, and what is only a refusal none (`docs/hazards.md` H18).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Which era a server speaks (`protocol.md` b.7), row by row.
+//! Which era a server speaks (`docs/bridging.md` 3.1), row by row.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every order in which a request, its answer, its end and the end of its connection can meet (`hazards.md` H56).
+//! Every order in which a request, its answer, its end and the end of its connection can meet (`docs/hazards.md` H56).
 //!
 //! Each of these is one step under one lock, so all orders of the steps are all that threads can do with the table. They are
 //! taken through the connection itself. A model checker that replaces locks and wake-ups by its own (loom, shuttle) would see

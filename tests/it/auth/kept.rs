@@ -1,4 +1,4 @@
-//! Where logins are between two runs, and what a store that is locked means for its servers (`hazards.md` H77).
+//! Where logins are between two runs, and what a store that is locked means for its servers (`docs/hazards.md` H77).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Signing in to servers, from outside: what is asked of whom, how often, and who gets which token (`hazards.md` section 7).
+//! Signing in to servers, from outside: what is asked of whom, how often, and who gets which token (`docs/hazards.md` H67 to
+//! H78).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,5 @@
-//! Servers that want more than a login has brought: for some requests, and of users who may not be up for it (`hazards.md` H74).
+//! Servers that want more than a login has brought: for some requests, and of users who may not be up for it
+//! (`docs/hazards.md` H74).
 
 use std::sync::Arc;
 

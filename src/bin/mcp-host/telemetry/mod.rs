@@ -36,7 +36,7 @@ pub(crate) fn install(output: &Output, verbose: u8, quiet: bool, told: &str) {
     tell_panics();
 }
 
-/// A panic is told by its place alone: its text may hold what it fell over (`hazards.md` rule 5).
+/// A panic is told by its place alone: its text may hold what it fell over (`docs/hazards.md` H97).
 fn tell_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();

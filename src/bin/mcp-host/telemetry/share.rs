@@ -1,4 +1,4 @@
-//! How many records a server may cause: what it floods the log with is counted, not written (`hazards.md` H98).
+//! How many records a server may cause: what it floods the log with is counted, not written (`docs/hazards.md` H98).
 
 use std::collections::HashMap;
 use std::fmt;

@@ -52,7 +52,7 @@ const DOOMSDAY: Duration = Duration::from_secs(3600);
 const SETTLED: Duration = Duration::from_secs(120);
 /// What was given up is tried again.
 const GIVEN_UP: Duration = Duration::from_secs(310);
-/// The end of the host (`hazards.md` H95).
+/// The end of the host (`docs/hazards.md` H95).
 const SHUTDOWN: Duration = Duration::from_secs(17);
 
 /// Runs the world of that seed.

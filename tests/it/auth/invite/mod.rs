@@ -1,5 +1,5 @@
 //! Invitations to sign in: a call at a server that wants a login, from clients of both eras that can be asked to open a page,
-//! and from those that cannot (`hazards.md` H74).
+//! and from those that cannot (`docs/hazards.md` H74).
 
 mod clients;
 

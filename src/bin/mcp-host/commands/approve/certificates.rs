@@ -1,4 +1,4 @@
-//! Certificates that were believed at first sight and are others now (`hazards.md` H33).
+//! Certificates that were believed at first sight and are others now (`docs/hazards.md` H33).
 
 use mcp_host::Certificates;
 use mcp_host::admin::{self, AskError};

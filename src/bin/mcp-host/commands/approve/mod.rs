@@ -1,5 +1,5 @@
 //! `mcp-host approve`: what a project's config would start, which servers show another certificate than before, and the
-//! user's yes to exactly that (`hazards.md` H93, H33).
+//! user's yes to exactly that (`docs/hazards.md` H93, H33).
 
 mod certificates;
 
