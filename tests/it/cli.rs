@@ -79,6 +79,8 @@ fn no_arguments_show_the_next_steps() {
       mcp-host serve --demo             two bundled servers at one endpoint, nothing to install
       mcp-host check --config FILE      what the config of your MCP client says, nothing started
       mcp-host serve --config FILE      its servers at one endpoint
+
+    The guide is in docs/ of the repository; docs/troubleshooting.md explains error messages.
     ");
 }
 

@@ -248,21 +248,22 @@ fn the_tree_in_the_papers_is_the_tree_on_disk() {
 }
 
 #[test]
-fn readme_and_ci_agree() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
+fn guide_and_ci_agree() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let told = ["README.md", "docs/testing.md"].map(read).concat();
+    let ci = read(".ci/run");
     let worlds = "MCP_HOST_SIM_SEEDS=10000 cargo test --lib simulation::every_world_holds -- --nocapture";
     let scripts = ["interop", "oauth", "conformance", "keyring", "hostile"].map(|name| format!("tests/{name}/run"));
     for command in ["cargo test", "fuzz/run", worlds].into_iter().chain(scripts.iter().map(String::as_str)) {
         let alone =
             |text: &str| text.lines().any(|line| line.trim() == command || line.ends_with(&format!(" {command}")));
-        assert!(alone(&readme), "README.md does not tell `{command}`");
+        assert!(alone(&told), "neither README.md nor docs/testing.md tells `{command}`");
         assert!(alone(&ci), ".ci/run does not run `{command}`");
     }
-    let example = fs::read_to_string(root().join("examples/embed.rs")).unwrap();
+    let example = read("examples/embed.rs");
     let shown =
         example.lines().skip_while(|line| line.starts_with("//!") || line.is_empty()).collect::<Vec<_>>().join("\n");
-    assert!(readme.contains(&shown), "README.md shows another examples/embed.rs");
+    assert!(read("docs/embedding.md").contains(&shown), "docs/embedding.md shows another examples/embed.rs");
 }
 
 #[test]

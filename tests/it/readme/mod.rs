@@ -1,9 +1,23 @@
-//! The blocks of README.md: what is shown as a config is one.
+//! README.md and the guide in `docs/`: each block that shows a config is one, links lead somewhere, README.md stays short.
 
+mod links;
+mod messages;
 #[cfg(target_os = "linux")]
 mod session;
 
+use std::fs;
+use std::path::Path;
+
 use mcp_host::config::{Config, Remote, Syntax, Transport, Vars, parse_str};
+
+/// Lines of README.md; the rest belongs in the guide.
+const CAP: usize = 250;
+
+/// A text of the checkout, by its path from the root.
+struct Page {
+    path: String,
+    text: String,
+}
 
 /// A fenced block.
 struct Block {
@@ -13,11 +27,39 @@ struct Block {
     before: String,
 }
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The pages of a folder (`""` or `"docs/"`) by name.
+fn pages_of(folder: &str) -> Vec<Page> {
+    let entries = fs::read_dir(root().join(folder)).expect("a checkout that can be read");
+    let names = entries.map(|entry| entry.expect("a checkout that can be read").file_name());
+    let mut paths: Vec<String> = names
+        .filter_map(|name| name.to_str().filter(|name| name.ends_with(".md")).map(|name| format!("{folder}{name}")))
+        .collect();
+    paths.sort();
+    paths.into_iter().map(page).collect()
+}
+
+fn page(path: String) -> Page {
+    let text = fs::read_to_string(root().join(&path)).expect("a page that can be read");
+    Page { path, text }
+}
+
+/// README.md, then the pages of the guide by name: a reader starts with README.md.
+fn guide() -> Vec<Page> {
+    std::iter::once(page("README.md".to_owned())).chain(pages_of("docs/")).collect()
+}
+
 fn all_blocks() -> Vec<Block> {
-    let readme = include_str!("../../../README.md");
+    guide().iter().flat_map(blocks_of).collect()
+}
+
+fn blocks_of(page: &Page) -> Vec<Block> {
     let mut found = Vec::new();
     let mut before = "";
-    let mut lines = readme.lines();
+    let mut lines = page.text.lines();
     while let Some(line) = lines.next() {
         let indent = line.len() - line.trim_start().len();
         if let Some(language) = line.trim_start().strip_prefix("```") {
@@ -37,7 +79,7 @@ fn blocks(language: &str) -> Vec<(String, String)> {
     of_it.map(|block| (block.before, block.text)).collect()
 }
 
-/// The blocks of these languages, from top to bottom.
+/// The blocks of these languages, in the order of a reader.
 #[cfg(target_os = "linux")]
 fn blocks_in_order(languages: &[&str]) -> Vec<(String, String)> {
     let of_them = all_blocks().into_iter().filter(|block| languages.contains(&block.language.as_str()));
@@ -46,7 +88,7 @@ fn blocks_in_order(languages: &[&str]) -> Vec<(String, String)> {
 
 fn parse(text: &str, syntax: Syntax) -> Config {
     let vars = Vars::from_iter([("HOME", "/home/ada"), ("GITHUB_TOKEN", "t")]);
-    parse_str(text, syntax, "README.md", &vars).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    parse_str(text, syntax, "guide", &vars).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// Whether the entry leads to us.
@@ -72,6 +114,8 @@ fn every_client_is_led_to_the_host() {
         }
     }
     clients.sort();
+    // README.md shows one of those that the guide shows.
+    clients.dedup();
     let known = "Claude Desktop, Cline, Codex, Continue, Cursor, Gemini CLI, Goose, VS Code, Windsurf, Zed, opencode";
     assert_eq!(clients.join(", "), known);
 }
@@ -85,4 +129,10 @@ fn the_config_shown_is_one() {
     assert_eq!(config.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["files", "github"]);
     assert!(config.notes.is_empty(), "{:?}", config.notes);
     assert!(config.servers.iter().all(|server| server.unusable.is_none()), "{:?}", config.servers);
+}
+
+#[test]
+fn readme_stays_short() {
+    let lines = page("README.md".to_owned()).text.lines().count();
+    assert!(lines <= CAP, "README.md has {lines} lines, more than {CAP}: what explains belongs in docs/");
 }

@@ -1,4 +1,5 @@
-//! The commands of README.md, from top to bottom: each runs, and what is shown under it is what comes, but for times.
+//! The commands of README.md and then of each page of `docs/`, from top to bottom: each runs, and what is shown under it is
+//! what comes, but for times.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::io::{BufRead as _, BufReader};
@@ -25,7 +26,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("read -rs password", "tests/keyring unlocks a real keyring"),
 ];
 
-/// What `mcp.json` holds when a block is shown that reads it, in the order of the page.
+/// What `mcp.json` holds when a block is shown that reads it, in the order of a reader.
 const CONFIGS: [&str; 2] = [
     r#"{ "mcpServers": {
   "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/ada"] },
@@ -45,7 +46,7 @@ const CONFIGS: [&str; 2] = [
 "#,
 ];
 
-/// One reader of the page, with a home of their own.
+/// One reader of all pages, with a home of their own.
 struct Reader {
     home: tempfile::TempDir,
     daemon: Option<Daemon>,
@@ -193,7 +194,7 @@ fn commands(language: &str, block: &str) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn every_command_of_the_page_does_what_is_shown() {
+fn every_command_of_the_guide_does_what_is_shown() {
     let mut reader = Reader::new();
     let mut elsewhere = vec![false; ELSEWHERE.len()];
     let mut ran = 0;
@@ -215,5 +216,5 @@ fn every_command_of_the_page_does_what_is_shown() {
     }
     assert!(ran >= 12, "{ran}");
     let unused: Vec<_> = ELSEWHERE.iter().zip(elsewhere).filter(|(_, used)| !used).map(|(entry, _)| entry).collect();
-    assert!(unused.is_empty(), "not on the page any more: {unused:?}");
+    assert!(unused.is_empty(), "not in the guide any more: {unused:?}");
 }
