@@ -57,10 +57,7 @@ impl Starts {
 
     /// Waits until the next list is answered and written, or a moment.
     pub(super) async fn door(&self) {
-        let mut listed = self.listed.subscribe();
-        if tokio::time::timeout(DOOR, listed.changed()).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
+        written(&mut self.listed.subscribe()).await;
     }
 
     /// Starts what waits, until `stop`.
@@ -71,16 +68,25 @@ impl Starts {
                 self.at_once.begin().await;
             }
         };
+        // A list that is answered before they are known to wait is one, too.
+        let mut listed = self.listed.subscribe();
         let soon = async {
             loop {
                 self.soon.news.notified().await;
-                self.door().await;
+                written(&mut listed).await;
                 self.soon.begin().await;
             }
         };
         stop.run_until_cancelled(futures_util::future::join(at_once, soon)).await;
         lock(&self.at_once.waiting).clear();
         lock(&self.soon.waiting).clear();
+    }
+}
+
+/// Waits until a list is answered and written that was not seen, or a moment.
+async fn written(listed: &mut watch::Receiver<u64>) {
+    if tokio::time::timeout(DOOR, listed.changed()).await.is_ok() {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -141,6 +147,20 @@ mod tests {
         assert_eq!(seen.all(), []);
         sleep(Duration::from_millis(5)).await;
         assert_eq!(seen.all(), [("a", 20), ("b", 20), ("c", 20)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_was_answered_before_counts() {
+        let (since, seen) = (Instant::now(), Seen::default());
+        let (starts, stop) = (Arc::<Starts>::default(), CancellationToken::new());
+        tokio::spawn(starts.clone().run(stop.clone()));
+        sleep(Duration::from_millis(3)).await;
+        starts.listed();
+        sleep(Duration::from_millis(1)).await;
+        let late = seen.clone();
+        starts.put(move || late.note("late", since));
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(seen.all(), [("late", 4)]);
     }
 
     #[tokio::test(start_paused = true)]
