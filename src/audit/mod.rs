@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::file::File;
 use self::line::{Ended, Line};
 use crate::config;
+use crate::keep;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::redact::Scrubber;
 
@@ -203,7 +204,7 @@ async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>,
         batch.drain(..).for_each(|line| line.write(&mut text));
         file = put(file, text, &trouble).await;
     }
-    let _ = tokio::task::spawn_blocking(move || file.settle()).await;
+    let _ = keep::aside(move || file.settle()).await;
 }
 
 /// Writes some lines, however long it takes until they can be written.
@@ -211,7 +212,7 @@ async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     let text = Arc::new(text);
     loop {
         let lines = text.clone();
-        let written = tokio::task::spawn_blocking(move || {
+        let written = keep::aside(move || {
             let written = file.append(&lines);
             (file, written)
         });
