@@ -21,8 +21,8 @@ use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
 
-/// Bodies always have this part of their cap, however much connections and queues hold: a sixth.
-const LEAST: usize = 6;
+/// Bodies always have this part of their cap, however much connections and queues hold: a twelfth.
+const LEAST: usize = 12;
 /// Each connection counts as so much: its task, and its buffers to read into and to write from.
 const CONNECTION: usize = 32 * 1024;
 /// How long the system may wait for what connections held, once they are gone.
@@ -37,10 +37,10 @@ const PAGE: usize = 4 * 1024;
 /// Large bodies that read on in one turn of the runtime: each reads all that has come, and others wait meanwhile.
 const AT_ONCE: usize = 4;
 /// Refused bodies that are read on, so that their clients see the refusal. Each costs what a connection reads ahead.
-const DROPPED: usize = 16;
+const DROPPED: usize = 8;
 /// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on, and no
 /// connection is accepted. Each costs what its connection has read ahead, which is no longer counted.
-const LEAVING: usize = 16;
+const LEAVING: usize = 8;
 
 /// All of them.
 #[derive(Debug)]
