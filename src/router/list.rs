@@ -69,15 +69,14 @@ impl Router {
             return view.catalog;
         }
         self.manager().prepare(&client.who_now()).await;
-        self.is_gone(client);
         self.open_behind(client);
         self.look(client, true)
     }
 
     /// Gives the client the leases that its list did not wait for, once that list is written.
     fn open_behind(&self, client: &Arc<Client>) {
-        let servers = self.manager().to_open(&client.who_now());
-        if servers.is_empty() {
+        let servers = self.manager().admit(&client.who_now());
+        if self.is_gone(client) || servers.is_empty() {
             return;
         }
         let (router, client) = (self.clone(), client.clone());
