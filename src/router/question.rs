@@ -1,4 +1,6 @@
-//! What a server asks its client: judged here, answered by the config, or put to the client.
+//! A question of a server: judged here, answered by the config, or put to the client.
+//!
+//! It goes out under an id of ours, and its answer goes back under the server's id. `callTimeout` stops meanwhile.
 
 use std::borrow::Cow;
 use std::sync::Arc;

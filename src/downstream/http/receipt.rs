@@ -1,9 +1,14 @@
-//! The bodies that are being received, and what they hold in all (`host.limits.bodies`).
+//! The bodies in receipt, and what they hold in all (`host.limits.bodies`).
 //!
-//! A body that comes in one piece is not counted: it is held by nobody while it is waited for. **Invariant:** what all
-//! others hold is within the cap, save that one alone may have any size. Over it a body is given up at once, and its memory
-//! with it: of the principal whose bodies have cost most so far, each its bytes times how long it is on its way, the
-//! costliest. So whoever holds much for long makes room, and small bodies and quick ones get in (`docs/hazards.md` H103).
+//! A body that comes in one piece is not counted: nothing holds it while it is waited for. Bodies have the cap less
+//! what connections and queues to clients hold, and a twelfth of it in any case. A closed connection counts for two
+//! seconds more, because its memory is not back at once. While bodies that were given up have not left, no connection
+//! is accepted.
+//!
+//! **Invariant:** all counted bodies together are within the cap, except that a single one may have any size. Over it
+//! one body is given up at once, and its memory with it: the costliest one (bytes times time on the way) of the
+//! principal whose bodies have cost most so far. So a sender that holds much for long makes room, and small and quick
+//! bodies get in (`docs/hazards.md` H103).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
