@@ -1,9 +1,10 @@
 //! Gives memory back: that of the code that was needed to start, and after a burst that of the allocator.
 //!
 //! The allocator of glibc keeps free memory below the last block in use. Much comes and goes here at once, and some of
-//! it always stays for a while. So the process looks at itself four times a second. While it holds 16 MiB more than it
-//! ever held at least, it trims the heap when 8 MiB of it are free, and allocations from 64 KiB on get mappings of
-//! their own. What is larger than 2 MiB, and bodies from 128 KiB on, have such mappings anyway (`protocol/whole.rs`).
+//! it always stays for a while. So the process looks at itself four times a second, and twenty times while it holds
+//! 16 MiB more than it ever held at least. Then, and for three seconds after, it trims the heap when 8 MiB of it are
+//! free. In a burst, allocations from 64 KiB on get mappings of their own. What is larger than 2 MiB, and bodies from
+//! 128 KiB on, have such mappings anyway (`protocol/whole.rs`).
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -1,7 +1,7 @@
 //! The bodies in receipt, and what they hold in all (`host.limits.bodies`).
 //!
 //! A body that comes in one piece is not counted: nothing holds it while it is waited for. Bodies have the cap less
-//! what connections and queues to clients hold, and a twelfth of it in any case. A closed connection counts for two
+//! what connections and queues to clients hold, and a sixth of it in any case. A closed connection counts for four
 //! seconds more, because its memory is not back at once. While bodies that were given up have not left, no connection
 //! is accepted.
 //!
