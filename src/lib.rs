@@ -18,6 +18,7 @@
 //! ```
 
 mod adapt;
+mod answered;
 pub mod approvals;
 mod audit;
 pub mod auth;

@@ -109,7 +109,7 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     }
     if let Some(own) = params.value_of("_meta") {
         fn is_the_hops(key: &str) -> bool {
-            key == "progressToken" || key.starts_with(meta::PREFIX)
+            key == "progressToken" || key.starts_with(meta::PREFIX) || key.starts_with(meta::OURS)
         }
         let goes = if to.is_modern() { is_the_hops } else { |key: &str| is_the_hops(key) && key != meta::RELATED_TASK };
         edits.remove_like(own, goes);

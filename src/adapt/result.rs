@@ -3,9 +3,6 @@
 use super::content;
 use crate::protocol::{Edits, Method, ProtocolVersion, Raw, meta};
 
-/// Where the name of the server behind us stands, for people to read.
-const BEHIND: &str = "mcp-host/serverInfo";
-
 /// The result of a request as a client of revision `to` has it. A `resultType` that means something (`input_required`,
 /// `task`) is the caller's business; here it is only kept or taken away. `info` is our own `serverInfo`. What was made for a
 /// modern client already stays as it is.
@@ -61,7 +58,7 @@ fn modern(result: &Raw, method: &Method, info: &Raw) -> Raw {
         let mut meta = own.clone().filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
         meta = meta.with_member(meta::SERVER_INFO, info.as_bytes());
         if let Some(theirs) = &theirs {
-            meta = meta.with_member(BEHIND, theirs.as_bytes());
+            meta = meta.with_member(meta::HOST_SERVER_INFO, theirs.as_bytes());
         }
         put("_meta", own.as_ref(), meta.as_bytes());
     }
@@ -83,7 +80,7 @@ fn legacy(result: &Raw, method: &Method) -> Raw {
     if let Some(own) = own
         && let Some(theirs) = own.member(meta::SERVER_INFO)
     {
-        let meta = own.without_member(meta::SERVER_INFO).with_member(BEHIND, theirs.as_bytes());
+        let meta = own.without_member(meta::SERVER_INFO).with_member(meta::HOST_SERVER_INFO, theirs.as_bytes());
         edits.replace_part(&own, meta.as_bytes().to_vec());
     }
     edits.apply()

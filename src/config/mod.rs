@@ -162,6 +162,9 @@ pub struct Server {
     pub unusable: Option<Unusable>,
     /// What a project's config says of it, and whether the user has approved that.
     pub project: Option<Project>,
+    /// It is the daemon of this user, which stands for the servers of a config: what it says of its failures counts as said
+    /// here. No config file can say so of a server.
+    pub daemon: bool,
 }
 
 impl Server {
@@ -200,6 +203,7 @@ impl Server {
             secrets: Vec::new(),
             unusable: None,
             project: None,
+            daemon: false,
         })
     }
 

@@ -61,8 +61,6 @@ pub(super) struct Envelope {
     pub(super) affinity: Option<String>,
 }
 
-/// The member of `_meta` that holds such a word; ours, for clients that know of us.
-const AFFINITY: &str = "mcp-host/affinity";
 /// Words that begin so are given by doors of ours.
 pub(super) const OURS: char = '\0';
 /// Longer ones are no words.
@@ -196,7 +194,7 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
         Header::Is(_) => {}
     }
     let [capabilities, info, level, affinity] = meta.map_or([const { None }; 4], |meta| {
-        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL, AFFINITY])
+        meta.members([meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL, meta::AFFINITY])
     });
     let Some(capabilities) = capabilities else { return Err(missing(meta)) };
     if !capabilities.is_object() {

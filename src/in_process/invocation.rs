@@ -8,12 +8,12 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::instance::Instance;
-use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw};
+use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw, meta};
 use crate::registry::Kind;
 use crate::transport::HANG_UP;
 
 /// The member of `_meta` by which a question says under which key a client of 2026-07-28 should see it.
-pub const INPUT_KEY: &str = "mcp-host/inputKey";
+pub const INPUT_KEY: &str = meta::INPUT_KEY;
 
 /// One request to a server in this process, and the way to its client meanwhile.
 pub struct Invocation {

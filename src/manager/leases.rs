@@ -391,6 +391,7 @@ impl Manager {
             limits: self.limits(),
             caps: caps(&self.settings(), config.prefix),
             era,
+            daemon: config.daemon,
             memory,
         };
         (inner.next_lease.fetch_add(1, Ordering::Relaxed), settings)

@@ -12,6 +12,7 @@ mod message;
 pub mod meta;
 mod method;
 mod opened;
+pub(crate) mod ours;
 pub(crate) mod raw;
 mod scan;
 pub(crate) mod sse;

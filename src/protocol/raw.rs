@@ -169,6 +169,11 @@ impl Raw {
         edits.apply()
     }
 
+    /// The text with other bytes in place of these parts, of which none lies inside another.
+    pub(super) fn with_parts(&self, parts: Vec<(Range<usize>, Vec<u8>)>) -> Self {
+        Edits { source: &self.0, edits: parts, objects: BTreeMap::new() }.apply()
+    }
+
     /// The member of this object with that name, borrowed for a walk.
     pub(crate) fn value_of(&self, name: &str) -> Option<&RawValue> {
         find(self.as_str(), name)

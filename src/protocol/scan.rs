@@ -118,6 +118,32 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Steps over an object, and shows where the key (in quotes) and the value of each member stand. What a key says is
+    /// left to whoever asks, so one that nobody can read hides none of the others.
+    pub(super) fn entries(&mut self, mut entry: impl FnMut(Range<usize>, Range<usize>)) -> Result<(), Fault> {
+        self.expect(b'{', "no object")?;
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.peek();
+            let at = self.at;
+            self.string()?;
+            let key = at..self.at;
+            self.expect(b':', "no `:`")?;
+            entry(key, self.value()?);
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.fault("no `,` or `}`")),
+            }
+        }
+    }
+
     /// Steps over any value; tells where it stands.
     pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
         self.peek();

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::header::{self, ParamHeader, ParamHeaders};
 use super::{Caps, Kind, schema, text};
 use crate::protocol::raw::{array, member, string};
-use crate::protocol::{Edits, Raw, object};
+use crate::protocol::{Edits, Raw, meta, object, ours};
 
 /// A definition that may be shown.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ pub(super) fn check(
     caps: &Caps,
     rule: ParamHeaders,
 ) -> Result<Checked, Dropped> {
-    let clean;
+    let (clean, cleared);
     let named = |name: Option<&RawValue>| match name.and_then(string).filter(|name| !name.is_empty()) {
         Some(name) => Ok(name.into_owned()),
         None => Err((None, format!("has no `{}`", kind.key()).into())),
@@ -135,6 +135,13 @@ pub(super) fn check(
         mends.push("control or invisible characters taken out".into());
         members = object(clean.as_value()).unwrap_or_default();
         json = clean.clone();
+    }
+    let own = ours::head(json.clone(), &[meta::HOST_PATH]);
+    if own.as_bytes().len() < json.as_bytes().len() {
+        cleared = own;
+        mends.push("members of `_meta` that only the host writes: left out".into());
+        members = object(cleared.as_value()).unwrap_or_default();
+        json = cleared.clone();
     }
     let patches = match patches(kind, &name, &members) {
         Ok(patches) => patches,

@@ -13,7 +13,7 @@ use crate::adapt;
 use crate::config::Roots;
 use crate::dial::is_loopback;
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, meta};
 use crate::registry::expose_content;
 use crate::upstream::{Ask, Upstream};
 
@@ -146,16 +146,13 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
     mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
 }
 
-/// The member of a question's `_meta` by which a server says under which key it would like to be asked.
-const KEY_WISH: &str = "mcp-host/inputKey";
-
 /// The key that a server would like its question to have, taken out of it: clients may show keys to people. Only a name;
 /// a question of ours that has none is as good.
 pub(super) fn wished_key(ask: &mut Ask) -> Option<String> {
     let params = ask.params.as_ref()?;
     let meta = params.member("_meta")?;
-    let wish = meta.text(KEY_WISH)?;
-    let meta = meta.without_member(KEY_WISH);
+    let wish = meta.text(meta::INPUT_KEY)?;
+    let meta = meta.without_member(meta::INPUT_KEY);
     ask.params = Some(if meta.as_bytes() == b"{}" {
         params.without_member("_meta")
     } else {

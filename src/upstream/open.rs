@@ -10,6 +10,7 @@ use super::connection::{Connection, Parts, Wire};
 use super::{Relay, Target, Upstream, World, drive};
 use crate::config;
 use crate::lineage;
+use crate::protocol::meta;
 use crate::transport::{self, Error, Http, Ladder, Memory, Sse};
 
 /// Opens the transport and starts its reader.
@@ -28,6 +29,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         pending_cap: limits.pending_per_server,
         queue: limits.server_queue,
         depth: limits.depth,
+        stays: if settings.daemon { &[meta::HOST_ERROR] } else { &[] },
         users: upstream.users.clone(),
         tasks: tasks.clone(),
         stop: CancellationToken::new(),

@@ -14,6 +14,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("queues", 0, &[]),
     ("protocol", 0, &[]),
     ("adapt", 0, &["protocol"]),
+    ("answered", 0, &["protocol"]),
     ("redact", 0, &[]),
     ("glob", 0, &[]),
     ("config", 0, &["name", "exposed", "redact", "glob", "protocol"]),

@@ -135,6 +135,7 @@ fn entry(servers: &[(String, String)], at: &At, purpose: Purpose) -> Option<Serv
     }
     server.roots = Roots::None;
     server.max_concurrent = 0;
+    server.daemon = true;
     (server.call_timeout, server.max_call_time) = (LONG, LONG);
     Some(server)
 }

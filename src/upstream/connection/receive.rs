@@ -13,7 +13,7 @@ use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
+    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta, ours,
 };
 use crate::transport::{Error, HANG_UP};
 
@@ -124,7 +124,13 @@ impl Connection {
                     self.served.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            entry.inbox.put(item);
+            // What the host itself asks may hold names of ours: other hosts say who they are.
+            let is_clients = entry.owner != Owner::HOST;
+            entry.inbox.put(match item {
+                Item::Done(Ok(result)) if is_clients => Item::Done(Ok(ours::body(result, self.parts.stays))),
+                Item::Done(Err(error)) => Item::Done(Err(ours::error(error, self.parts.stays))),
+                item => item,
+            });
         }
     }
 
@@ -143,7 +149,7 @@ impl Connection {
     }
 
     fn receive_notification(self: &Arc<Self>, origin: Option<u64>, notice: Notification) {
-        let params = notice.params.unwrap_or_else(Raw::empty_object);
+        let params = notice.params.map_or_else(Raw::empty_object, |params| ours::body(params, &[]));
         match notice.method {
             Method::Progress => {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
@@ -227,6 +233,7 @@ impl Connection {
 
     fn receive_request(self: &Arc<Self>, origin: Option<u64>, request: Request) {
         let Request { id, method, params } = request;
+        let params = params.map(|params| ours::head(params, &[meta::INPUT_KEY]));
         if self.is_modern() {
             // Servers of the modern era ask by results, and clients answer no requests.
             tracing::warn!(server = &*self.parts.server, "a request of a modern server, dropped: {method}");

@@ -82,6 +82,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
         pending_cap: 4,
         queue: 4096,
         depth: 128,
+        stays: &[],
         users: Arc::default(),
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),

@@ -153,6 +153,7 @@ pub(super) fn settings(target: Target, era: config::Era) -> Settings {
         limits: Arc::default(),
         caps: Caps::default(),
         era,
+        daemon: false,
         memory: Memory::none(),
     }
 }

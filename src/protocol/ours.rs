@@ -1,0 +1,237 @@
+//! The names in `_meta` that are ours, taken out of what servers send: a server cannot speak for the host.
+//!
+//! Nearly no message holds such a name, so each is searched for the text first and only then opened. What holds none keeps
+//! every byte. Looked into is what may stand where the host itself writes such a name: `_meta` of a body, of the result or
+//! the task inside it, of the questions in it; and the `data` of an error.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use super::scan::Scanner;
+use super::{ErrorObject, Raw, meta};
+
+/// A result or the params of a notification, without our names but those in `stays`.
+pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
+    cut(raw, stays, |cutting, at| {
+        cutting.meta_of(at.clone());
+        for (name, value) in cutting.members(at) {
+            match &*name {
+                "result" | "task" => cutting.meta_of(value),
+                "inputRequests" => {
+                    for (_, question) in cutting.members(value) {
+                        let params = cutting.members(question).into_iter().filter(|(name, _)| name == "params");
+                        params.for_each(|(_, params)| cutting.meta_of(params));
+                    }
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+/// The params of a question or a definition, without our names but those in `stays`.
+pub(crate) fn head(raw: Raw, stays: &[&str]) -> Raw {
+    cut(raw, stays, |cutting, at| cutting.meta_of(at))
+}
+
+/// An error without our names in its `data` but those in `stays`.
+pub(crate) fn error(error: ErrorObject, stays: &[&str]) -> ErrorObject {
+    let data = error.data.map(|data| head(cut(data, stays, |cutting, at| cutting.own(at)), stays));
+    ErrorObject { data, ..error }
+}
+
+/// The text that all our names begin with, but for the slash, which may be escaped.
+const NAME: &str = "mcp-host";
+
+/// Whether a look inside is worth it: the name stands there, or one of its letters is escaped without need.
+fn may_hold(bytes: &[u8]) -> bool {
+    static FIND_NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(NAME));
+    static FIND_ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(br"\u00"));
+    let is_letter = |at: usize| {
+        let digits = bytes.get(at + 4..at + 6).and_then(|digits| std::str::from_utf8(digits).ok());
+        let letter = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        letter.is_some_and(|letter| NAME.as_bytes().contains(&letter))
+    };
+    FIND_NAME.find(bytes).is_some()
+        || (memchr::memchr(b'\\', bytes).is_some() && FIND_ESCAPE.find_iter(bytes).any(is_letter))
+}
+
+/// Cuts our names out of the objects that `look` leads to.
+fn cut(raw: Raw, stays: &[&str], look: impl FnOnce(&mut Cutting<'_>, Range<usize>)) -> Raw {
+    if !may_hold(raw.as_bytes()) {
+        return raw;
+    }
+    let mut cutting = Cutting { text: raw.as_bytes(), stays, parts: Vec::new() };
+    look(&mut cutting, 0..raw.as_bytes().len());
+    let parts = cutting.parts;
+    if parts.is_empty() { raw } else { raw.with_parts(parts) }
+}
+
+struct Cutting<'a> {
+    text: &'a [u8],
+    stays: &'a [&'a str],
+    /// Objects that lose members, and what is left of each. None lies inside another.
+    parts: Vec<(Range<usize>, Vec<u8>)>,
+}
+
+impl<'a> Cutting<'a> {
+    /// The members of the object there: its names, and where the values stand. A name that is no text is left out.
+    fn members(&self, at: Range<usize>) -> Vec<(Cow<'a, str>, Range<usize>)> {
+        let named = |(name, value): (Range<usize>, Range<usize>)| Some((self.name(name)?, value));
+        self.entries(at).into_iter().filter_map(named).collect()
+    }
+
+    /// Cuts every `_meta` of the object there: readers differ in which of two they take.
+    fn meta_of(&mut self, at: Range<usize>) {
+        let metas = self.members(at).into_iter().filter(|(name, _)| name == "_meta");
+        metas.for_each(|(_, value)| self.own(value));
+    }
+
+    /// Cuts the object there itself.
+    fn own(&mut self, at: Range<usize>) {
+        let entries = self.entries(at.clone());
+        let stay = entries.iter().filter(|(name, _)| !self.goes(name));
+        let kept: Vec<&[u8]> = stay.map(|(name, value)| &self.text[name.start..value.end]).collect();
+        if kept.len() < entries.len() {
+            self.parts.push((at, [b"{", &*kept.join(&b","[..]), b"}"].concat()));
+        }
+    }
+
+    fn goes(&self, name: &Range<usize>) -> bool {
+        let is_ours = |name: &Cow<'_, str>| name.starts_with(meta::OURS) && !self.stays.contains(&&**name);
+        self.name(name.clone()).as_ref().is_some_and(is_ours)
+    }
+
+    /// Where names and values stand.
+    fn entries(&self, at: Range<usize>) -> Vec<(Range<usize>, Range<usize>)> {
+        let (start, mut found) = (at.start, Vec::new());
+        let moved = |range: Range<usize>| start + range.start..start + range.end;
+        // What is no object has no members.
+        let _ = Scanner::new(&self.text[at]).entries(|name, value| found.push((moved(name), moved(value))));
+        found
+    }
+
+    /// What the name says that stands there, in quotes.
+    fn name(&self, at: Range<usize>) -> Option<Cow<'a, str>> {
+        let text = &self.text[at];
+        if text.contains(&b'\\') {
+            return serde_json::from_slice::<String>(text).ok().map(Cow::Owned);
+        }
+        std::str::from_utf8(text.get(1..text.len() - 1)?).ok().map(Cow::Borrowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::trusted(text.to_owned().into())
+    }
+
+    #[test]
+    fn what_is_looked_for_is_what_our_names_begin_with() {
+        assert_eq!(meta::OURS, format!("{NAME}/"));
+        for name in [meta::HOST_ERROR, meta::HOST_SERVER_INFO, meta::HOST_ID, meta::HOST_PATH, meta::INPUT_KEY] {
+            assert!(name.starts_with(meta::OURS), "{name}");
+        }
+    }
+
+    #[test]
+    fn our_names_are_taken_out_wherever_they_are_hidden() {
+        let plain = r#"{"content":[],"_meta":{"k":1}}"#;
+        for forged in [
+            r#"{"content":[],"_meta":{"mcp-host/error":{"kind":"timeout"},"k":1}}"#,
+            r#"{"content":[],"_meta":{"k":1,"mcp-host/serverInfo":{}}}"#,
+            r#"{"content":[],"_meta":{"mcp-host/new":0,"k":1,"mcp-host/id":"x"}}"#,
+            r#"{"content":[],"_meta":{"mcp-host\/error":{},"k":1}}"#,
+            r#"{"content":[],"_meta":{"\u006dcp-host/error":{},"k":1}}"#,
+            r#"{"content":[],"_meta":{"mcp\u002Dhost/error":{},"k":1}}"#,
+            r#"{"content":[],"\u005fmeta":{"mcp-host/error":{},"k":1}}"#,
+            "{\"content\":[],\"_meta\": { \"mcp-host/error\" : {} , \"k\":1 } }",
+        ] {
+            let left = body(raw(forged), &[]);
+            let members: Value = left.read().unwrap();
+            assert_eq!(members, serde_json::from_str::<Value>(plain).unwrap(), "{forged}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_nobody_can_read_hides_no_other() {
+        let forged = r#"{"\ud800":1,"_meta":{"\ud800":2,"mcp-host/error":{}},"_meta":{"mcp-host/error":{}}}"#;
+        assert_eq!(body(raw(forged), &[]).as_str(), r#"{"\ud800":1,"_meta":{"\ud800":2},"_meta":{}}"#);
+    }
+
+    #[test]
+    fn results_tasks_and_questions_inside_are_looked_into() {
+        let forged = json!({ "mcp-host/error": { "kind": "timeout" }, "k": 1 });
+        let whole = json!({
+            "taskId": "t",
+            "result": { "content": [], "_meta": forged },
+            "task": { "_meta": forged },
+            "inputRequests": { "q": { "method": "elicitation/create", "params": { "message": "?", "_meta": forged } } },
+            "_meta": forged,
+        });
+        let left: Value = body(Raw::from_value(&whole), &[]).read().unwrap();
+        for path in ["/_meta", "/result/_meta", "/task/_meta", "/inputRequests/q/params/_meta"] {
+            assert_eq!(left.pointer(path), Some(&json!({ "k": 1 })), "{path} of {left}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_nothing_under_our_names() {
+        let data = json!({ "kind": "timeout", "mcp-host/error": { "kind": "timeout" }, "_meta": { "k": 1 } });
+        let forged = ErrorObject::internal("no").with_data(Raw::from_value(&data));
+        let left = error(forged.clone(), &[]).data.unwrap();
+        assert_eq!(left.read::<Value>().unwrap(), json!({ "kind": "timeout", "_meta": { "k": 1 } }));
+        assert_eq!(error(forged.clone(), &[meta::HOST_ERROR]), forged);
+        let inside = json!({ "_meta": { "mcp-host/error": 1 } });
+        let left = error(ErrorObject::internal("no").with_data(Raw::from_value(&inside)), &[]).data.unwrap();
+        assert_eq!(left.as_str(), r#"{"_meta":{}}"#);
+    }
+
+    #[test]
+    fn what_holds_no_name_of_ours_keeps_every_byte() {
+        for text in [
+            r#"{ "content" : [{"type":"text","text":"about mcp-host/error"}], "_meta" : { "a" : 1 } }"#,
+            r#"{"structuredContent":{"_meta":{"mcp-host/error":1}},"_meta":{"a\u006d":1.50,"com.example/mcp-host/error":2}}"#,
+            r#"{"_meta":"mcp-host/error"}"#,
+            r#"["mcp-host/error"]"#,
+            r#""mcp-host/error""#,
+            r#"{"_meta":{"mcp-host":1,"MCP-HOST/error":2}}"#,
+        ] {
+            assert_eq!(body(raw(text), &[]).as_str(), text);
+        }
+        let stays = r#"{"_meta":{"mcp-host/path":["a"]}}"#;
+        assert_eq!(head(raw(stays), &[meta::HOST_PATH]).as_str(), stays);
+    }
+
+    proptest! {
+        /// Whatever is written with whatever escapes: a reader finds what was there, but for our names.
+        #[test]
+        fn a_reader_finds_all_but_our_names(
+            members in prop::collection::vec(("(mcp-host/|m|cp|mcp-host|/|é|\"){0,2}[a-c]?", 0u8..9), 0..6),
+            escaped in any::<u64>(),
+        ) {
+            let spell = |name: &str| -> String {
+                let units = name.chars().enumerate().map(|(at, c)| {
+                    if (escaped >> (at % 64)) & 1 == 1 || c == '"' { format!("\\u{:04x}", c as u32) } else { c.to_string() }
+                });
+                units.collect()
+            };
+            let text: Vec<String> = members.iter().map(|(name, value)| format!("\"{}\":{value}", spell(name))).collect();
+            let left = body(raw(&format!("{{\"_meta\":{{{}}}}}", text.join(","))), &[]);
+            let mut wanted = serde_json::Map::new();
+            for (name, value) in members.iter().filter(|(name, _)| !name.starts_with(meta::OURS)) {
+                wanted.insert(name.clone(), json!(value));
+            }
+            prop_assert_eq!(left.read::<Value>().unwrap(), json!({ "_meta": wanted }));
+        }
+    }
+}
