@@ -68,6 +68,15 @@ impl Kind {
     }
 }
 
+/// The answer with all but a failure of ours put in other words.
+pub(crate) fn reworded(answered: Answered, reword: impl FnOnce(Outcome) -> Answered) -> Answered {
+    match answered {
+        Ok(result) => reword(Ok(result)),
+        Err(NoResult::Error(error)) => reword(Err(error)),
+        failed @ Err(NoResult::Failed(_)) => failed,
+    }
+}
+
 impl From<ErrorObject> for NoResult {
     fn from(error: ErrorObject) -> Self {
         Self::Error(error)

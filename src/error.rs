@@ -1,9 +1,11 @@
 //! The error of the public interface: opaque, with a kind to act on.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::answered::{Failed, Kind};
 use crate::config;
-use crate::protocol::{ErrorObject, Raw};
+use crate::protocol::ErrorObject;
 
 /// Why something did not work.
 #[derive(Clone, Debug)]
@@ -15,7 +17,22 @@ pub struct Error {
     help: Option<Box<str>>,
     /// The server's own error object.
     answer: Option<ErrorObject>,
+    source: Option<Source>,
 }
+
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// What a failure comes from, where no more than its words is left.
+#[derive(Debug)]
+struct Cause(Box<str>);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Cause {}
 
 /// What kind of error, by what can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +60,7 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, server: None, text: text.into().into(), help: None, answer: None }
+        Self { kind, server: None, text: text.into().into(), help: None, answer: None, source: None }
     }
 
     pub(crate) fn of(mut self, server: Option<String>) -> Self {
@@ -55,22 +72,18 @@ impl Error {
         Self { help: Some(help.into().into()), ..self }
     }
 
-    /// Reads an error of the router: our own carry their kind.
-    pub(crate) fn from_answer(error: ErrorObject) -> Self {
-        let details = error.data.as_ref().filter(|data| data.text("kind").is_some() && data.text("server").is_some());
-        let base = match details {
-            Some(details) => Self::new(kind_of(details), error.message.clone()).of(details.text("server")),
-            None => Self::new(ErrorKind::Answer, error.message.clone()),
-        };
-        Self { answer: Some(error), ..base }
+    /// Another error that says of itself all there is to say.
+    pub(crate) fn from_source(kind: ErrorKind, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::new(kind, source.to_string()).with_source(source)
     }
 
-    /// Reads a tool result that stands for an error of our own.
-    pub(crate) fn from_result(result: &Raw) -> Option<Self> {
-        let details = result.member("_meta")?.member("mcp-host/error")?;
-        let content: Vec<Raw> = result.member("content")?.read().ok()?;
-        let text = content.first()?.text("text")?;
-        Some(Self::new(kind_of(&details), text).of(details.text("server")))
+    pub(crate) fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
+    }
+
+    /// The server answered with that error.
+    pub(crate) fn from_answer(error: ErrorObject) -> Self {
+        Self { answer: Some(error.clone()), ..Self::new(ErrorKind::Answer, error.message) }
     }
 
     /// What kind of error.
@@ -98,14 +111,19 @@ impl Error {
     }
 }
 
-fn kind_of(details: &Raw) -> ErrorKind {
-    match details.text("kind").as_deref() {
-        Some("timeout") => ErrorKind::Timeout,
-        Some("unavailable" | "overloaded" | "shutting_down") => ErrorKind::Unreachable,
-        Some("auth_required") => ErrorKind::Unauthorized,
-        Some("needs_approval") => ErrorKind::Denied,
-        Some("cancelled") => ErrorKind::Cancelled,
-        _ => ErrorKind::Internal,
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        let kind = match failed.kind {
+            Kind::Timeout => ErrorKind::Timeout,
+            Kind::Unavailable | Kind::Overloaded | Kind::ShuttingDown => ErrorKind::Unreachable,
+            Kind::AuthRequired => ErrorKind::Unauthorized,
+            Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments => ErrorKind::Internal,
+        };
+        let error = Self::new(kind, failed.text).of(failed.server.map(Into::into));
+        match failed.cause {
+            Some(cause) => error.with_source(Cause(cause)),
+            None => error,
+        }
     }
 }
 
@@ -115,10 +133,14 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+    }
+}
 
 impl From<config::Error> for Error {
     fn from(error: config::Error) -> Self {
-        Self::new(ErrorKind::Config, error.to_string())
+        Self::from_source(ErrorKind::Config, error)
     }
 }

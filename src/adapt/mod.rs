@@ -22,9 +22,7 @@ pub(crate) use meta::{Trace, notice, request_meta};
 pub(crate) use question::{Asked, Refusal, question};
 pub(crate) use result::result;
 
-use serde_json::json;
-
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
+use crate::protocol::{Method, Outcome, ProtocolVersion, Raw};
 
 /// The extensions whose messages we can carry: MCP Apps, and tasks since 2026-07-28.
 pub(crate) const CARRIED: [&str; 2] = ["io.modelcontextprotocol/ui", "io.modelcontextprotocol/tasks"];
@@ -45,15 +43,11 @@ pub(crate) struct Gap<'a> {
 /// Answers that we make ourselves are written in this revision.
 pub(crate) const OWN: ProtocolVersion = ProtocolVersion::LATEST_HANDSHAKE;
 
-/// The outcome of a request as the client's revision has it. URIs in it are exposed already: some end up in text.
+/// The outcome of a request as the client's revision has it; a result is an object. URIs in it are exposed already: some end
+/// up in text.
 pub(crate) fn outcome(outcome: Outcome, method: &Method, gap: &Gap<'_>) -> Outcome {
     let Gap { from, to, server, info } = *gap;
     match outcome {
-        Ok(raw) if !raw.is_object() => {
-            let details = json!({ "server": server, "kind": "malformed", "sent": true, "retryable": false });
-            let error = ErrorObject::internal(format!("server {server:?} answered with a result that is no object"));
-            Err(error.with_data(Raw::from_value(&details)))
-        }
         Ok(raw) => Ok(result(raw, method, from, to, info)),
         Err(object) => error(object, method, from, to, server).map(|raw| result(raw, method, OWN, to, info)),
     }

@@ -7,7 +7,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::Caller;
-use crate::protocol::{Method, Outcome, Raw};
+use crate::answered::{Answered, NoResult};
+use crate::protocol::{Method, Raw};
 use crate::redact::{Scrubber, without_query};
 
 /// Bytes of a name that are written down.
@@ -29,8 +30,8 @@ pub(super) struct Line {
     /// Of the raw bytes of `arguments`.
     arguments: Option<String>,
     outcome: &'static str,
-    /// Where the answer is an error of ours: its kind.
-    kind: Option<String>,
+    /// Where there is no answer: what kind of failure.
+    kind: Option<&'static str>,
     /// Where the answer is a JSON-RPC error: its code.
     code: Option<i64>,
     bytes_in: usize,
@@ -42,7 +43,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Ended {
     outcome: &'static str,
-    kind: Option<String>,
+    kind: Option<&'static str>,
     code: Option<i64>,
     bytes: usize,
 }
@@ -77,7 +78,7 @@ impl Line {
             self.target = Some(short(&scrubber.without_known(&without_query(target))));
         }
         self.outcome = ended.outcome;
-        self.kind.clone_from(&ended.kind);
+        self.kind = ended.kind;
         self.code = ended.code;
         self.bytes_out = ended.bytes;
     }
@@ -99,34 +100,26 @@ impl Ended {
         Self { outcome: "cancelled", kind: None, code: None, bytes: 0 }
     }
 
-    /// Reads an answer. One of ours says so (`docs/bridging.md` 14).
-    pub(super) fn of(outcome: &Outcome) -> Self {
-        match outcome {
+    /// What an answer is.
+    pub(super) fn of(answered: &Answered) -> Self {
+        match answered {
             Ok(result) => {
-                let [is_error, kind, meta, task] = result.members(["isError", "resultType", "_meta", "task"]);
-                let ours = meta.and_then(|meta| meta.member("mcp-host/error")?.text("kind"));
+                let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
                 let outcome = match kind.as_ref().and_then(Raw::string).as_deref() {
-                    _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => {
-                        if ours.is_some() {
-                            "host_error"
-                        } else {
-                            "tool_error"
-                        }
-                    }
+                    _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => "tool_error",
                     Some("input_required") => "input_required",
                     Some("task") => "task",
                     _ if task.is_some() => "task",
                     _ => "ok",
                 };
-                let kind = ours.filter(|_| outcome == "host_error").map(|kind| short(&kind));
-                Self { outcome, kind, code: None, bytes: result.as_bytes().len() }
+                Self { outcome, kind: None, code: None, bytes: result.as_bytes().len() }
             }
-            Err(error) => {
-                let kind = error.data.as_ref().filter(|data| data.member("retryable").is_some());
-                let kind = kind.and_then(|data| data.text("kind")).map(|kind| short(&kind));
+            Err(NoResult::Error(error)) => {
                 let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-                let outcome = if kind.is_some() { "host_error" } else { "error" };
-                Self { outcome, kind, code: Some(error.code), bytes: error.message.len() + data }
+                Self { outcome: "error", kind: None, code: Some(error.code), bytes: error.message.len() + data }
+            }
+            Err(NoResult::Failed(failed)) => {
+                Self { outcome: "host_error", kind: Some(failed.kind.word()), code: None, bytes: failed.text.len() }
             }
         }
     }

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::file::File;
 use self::line::{Ended, Line};
+use crate::answered::{Answered, Failed, Kind};
 use crate::config;
-use crate::protocol::{ErrorObject, Method, Outcome, Raw};
+use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
 
 /// Calls that may be under way or wait to be written.
@@ -121,16 +122,16 @@ impl Audit {
         method: &Method,
         params: Option<&Raw>,
         subject: Arc<Subject>,
-    ) -> Result<Record, ErrorObject> {
+    ) -> Result<Record, Failed> {
         if let Some(trouble) = self.0.trouble.now() {
-            return Err(refused(&format!("the audit cannot be written, so no call is made: {trouble}")));
+            return Err(refused(format!("the audit cannot be written, so no call is made: {trouble}"), Some(trouble)));
         }
         let place = self
             .0
             .places
             .clone()
             .try_reserve_owned()
-            .map_err(|_| refused(&format!("{PLACES} calls wait for a place in the audit, so no more is made")))?;
+            .map_err(|_| refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None))?;
         let line = Line::begin(caller, method, params, SystemTime::now());
         Ok(Record { open: Some((place, line)), begun: Instant::now(), subject })
     }
@@ -150,9 +151,9 @@ impl Audit {
 }
 
 /// The answer to a call that is not made (`docs/bridging.md` 14).
-fn refused(text: &str) -> ErrorObject {
-    let data = serde_json::json!({ "server": null, "kind": "unavailable", "sent": false, "retryable": true });
-    ErrorObject::internal(text).with_data(Raw::from_value(&data))
+fn refused(text: String, cause: Option<String>) -> Failed {
+    let (text, cause) = (text.into(), cause.map(Into::into));
+    Failed { kind: Kind::Unavailable, server: None, text, cause, sent: false, retryable: true }
 }
 
 /// One call under way. Dropped before it is finished, it was cancelled.
@@ -165,8 +166,8 @@ pub(crate) struct Record {
 
 impl Record {
     /// The call has its answer; `None` where its client wanted none any more.
-    pub(crate) fn finish(mut self, outcome: Option<&Outcome>) {
-        self.close(&outcome.map_or_else(Ended::cancelled, Ended::of));
+    pub(crate) fn finish(mut self, answered: Option<&Answered>) {
+        self.close(&answered.map_or_else(Ended::cancelled, Ended::of));
     }
 
     fn close(&mut self, ended: &Ended) {

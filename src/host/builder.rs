@@ -155,7 +155,7 @@ impl HostBuilder {
         for (name, server) in self.servers {
             let transport = config::Transport::Stdio(config::Stdio::default());
             let mut entry = config::Server::new(&name, transport)
-                .map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
+                .map_err(|error| Error::from_source(ErrorKind::Config, error))?;
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }
@@ -218,7 +218,7 @@ impl HostBuilder {
 async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error> {
     let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
     let entered = tokio::task::spawn_blocking(move || Lineage::enter(&files, state.as_deref())).await;
-    let entered = entered.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    let entered = entered.map_err(|error| Error::from_source(ErrorKind::Internal, error))?;
     entered.map_err(|refusal| refused(&refusal))
 }
 

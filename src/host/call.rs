@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::{Host, ask};
+use crate::answered::NoResult;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Message, Method, Outcome, Raw, Request, RequestId, Response, code};
+use crate::protocol::{Message, Method, Raw, Request, RequestId, Response, code};
 use crate::registry::Resolution;
 
 /// How far a call is, as the server says.
@@ -68,17 +69,17 @@ impl Call {
         let leg = router.leg(&client);
         let id = RequestId::Number(IDS.fetch_add(1, Ordering::Relaxed));
         let request = Request { id, method: self.method.clone(), params: Some(self.params.clone()) };
-        let serve = router.request(&client, request, &leg);
+        let serve = router.answered(&client, request, &leg);
         tokio::pin!(serve);
-        let outcome = loop {
+        let answered = loop {
             tokio::select! {
                 biased;
                 Some(message) = leg.next() => self.hear(message),
-                outcome = &mut serve => break outcome,
+                answered = &mut serve => break answered,
             }
         };
-        match outcome {
-            Some(outcome) => self.read(outcome),
+        match answered {
+            Some(answered) => answered.map_err(|none| self.error(none)),
             None => Err(Error::new(ErrorKind::Cancelled, format!("{} was cancelled: the host shuts down", self.name))),
         }
     }
@@ -105,17 +106,13 @@ impl Call {
         }
     }
 
-    fn read(&self, outcome: Outcome) -> Result<Raw, Error> {
-        match outcome {
-            Ok(result) if self.method == Method::ToolsCall => match Error::from_result(&result) {
-                Some(error) => Err(error),
-                None => Ok(result),
-            },
-            Ok(result) => Ok(result),
-            Err(error) if error.code == code::INVALID_PARAMS && self.target().found().is_none() => {
-                Err(Error::new(ErrorKind::Unknown, error.message))
+    fn error(&self, none: NoResult) -> Error {
+        match none {
+            NoResult::Failed(failed) => failed.into(),
+            NoResult::Error(error) if error.code == code::INVALID_PARAMS && self.target().found().is_none() => {
+                Error::new(ErrorKind::Unknown, error.message)
             }
-            Err(error) => Err(Error::from_answer(error)),
+            NoResult::Error(error) => Error::from_answer(error),
         }
     }
 

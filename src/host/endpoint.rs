@@ -43,7 +43,7 @@ impl Host {
         let tls = acceptor(&settings)?;
         let socket = match StatusSocket::open(listen) {
             Ok(socket) => Some(socket),
-            Err(error @ admin::Error::Running { .. }) => return Err(Error::new(ErrorKind::Config, error.to_string())),
+            Err(error @ admin::Error::Running { .. }) => return Err(Error::from_source(ErrorKind::Config, error)),
             Err(error) => {
                 tracing::warn!("no status socket: {error}");
                 None
@@ -102,7 +102,6 @@ fn acceptor(settings: &HostSettings) -> Result<Option<TlsAcceptor>, Error> {
     acceptor.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
 fn internal(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Internal, error.to_string())
+    Error::from_source(ErrorKind::Internal, error)
 }

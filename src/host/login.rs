@@ -82,5 +82,5 @@ fn without_login(server: &config::Server) -> String {
 fn no_token(server: &str, error: &auth::Error) -> Error {
     let by_config = matches!(error, auth::Error::Config { .. });
     let kind = if by_config { ErrorKind::Config } else { ErrorKind::Unauthorized };
-    Error::new(kind, format!("server `{server}`: {error}"))
+    Error::new(kind, format!("server `{server}`: {error}")).with_source(error.clone())
 }

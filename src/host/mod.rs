@@ -163,7 +163,9 @@ impl Host {
             .doors
             .track_future(serve)
             .await
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("standard input or output: {error}")))
+            .map_err(|error| {
+                Error::new(ErrorKind::Internal, format!("standard input or output: {error}")).with_source(error)
+            })
     }
 
     /// The same over one end of a pair of sockets. `asked`: questions with ids up to that one were put to the client before,
@@ -173,7 +175,7 @@ impl Host {
     /// When the socket cannot be used.
     #[cfg(unix)]
     pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream, asked: u64) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, error.to_string());
+        let failed = |error: std::io::Error| Error::from_source(ErrorKind::Internal, error);
         stream.set_nonblocking(true).map_err(failed)?;
         let pipes = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
         let (router, stop) = (self.0.router.clone(), self.0.stop.child_token());

@@ -31,8 +31,8 @@ impl Host {
     /// When another daemon has that name, or the socket cannot be made.
     pub fn open_socket(&self, at: &At) -> Result<SocketEndpoint, Error> {
         let socket = StatusSocket::open_at(at).map_err(|error| match error {
-            admin::Error::Running { .. } => Error::new(ErrorKind::Config, error.to_string()),
-            error => Error::new(ErrorKind::Internal, error.to_string()),
+            admin::Error::Running { .. } => Error::from_source(ErrorKind::Config, error),
+            error => Error::from_source(ErrorKind::Internal, error),
         })?;
         Ok(SocketEndpoint { host: self.clone(), socket, stop: self.0.stop.child_token() })
     }

@@ -1,33 +1,19 @@
-//! Errors of our own, as answers (`docs/bridging.md` 14): the only place where they become codes and public text.
+//! Failures of our own (`docs/bridging.md` 14): the only place where they get their kind and their public text.
 
-use serde::Serialize;
-
+use crate::answered::{Failed, Kind, NoResult};
 use crate::manager::{NoLease, Server};
-use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
+use crate::protocol::Theirs;
 use crate::transport;
 use crate::upstream::{StateName, Unavailable};
 
-/// Why there is no answer of the server's own.
+/// Why there is no answer of the server's own. What it says may hold secrets, until it is known whose failure it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     kind: Kind,
     text: String,
+    cause: Option<String>,
     sent: bool,
     retryable: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    Timeout,
-    OutcomeUnknown,
-    Unavailable,
-    Overloaded,
-    TooLarge,
-    Malformed,
-    AuthRequired,
-    ShuttingDown,
-    InvalidArguments,
 }
 
 impl Failure {
@@ -35,13 +21,14 @@ impl Failure {
     pub(super) fn unavailable(why: &Unavailable) -> Self {
         let cause = why.cause.as_deref().map(|cause| format!(": {cause}")).unwrap_or_default();
         let kind = if why.state == StateName::Unauthorized { Kind::AuthRequired } else { Kind::Unavailable };
-        Self { kind, text: format!("is {}{cause}", why.state), sent: false, retryable: kind == Kind::Unavailable }
+        let text = format!("is {}{cause}", why.state);
+        Self { retryable: kind == Kind::Unavailable, cause: why.cause.clone(), ..Self::new(kind, text) }
     }
 
     /// The same of a call that has waited for somebody to sign in.
     #[cfg(feature = "server")]
     pub(super) fn not_signed_in(text: String) -> Self {
-        Self { kind: Kind::AuthRequired, text, sent: false, retryable: false }
+        Self::new(Kind::AuthRequired, text)
     }
 
     /// What it says, where nothing was done for want of a token.
@@ -57,11 +44,13 @@ impl Failure {
             let text = format!("has no connection left: {} are in use by this user, and others want some", limit / 2);
             Self::overloaded(format!("{text} (half of {name})"))
         };
-        let unavailable = |text: String, retryable| Self { kind: Kind::Unavailable, text, sent: false, retryable };
+        let unavailable = |text: String, retryable| Self { retryable, ..Self::new(Kind::Unavailable, text) };
         match none {
             NoLease::Stopping => Self::shutting_down(),
             NoLease::Closed => unavailable("was changed in the config a moment ago; call again".to_owned(), true),
-            NoLease::Fixed(why) => unavailable(format!("is not to be had: {why}"), false),
+            NoLease::Fixed(why) => {
+                Self { cause: Some(why.clone()), ..unavailable(format!("is not to be had: {why}"), false) }
+            }
             NoLease::Limit(limit) => in_use(limit, "host.limits.leasesPerServer"),
             NoLease::InAll(limit) => in_use(limit, "host.limits.leases"),
             NoLease::Share(limit) => share(limit, "host.limits.leasesPerServer"),
@@ -73,37 +62,37 @@ impl Failure {
     /// The host ends and takes no more calls.
     pub(super) fn shutting_down() -> Self {
         let text = "was not sent: the host is shutting down".to_owned();
-        Self { kind: Kind::ShuttingDown, text, sent: false, retryable: true }
+        Self { retryable: true, ..Self::new(Kind::ShuttingDown, text) }
     }
 
     /// The host ended while it ran.
     pub(super) fn cut_off() -> Self {
         let text = "the request was not waited for any longer: the host is shutting down; whether the work was done is unknown";
-        Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
     /// Its client is not served any more.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
-        Self { kind: Kind::ShuttingDown, text: text.to_owned(), sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
     /// It was in the config when its name was looked up.
     pub(super) fn removed() -> Self {
         let text = "the server was removed a moment ago".to_owned();
-        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+        Self::new(Kind::Unavailable, text)
     }
 
     /// It was listed, and its server has it no more.
     pub(super) fn gone(what: &str, name: &str) -> Self {
         let text = format!("has no {what} {} any more; list again", Theirs(name));
-        Self { kind: Kind::Unavailable, text, sent: false, retryable: false }
+        Self::new(Kind::Unavailable, text)
     }
 
     /// The tool takes other arguments than those that it was listed with.
     pub(super) fn takes_others(name: &str, why: &str) -> Self {
         let text = format!("has changed the arguments of the tool {}: {why}; list again", Theirs(name));
-        Self { kind: Kind::InvalidArguments, text, sent: false, retryable: false }
+        Self::new(Kind::InvalidArguments, text)
     }
 
     /// One client has too many requests.
@@ -138,8 +127,13 @@ impl Failure {
         Self::overloaded(format!("{limit} kinds of clients are busy (host.limits.{name})"))
     }
 
+    /// Nothing was sent, and to try again is no use.
+    fn new(kind: Kind, text: String) -> Self {
+        Self { kind, text, cause: None, sent: false, retryable: false }
+    }
+
     fn overloaded(text: String) -> Self {
-        Self { kind: Kind::Overloaded, text, sent: false, retryable: true }
+        Self { retryable: true, ..Self::new(Kind::Overloaded, text) }
     }
 
     /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.
@@ -150,23 +144,24 @@ impl Failure {
     /// No answer in time.
     pub(super) fn timeout(limit: std::time::Duration, name: &str) -> Self {
         let text = format!("gave no answer within {limit:?} ({name}); whether the work was done is unknown");
-        Self { kind: Kind::Timeout, text, sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
     /// A client without a session did not come back with answers.
     pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
         let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
-        Self { kind: Kind::Timeout, text, sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
     /// What the server answered is no answer of MCP.
     pub(super) fn malformed(what: &str) -> Self {
-        Self { kind: Kind::Malformed, text: format!("gave no answer of MCP: {what}"), sent: true, retryable: false }
+        Self { sent: true, ..Self::new(Kind::Malformed, format!("gave no answer of MCP: {what}")) }
     }
 
     /// The request or its answer was lost on the way.
     pub(super) fn lost(error: &transport::Error) -> Self {
         use transport::Error as E;
+        let cause = Some(error.to_string());
         if error.not_sent() {
             let kind = match error {
                 E::Overloaded(_) | E::Busy(_) | E::Share(_) | E::Paused { .. } => Kind::Overloaded,
@@ -174,13 +169,13 @@ impl Failure {
                 _ => Kind::Unavailable,
             };
             let retryable = kind != Kind::AuthRequired;
-            return Self { kind, text: format!("did not take the request: {error}"), sent: false, retryable };
+            return Self { retryable, cause, ..Self::new(kind, format!("did not take the request: {error}")) };
         }
         let kind = match error {
             // It says so itself. That it did nothing for the request is likely, and not certain.
             E::Status { status: 429 | 503, .. } => {
                 let text = format!("did not serve the request: {error}");
-                return Self { kind: Kind::Overloaded, text, sent: true, retryable: true };
+                return Self { sent: true, retryable: true, cause, ..Self::new(Kind::Overloaded, text) };
             }
             E::TooLarge(_) => Kind::TooLarge,
             E::Malformed(_) | E::Status { .. } => Kind::Malformed,
@@ -192,7 +187,7 @@ impl Failure {
             }
             _ => format!("gave no answer of MCP: {error}"),
         };
-        Self { kind, text, sent: true, retryable: false }
+        Self { sent: true, cause, ..Self::new(kind, text) }
     }
 
     /// The same of a request that had left us before.
@@ -201,56 +196,22 @@ impl Failure {
         Self { kind, sent: true, ..self }
     }
 
-    /// The answer to the client: `isError` for a tool, so that the model sees it; an error for everything else.
-    pub(super) fn answer(&self, server: &Server, method: &Method) -> Outcome {
+    /// It is one of that server.
+    pub(super) fn of(&self, server: &Server) -> NoResult {
         let name = &server.config.name;
         // What a server says of its end, or to an HTTP client, may hold what it was given.
-        let text = server.scrubber.scrub(&self.text);
-        self.outcome(Some(name), format!("server {name:?} {text}"), method)
+        let safe = |text: &str| server.scrubber.scrub(text).into_owned();
+        let cause = self.cause.as_deref().map(|cause| safe(cause).into());
+        self.told(Some(name), format!("server {name:?} {}", safe(&self.text)), cause)
     }
 
-    /// The same as an error, whatever was asked.
-    pub(super) fn error(&self, server: &Server) -> ErrorObject {
-        let name = &server.config.name;
-        let text = format!("server {name:?} {}", server.scrubber.scrub(&self.text));
-        ErrorObject::internal(text).with_data(Raw::from_value(&self.details(Some(name))))
+    /// It is no server's: the host itself refuses.
+    pub(super) fn of_host(&self) -> NoResult {
+        self.told(None, self.text.clone(), None)
     }
 
-    /// The same where it is no server's fault.
-    pub(super) fn answer_of_host(&self, method: &Method) -> Outcome {
-        self.outcome(None, self.text.clone(), method)
+    fn told(&self, server: Option<&str>, text: String, cause: Option<Box<str>>) -> NoResult {
+        let Self { kind, sent, retryable, .. } = *self;
+        Failed { kind, server: server.map(Into::into), text: text.into(), cause, sent, retryable }.into()
     }
-
-    /// The same as an error, whatever was asked.
-    pub(super) fn error_of_host(&self) -> ErrorObject {
-        ErrorObject::internal(self.text.clone()).with_data(Raw::from_value(&self.details(None)))
-    }
-
-    fn outcome(&self, server: Option<&str>, text: String, method: &Method) -> Outcome {
-        let details = self.details(server);
-        if *method != Method::ToolsCall {
-            return Err(ErrorObject::internal(text).with_data(Raw::from_value(&details)));
-        }
-        Ok(Raw::from_value(&serde_json::json!({
-            "content": [{ "type": "text", "text": text }],
-            "isError": true,
-            "_meta": { "mcp-host/error": details },
-        })))
-    }
-
-    fn details<'a>(&self, server: Option<&'a str>) -> Details<'a> {
-        Details { server, kind: self.kind, sent: self.sent, retryable: self.retryable }
-    }
-}
-
-/// What every error of ours says of itself.
-#[derive(Serialize)]
-struct Details<'a> {
-    /// Its name in the config; none where it is the host itself that refuses.
-    server: Option<&'a str>,
-    kind: Kind,
-    /// Whether any of the request may have reached the server.
-    sent: bool,
-    /// Whether the same request may succeed later, and does no harm then.
-    retryable: bool,
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::client::Client;
 use super::{Mailbox, Router};
+use crate::answered::Failed;
 use crate::audit::{self, Audit, Caller, Record};
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Request, meta};
+use crate::protocol::{Request, meta};
 
 impl Router {
     /// From now on each call is written down. Only the first audit counts.
@@ -30,7 +31,7 @@ impl Router {
         client: &Client,
         request: &Request,
         leg: &Mailbox,
-    ) -> Result<Option<Record>, ErrorObject> {
+    ) -> Result<Option<Record>, Failed> {
         let Some(audit) = self.0.audit.get().filter(|_| audit::covers(&request.method)) else { return Ok(None) };
         let params = request.params.as_ref();
         // Without a session each request says by itself who sends it.

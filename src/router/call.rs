@@ -16,6 +16,7 @@ use super::running::{Attempt, Handover, Running, Toward};
 use super::tasks::Plan;
 use super::{Mailbox, Router, state};
 use crate::adapt;
+use crate::answered::{Answered, Failed, NoResult, reworded};
 use crate::config;
 use crate::manager::{Asked, Calling, Server, Slot, Told};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
@@ -95,7 +96,7 @@ impl Forward {
 }
 
 impl Router {
-    pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
         let [named, arguments, meta, task, ..] = params.distinct(names).map_err(twice)?;
@@ -103,22 +104,18 @@ impl Router {
         let named = named.ok_or_else(missing)?;
         let name = named.string().ok_or_else(missing)?;
         if arguments.is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
-            return Err(ErrorObject::invalid_params(format!("tool `{}`: `arguments` is not an object", Theirs(&name))));
+            let text = format!("tool `{}`: `arguments` is not an object", Theirs(&name));
+            return Err(ErrorObject::invalid_params(text).into());
         }
-        let target = match self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await {
-            Ok(target) => target,
-            Err(lost) => return lost.answer(&Method::ToolsCall),
-        };
-        let Some(server) = self.manager().server(target.server) else {
-            return Failure::removed().answer_of_host(&Method::ToolsCall);
-        };
+        let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
+        let server = self.server(&target)?;
         let name = name.into_owned();
         let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
         self.plan_task(client, &mut forward, &name, task.as_ref()).await;
         self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn get_prompt(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn get_prompt(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "_meta", "arguments", "requestState", "inputResponses"];
         let [named, meta, ..] = params.distinct(names).map_err(twice)?;
@@ -131,12 +128,12 @@ impl Router {
         self.forward(client, forward, leg).await
     }
 
-    pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, ErrorObject> {
-        self.manager().server(target.server).ok_or_else(|| Failure::removed().error_of_host())
+    pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, NoResult> {
+        self.manager().server(target.server).ok_or_else(|| Failure::removed().of_host())
     }
 
     /// Sends a request to a server and brings its answer back.
-    pub(super) async fn forward(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn forward(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Answered {
         leg.concerns(&forward.server, &forward.target);
         forward.shown = self.shown_before(client, &forward);
         if client.revision().is_modern() && forward.method.may_ask() {
@@ -146,13 +143,10 @@ impl Router {
     }
 
     /// Sends a request and brings its answer back.
-    pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Outcome {
+    pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
         let server = &forward.server;
         let calling = server.calling();
-        let slot = match self.slot(client, server).await {
-            Ok(slot) => slot,
-            Err(failure) => return failure.answer(server, &forward.method),
-        };
+        let slot = self.slot(client, server).await.map_err(|failure| failure.of(server))?;
         self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
     }
 
@@ -163,20 +157,20 @@ impl Router {
         forward: &Forward,
         toward: &mut Toward<'_>,
         mut course: Course,
-    ) -> Outcome {
+    ) -> Answered {
         loop {
             let asked = forward.server.asks();
             let failure = match self.attempt(client, forward, toward, &mut course).await {
-                Ok(outcome) => {
+                Ok(answered) => {
                     // Asked in vain, it may have failed for that: once more, where it is asked what it can answer, or nothing.
-                    let more = forward.server.asks() != asked && has_failed(&outcome) && course.repeats.lost;
+                    let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
                     if more && self.is_safe_twice(client, forward) {
                         course.repeats.lost = false;
                         continue;
                     }
-                    return outcome;
+                    return answered;
                 }
-                Err(Stop::Refused(error)) => return Err(error),
+                Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::Park(over)) => return self.park(client, forward.clone(), course, over).await,
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
                 // It was sent, and its answer lost, before there was no connection any more.
@@ -193,10 +187,10 @@ impl Router {
             #[cfg(feature = "server")]
             match Box::pin(self.invite(client, forward, toward, &mut course, &failure)).await {
                 Invited::Nobody => {}
-                Invited::Asked(outcome) => return outcome,
+                Invited::Asked(outcome) => return Ok(outcome?),
                 Invited::SignedIn => continue,
             }
-            return failure.answer(&forward.server, &forward.method);
+            return Err(failure.of(&forward.server));
         }
     }
 
@@ -263,7 +257,7 @@ impl Router {
         forward: &Forward,
         toward: &mut Toward<'_>,
         course: &mut Course,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<Answered, Stop> {
         let server = &forward.server;
         let Reached { upstream, connection, lane: _lane, stay: _stay } =
             self.reach(client, server, toward, forward.roots.as_ref()).await?;
@@ -307,7 +301,7 @@ impl Router {
                     let on = (upstream, connection);
                     let made = (&mut exchange, result);
                     let created = self.task_created(client, (forward, plan), on, toward, made).await?;
-                    return Ok(self.adapted(client, forward, version, created));
+                    return Ok(reworded(created, |created| self.adapted(client, forward, version, created)));
                 }
                 return Ok(self.answer_of_session(client, forward, version, outcome));
             }
@@ -320,17 +314,17 @@ impl Router {
             let kind = kind.as_ref().map(|kind| kind.string().unwrap_or_else(|| kind.as_str().into()));
             match kind.as_deref() {
                 None | Some("complete") => {
-                    let outcome = self.adapted(client, forward, version, Ok(result));
+                    let answered = self.adapted(client, forward, version, Ok(result));
                     return Ok(match plan {
-                        Plan::Upward => self.task_over_at_once(client, forward, outcome),
-                        _ => outcome,
+                        Plan::Upward => reworded(answered, |outcome| self.task_over_at_once(client, forward, outcome)),
+                        _ => answered,
                     });
                 }
                 Some("task") => {
                     let on = (upstream, connection);
                     let made = (&mut exchange, &result);
                     let created = self.task_created(client, (forward, plan), on, toward, made).await?;
-                    return Ok(self.adapted(client, forward, version, created));
+                    return Ok(reworded(created, |created| self.adapted(client, forward, version, created)));
                 }
                 Some("input_required") if !forward.method.may_ask() => {
                     let what = format!("a result of {} that asks something", forward.method);
@@ -352,7 +346,7 @@ impl Router {
                     course.end += asked.elapsed();
                     match next {
                         Next::Again(params) => course.answers = Some(params),
-                        Next::Over(outcome) => return Ok(outcome),
+                        Next::Over(outcome) => return Ok(outcome.map_err(NoResult::from)),
                     }
                 }
                 Some(other) => {
@@ -370,7 +364,7 @@ impl Router {
         forward: &Forward,
         version: ProtocolVersion,
         outcome: Outcome,
-    ) -> Outcome {
+    ) -> Answered {
         match outcome {
             Err(error) if error.code == code::URL_ELICITATION_REQUIRED && version == ProtocolVersion::V2025_11_25 => {
                 forward.server.note_asked(Asked::ELICITATION, None);
@@ -387,11 +381,31 @@ impl Router {
         forward: &Forward,
         from: ProtocolVersion,
         outcome: Outcome,
-    ) -> Outcome {
-        let (server, to) = (&forward.server, client.revision());
+    ) -> Answered {
+        let server = &forward.server;
+        if server.config.daemon
+            && let Some(failed) = Failed::told(&outcome)
+        {
+            return Err(failed.into());
+        }
         let outcome = outcome.map(|result| expose_content(&result, &server.config.alias, server.uris));
-        let gap = adapt::Gap { from, to, server: &server.config.name, info: &self.0.server_info };
-        adapt::outcome(outcome, &forward.method, &gap)
+        self.across(client, server, from, &forward.method, outcome)
+    }
+
+    /// What a server of revision `from` answered to a request of that method, as the client's revision has it.
+    pub(super) fn across(
+        &self,
+        client: &Client,
+        server: &Server,
+        from: ProtocolVersion,
+        method: &Method,
+        outcome: Outcome,
+    ) -> Answered {
+        if outcome.as_ref().is_ok_and(|result| !result.is_object()) {
+            return Err(Failure::malformed("a result that is no object").of(server));
+        }
+        let gap = adapt::Gap { from, to: client.revision(), server: &server.config.name, info: &self.0.server_info };
+        Ok(adapt::outcome(outcome, method, &gap)?)
     }
 
     /// What a request says of its client.
@@ -408,9 +422,9 @@ impl Router {
     }
 }
 
-fn has_failed(outcome: &Outcome) -> bool {
+fn has_failed(answered: &Answered) -> bool {
     let is_error = |result: &Raw| result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
-    outcome.as_ref().map_or(true, is_error)
+    answered.as_ref().map_or(true, is_error)
 }
 
 /// What is read here must be what is read there (`docs/hazards.md` H37).

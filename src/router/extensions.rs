@@ -10,8 +10,9 @@ use super::call::Forward;
 use super::client::Client;
 use super::{Mailbox, Router};
 use crate::adapt::{CARRIED, task};
+use crate::answered::Answered;
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, object};
+use crate::protocol::{ErrorObject, Method, ProtocolVersion, Raw, object};
 
 impl Router {
     /// The `extensions` of a client's capabilities that its servers may be told of.
@@ -56,13 +57,13 @@ impl Router {
         method: &Method,
         params: Option<Raw>,
         leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    ) -> Answered {
         let unknown = || ErrorObject::method_not_found(method.as_str());
         let extension = owner_of(method.as_str()).filter(|id| client.declares(id)).ok_or_else(unknown)?;
         let servers = self.manager().servers();
         let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
         let mut owners = servers.iter().filter(declares);
-        let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown()) };
+        let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown().into()) };
         let params = params.unwrap_or_else(Raw::empty_object);
         let meta = params.member("_meta");
         // It names nothing that we know.

@@ -8,10 +8,11 @@ use futures_util::future::join_all;
 use super::Router;
 use super::answer::Failure;
 use super::client::Client;
+use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome, Theirs};
+use crate::protocol::{ErrorObject, Theirs};
 use crate::registry::{Catalog, Resolution, Target};
 
 /// Why a name leads nowhere.
@@ -22,21 +23,11 @@ pub(super) enum Lost {
     Down(Arc<Server>, Failure),
 }
 
-impl Lost {
-    pub(super) fn answer(self, method: &Method) -> Outcome {
-        match self {
-            Self::Error(error) => Err(error),
-            Self::Down(server, failure) => failure.answer(&server, method),
-        }
-    }
-}
-
-/// For all but tools: what is told of them is an error, whatever it is.
-impl From<Lost> for ErrorObject {
+impl From<Lost> for NoResult {
     fn from(lost: Lost) -> Self {
         match lost {
-            Lost::Error(error) => error,
-            Lost::Down(server, failure) => failure.error(&server),
+            Lost::Error(error) => error.into(),
+            Lost::Down(server, failure) => failure.of(&server),
         }
     }
 }

@@ -19,6 +19,7 @@ use super::running::{AskGuard, Toward};
 use super::state::State;
 use super::{Mailbox, Router};
 use crate::adapt;
+use crate::answered::{Answered, NoResult};
 use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
@@ -87,9 +88,9 @@ impl Router {
         forward: &Forward,
         invitation: u64,
         why: String,
-    ) -> Option<Outcome> {
+    ) -> Option<Answered> {
         let refused = Failure::not_signed_in(why.clone());
-        let refused = || Some(refused.answer(&forward.server, &forward.method));
+        let refused = || Some(Err(refused.of(&forward.server)));
         let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
         let accepted = answer.and_then(|answer| answer.text("action")).as_deref() == Some("accept");
         // Where it is not known any more, the call itself shows how it stands.
@@ -105,7 +106,7 @@ impl Router {
             Some(Invited::SignedIn) => None,
             Some(_) => refused(),
             None if !self.is_at_hand(client) => refused(),
-            None => Some(self.ask_to_sign_in(client, forward, &invitation, &why)),
+            None => Some(self.ask_to_sign_in(client, forward, &invitation, &why).map_err(NoResult::from)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The meaning: who gets a request, under which name, and how the answer comes back.
 //!
-//! In: requests of [`Client`]s, from doors and from the embedding program. Out: outcomes; and into [`Mailbox`]es whatever
-//! comes before or beside them. **Invariant:** what a server asks reaches exactly the client whose call caused it, or
-//! nobody. Start reading at [`Router::request`], then `call.rs`.
+//! In: requests of [`Client`]s, from doors and from the embedding program. Out: answers, by type ([`Answered`]) up to the
+//! door that writes them; and into [`Mailbox`]es whatever comes before or beside them. **Invariant:** what a server asks
+//! reaches exactly the client whose call caused it, or nobody. Start reading at [`Router::request`], then `call.rs`.
 
 mod answer;
 mod audited;
@@ -54,6 +54,7 @@ pub(crate) use roster::Via;
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
 use crate::adapt;
+use crate::answered::{Answered, NoResult};
 use crate::audit::Audit;
 use crate::config;
 pub(crate) use crate::manager::Principal;
@@ -219,8 +220,8 @@ impl Router {
         self.0.manager.release(client.owner());
     }
 
-    /// Serves one request (never `initialize`). What belongs to it before its answer goes into `leg`. `None`: the client
-    /// cancelled it, and no answer is due.
+    /// Serves one request (never `initialize`) of a client at a door, and gives the answer as it is to be written. What
+    /// belongs to it before its answer goes into `leg`. `None`: the client cancelled it, and no answer is due.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -230,6 +231,27 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
+        self.serving(client, request, leg, Self::written)
+    }
+
+    /// The same for the embedding program, with the answer by its type.
+    pub(crate) fn answered(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        leg: &Arc<Mailbox>,
+    ) -> impl Future<Output = Option<Answered>> + Send + use<> {
+        self.serving(client, request, leg, |_, _, _, answered| answered)
+    }
+
+    /// Serves one request, and gives what `end` makes of the answer.
+    fn serving<T>(
+        &self,
+        client: &Arc<Client>,
+        request: Request,
+        leg: &Arc<Mailbox>,
+        end: fn(&Self, &Client, &Method, Answered) -> T,
+    ) -> impl Future<Output = Option<T>> + Send + use<T> {
         self.note(client, &request.method);
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
         let limits = self.limits();
@@ -244,13 +266,13 @@ impl Router {
         async move {
             let record = match router.audited(&client, &request, &leg) {
                 Ok(record) => record,
-                Err(refused) => return Some(Err(refused)),
+                Err(refused) => return Some(end(&router, &client, &method, Err(refused.into()))),
             };
-            let outcome = router.answered(&client, request, &method, begun, &leg).await;
+            let answered = router.answer_to(&client, request, &method, begun, &leg).await;
             if let Some(record) = record {
-                record.finish(outcome.as_ref());
+                record.finish(answered.as_ref());
             }
-            outcome
+            answered.map(|answered| end(&router, &client, &method, answered))
         }
     }
 
@@ -266,19 +288,19 @@ impl Router {
         async move {
             match ending.run_until_cancelled(answer).await {
                 Some(outcome) => outcome,
-                None => Some(router.whole(&client, &method, Failure::let_go().answer_of_host(&method))),
+                None => Some(router.written(&client, &method, Err(Failure::let_go().of_host()))),
             }
         }
     }
 
-    async fn answered(
+    async fn answer_to(
         &self,
         client: &Arc<Client>,
         request: Request,
         method: &Method,
         begun: Result<(client::Guard, Load), Refused>,
         leg: &Arc<Mailbox>,
-    ) -> Option<Outcome> {
+    ) -> Option<Answered> {
         let limits = self.limits();
         let (guard, _load) = match begun {
             Ok(begun) => begun,
@@ -288,27 +310,21 @@ impl Router {
                     "request id {} is in use by a request without an answer yet",
                     Theirs(&request.id.to_string())
                 );
-                return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text)));
+                return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text).into()));
             }
-            Err(Refused::Limit) => {
-                return Some(Failure::client_limit(limits.pending_per_client).answer_of_host(method));
-            }
-            Err(Refused::Share) => {
-                return Some(Failure::half_of_pending(limits.pending.div_ceil(2)).answer_of_host(method));
-            }
-            Err(Refused::Load) => return Some(Failure::pending(limits.pending).answer_of_host(method)),
+            Err(Refused::Limit) => return Some(Err(Failure::client_limit(limits.pending_per_client).of_host())),
+            Err(Refused::Share) => return Some(Err(Failure::half_of_pending(limits.pending.div_ceil(2)).of_host())),
+            Err(Refused::Load) => return Some(Err(Failure::pending(limits.pending).of_host())),
         };
         // Whoever runs may still ask whether we live.
         if self.0.closing.is_cancelled() && *method != Method::Ping {
-            return Some(self.whole(client, method, Failure::shutting_down().answer_of_host(method)));
+            return Some(Err(Failure::shutting_down().of_host()));
         }
         tokio::select! {
             biased;
-            outcome = self.serve(client, request, leg) => Some(self.whole(client, method, outcome)),
+            answered = self.serve(client, request, leg) => Some(answered.map(|result| self.whole(client, method, result))),
             () = guard.cancelled() => None,
-            () = self.0.ending.cancelled() => {
-                Some(self.whole(client, method, Failure::cut_off().answer_of_host(method)))
-            }
+            () = self.0.ending.cancelled() => Some(Err(Failure::cut_off().of_host())),
         }
     }
 
@@ -339,36 +355,46 @@ impl Router {
         Some(Load(self.0.load.clone()))
     }
 
-    /// The outcome with all that every result says since 2026-07-28, also where we made it ourselves.
-    fn whole(&self, client: &Client, method: &Method, outcome: Outcome) -> Outcome {
+    /// The result with all that each says since 2026-07-28, also where we made it ourselves.
+    fn whole(&self, client: &Client, method: &Method, result: Raw) -> Raw {
         let revision = client.revision();
         if !revision.is_modern() {
-            return outcome;
+            return result;
         }
-        outcome.map(|result| adapt::result(result, method, revision, revision, &self.0.server_info))
+        adapt::result(result, method, revision, revision, &self.0.server_info)
     }
 
-    async fn serve(&self, client: &Arc<Client>, request: Request, leg: &Arc<Mailbox>) -> Outcome {
+    /// The answer to a request of that method as the client gets it.
+    fn written(&self, client: &Client, method: &Method, answered: Answered) -> Outcome {
+        match answered {
+            Ok(result) => Ok(result),
+            Err(NoResult::Error(error)) => Err(error),
+            Err(NoResult::Failed(failed)) => failed.outcome(method).map(|result| self.whole(client, method, result)),
+        }
+    }
+
+    async fn serve(&self, client: &Arc<Client>, request: Request, leg: &Arc<Mailbox>) -> Answered {
         let params = request.params;
         match &request.method {
             Method::ToolsCall => self.call_tool(client, params, leg).await,
             Method::Ping => Ok(Raw::empty_object()),
             Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList => {
-                self.list(client, &request.method, params.as_ref()).await
+                Ok(self.list(client, &request.method, params.as_ref()).await?)
             }
             Method::PromptsGet => self.get_prompt(client, params, leg).await,
             Method::ResourcesRead => self.read_resource(client, params, leg).await,
             Method::Complete => self.complete(client, params, leg).await,
             Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
-            Method::ResourcesUnsubscribe => self.unsubscribe(client, params.as_ref()),
+            Method::ResourcesUnsubscribe => Ok(self.unsubscribe(client, params.as_ref())?),
             method @ (Method::TasksGet
             | Method::TasksResult
             | Method::TasksList
             | Method::TasksCancel
             | Method::TasksUpdate) => self.task(client, method, params, leg).await,
-            Method::SetLevel => self.set_level(client, params.as_ref()),
+            Method::SetLevel => Ok(self.set_level(client, params.as_ref())?),
             Method::Initialize => {
-                Err(ErrorObject::new(code::INVALID_REQUEST, "this session is initialized already; open a new one"))
+                let text = "this session is initialized already; open a new one";
+                Err(ErrorObject::new(code::INVALID_REQUEST, text).into())
             }
             other => self.extension_request(client, other, params, leg).await,
         }

@@ -85,7 +85,7 @@ impl Router {
             let Some(longest) = idle.min_by_key(|(_, pooled)| pooled.used).map(|(key, _)| key.clone()) else {
                 let (limit, name) =
                     if own_full { (of_one, "sessionsPerPrincipal") } else { (limits.sessions, "sessions") };
-                return Err(Failure::sessions(limit, name).error_of_host());
+                return Err(Failure::sessions(limit, name).of_host().into());
             };
             if let Some(pooled) = pool.remove(&longest) {
                 self.close(&pooled.client);

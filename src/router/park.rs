@@ -24,6 +24,7 @@ use super::question;
 use super::running::{Handover, Rising, Toward};
 use super::state::{State, expired};
 use super::{Mailbox, Router, relay, roots};
+use crate::answered::{Answered, NoResult};
 use crate::manager::{Principal, Server, Told, Who};
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
@@ -61,7 +62,7 @@ pub(super) struct Parked {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// That of `open`, `results` and `outcome`.
+    /// That of `open`, `results` and `answered`.
     share: Share,
     /// The requests that it serves now, and what was said while it served none.
     audience: Audience,
@@ -81,8 +82,8 @@ pub(super) struct Inner {
     /// When the client was sent away last.
     pub(super) away: Option<Instant>,
     /// What became of the last rounds.
-    results: VecDeque<(u32, Outcome)>,
-    outcome: Option<Outcome>,
+    results: VecDeque<(u32, Answered)>,
+    answered: Option<Answered>,
     /// The lease, as long as roots may be kept for it.
     upstream: Option<Arc<Upstream>>,
 }
@@ -102,18 +103,18 @@ impl Router {
         forward: Forward,
         course: Course,
         Handover { leg, progress }: Handover,
-    ) -> Outcome {
+    ) -> Answered {
         let table = &self.0.parked;
         let limit = self.limits().parked;
         if table.lock().len() >= limit {
-            return Failure::parked(limit).answer_of_host(&forward.method);
+            return Err(Failure::parked(limit).of_host());
         }
         let number = table.count.fetch_add(1, Ordering::Relaxed) + 1;
         // It holds its client, which has no session to be held by.
         let id = RequestId::Text(format!("parked {number}").into());
         let Ok(guard) = client.begin(&id, &leg, self.limits().pending_per_client) else {
             let limit = self.limits().pending_per_client;
-            return Failure::client_limit(limit).answer_of_host(&forward.method);
+            return Err(Failure::client_limit(limit).of_host());
         };
         let account = self.account();
         let parked = Arc::new(Parked {
@@ -144,7 +145,7 @@ impl Router {
         (number, round): (u64, u32),
         forward: &Forward,
         leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    ) -> Answered {
         let parked = self.0.parked.lock().get(&number).cloned();
         let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
         let answers = parked.take(round, forward.params.member("inputResponses"))?;
@@ -165,15 +166,15 @@ impl Router {
     }
 
     /// Waits for the result of a round.
-    async fn attend(&self, parked: &Arc<Parked>, round: u32, mut attending: Attending) -> Outcome {
+    async fn attend(&self, parked: &Arc<Parked>, round: u32, mut attending: Attending) -> Answered {
         loop {
             let news = parked.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
             match self.result_of(parked, round) {
-                Look::Result(outcome) => {
+                Look::Result(answered) => {
                     attending.over = true;
-                    return outcome;
+                    return answered;
                 }
                 Look::Gathering(until) => {
                     tokio::select! {
@@ -191,30 +192,30 @@ impl Router {
         // Before the call is locked: the others are locked to be counted.
         self.0.parked.make_way(&parked.principal, parked.number, self.limits().parked_per_principal);
         let mut inner = parked.lock();
-        if let Some((_, outcome)) = inner.results.iter().find(|(of, _)| *of == round) {
-            return Look::Result(outcome.clone());
+        if let Some((_, answered)) = inner.results.iter().find(|(of, _)| *of == round) {
+            return Look::Result(answered.clone());
         }
         if inner.round != round {
-            return Look::Result(Err(expired()));
+            return Look::Result(Err(expired().into()));
         }
-        if let Some(outcome) = inner.outcome.take() {
-            inner.share.take(weight(&outcome));
-            inner.keep(round, outcome.clone());
-            return Look::Result(outcome);
+        if let Some(answered) = inner.answered.take() {
+            inner.share.take(weight(&answered));
+            inner.keep(round, answered.clone());
+            return Look::Result(answered);
         }
         let Some(since) = inner.since else { return Look::Nothing };
         if since + GATHER > Instant::now() {
             return Look::Gathering(since + GATHER);
         }
-        let outcome = self.input_required(parked, &inner);
+        let answered = self.input_required(parked, &inner).map_err(NoResult::from);
         inner.round += 1;
         inner.since = None;
         inner.audience.send_away();
         inner.away = Some(Instant::now());
-        inner.keep(round, outcome.clone());
+        inner.keep(round, answered.clone());
         drop(inner);
         parked.news.notify_waiters();
-        Look::Result(outcome)
+        Look::Result(answered)
     }
 
     /// The result that sends the client away with the open questions.
@@ -260,7 +261,7 @@ impl Router {
 }
 
 enum Look {
-    Result(Outcome),
+    Result(Answered),
     Gathering(Instant),
     Nothing,
 }
@@ -276,8 +277,8 @@ fn serve(
     Box::pin(async move {
         let stop = router.0.stop.clone();
         let mut work = pin!(async {
-            let outcome = router.go_on(&client, &forward, &mut Toward::Parked(parked.clone()), course).await;
-            parked.end(outcome);
+            let answered = router.go_on(&client, &forward, &mut Toward::Parked(parked.clone()), course).await;
+            parked.end(answered);
             // A client that was sent away may not get the last result, and ask for it again; whoever was not cannot.
             let patience = {
                 let inner = parked.lock();
@@ -301,7 +302,7 @@ fn serve(
         router.0.parked.lock().remove(&parked.number);
         // What the server still waits for is answered before its call is cancelled.
         parked.expire();
-        parked.end(Err(expired()));
+        parked.end(Err(expired().into()));
     })
 }
 
@@ -429,14 +430,14 @@ impl Parked {
     }
 
     /// The call is over.
-    fn end(&self, outcome: Outcome) {
+    fn end(&self, answered: Answered) {
         let mut inner = self.lock();
         inner.since = None;
         // A result that nobody has taken yet stays.
-        let over = inner.outcome.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
+        let over = inner.answered.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
         if !over {
-            inner.share.add(weight(&outcome));
-            inner.outcome = Some(outcome);
+            inner.share.add(weight(&answered));
+            inner.answered = Some(answered);
         }
         let open = inner.take_back(|_| true);
         drop(inner);
@@ -467,7 +468,7 @@ impl Parked {
 
     fn is_on(&self, upstream: &Arc<Upstream>) -> bool {
         let inner = self.lock();
-        inner.outcome.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
+        inner.answered.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -489,7 +490,7 @@ impl Inner {
             since: None,
             away: None,
             results: VecDeque::new(),
-            outcome: None,
+            answered: None,
             upstream: None,
         }
     }
@@ -501,7 +502,7 @@ impl Inner {
 
     /// The lease on which it waits for a client that is away, and since when.
     pub(super) fn left_at(&self) -> Option<(u64, Instant)> {
-        let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.outcome.is_none())?;
+        let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.answered.is_none())?;
         Some((upstream.id, self.away?))
     }
 
@@ -534,19 +535,19 @@ impl Inner {
         key
     }
 
-    fn keep(&mut self, round: u32, outcome: Outcome) {
+    fn keep(&mut self, round: u32, answered: Answered) {
         if self.results.len() >= KEPT
-            && let Some((_, outcome)) = self.results.pop_front()
+            && let Some((_, oldest)) = self.results.pop_front()
         {
-            self.share.take(weight(&outcome));
+            self.share.take(weight(&oldest));
         }
-        self.share.add(weight(&outcome));
-        self.results.push_back((round, outcome));
+        self.share.add(weight(&answered));
+        self.results.push_back((round, answered));
     }
 }
 
-fn weight(outcome: &Outcome) -> usize {
-    outcome.as_ref().map_or(0, |result| result.as_bytes().len())
+fn weight(answered: &Answered) -> usize {
+    answered.as_ref().map_or(0, |result| result.as_bytes().len())
 }
 
 /// A request that waits for the call. When the last one goes before its result, the client no longer wants the call.

@@ -12,13 +12,14 @@ use super::roots;
 use super::running::Toward;
 use super::state::{State, expired};
 use crate::adapt;
+use crate::answered::Answered;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};
 use crate::registry::expose_content;
 
 impl Router {
     /// The `input_required` result of a server as its client gets it: the questions as they are, the server's state sealed.
     /// It is sealed although the way back is by name: the server sees one credential for several people.
-    pub(super) fn relay_questions(&self, client: &Client, forward: &Forward, result: &Raw) -> Outcome {
+    pub(super) fn relay_questions(&self, client: &Client, forward: &Forward, result: &Raw) -> Answered {
         let [requests, state] = result.members(["inputRequests", "requestState"]);
         let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
         let server = forward.server.config.alias.to_string();
@@ -37,7 +38,7 @@ impl Router {
                 if let Some(Err(error)) = known.map(|method| permit(declared, &method, entry.member("params").as_ref()))
                 {
                     let what = format!("a question that this client cannot be asked ({})", error.message);
-                    return Failure::malformed(&what).answer(&forward.server, &forward.method);
+                    return Err(Failure::malformed(&what).of(&forward.server));
                 }
                 if let (Some("sampling/createMessage"), Some(params)) =
                     (entry.text("method").as_deref(), entry.member("params"))
@@ -52,17 +53,17 @@ impl Router {
 
     /// What becomes of `-32042`: a client without a session gets the pages as questions, one of 2025-11-25 the error with the
     /// ids as it may send them back, every other one a sentence.
-    pub(super) fn visits_required(&self, client: &Arc<Client>, forward: &Forward, error: ErrorObject) -> Outcome {
+    pub(super) fn visits_required(&self, client: &Arc<Client>, forward: &Forward, error: ErrorObject) -> Answered {
         let pages = adapt::url::required(&error).unwrap_or_default();
         if !pages.iter().all(may_visit) {
-            return Failure::malformed(NO_PAGE).answer(&forward.server, &forward.method);
+            return Err(Failure::malformed(NO_PAGE).of(&forward.server));
         }
         let can = client.profile().has(Profile::ELICITATION_URL) && !pages.is_empty();
         if can && client.revision() == ProtocolVersion::V2025_11_25 {
-            return Err(adapt::url::scoped_error(error, forward.server.config.alias.as_str()));
+            return Err(adapt::url::scoped_error(error, forward.server.config.alias.as_str()).into());
         }
         if can && client.revision().is_modern() {
-            return self.ask_for_visits(client, forward, &pages);
+            return Ok(self.ask_for_visits(client, forward, &pages)?);
         }
         let text = format!(
             "server {:?} wants a page visited before it does this, and this client cannot be asked to: {}{}",
@@ -71,7 +72,7 @@ impl Router {
             adapt::url::addresses(&pages)
         );
         if forward.method != Method::ToolsCall {
-            return Err(ErrorObject::internal(text));
+            return Err(ErrorObject::internal(text).into());
         }
         Ok(Raw::from_value(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true })))
     }
@@ -90,7 +91,7 @@ impl Router {
         client: &Arc<Client>,
         mut forward: Forward,
         leg: &Arc<super::Mailbox>,
-    ) -> Outcome {
+    ) -> Answered {
         let state = match forward.params.member("requestState") {
             None => None,
             Some(state) => {
@@ -102,7 +103,7 @@ impl Router {
             Some(State::Parked { call, round }) => return self.resume(client, (call, round), &forward, leg).await,
             Some(State::Relay { server, state }) => {
                 if server != *forward.server.config.alias.as_str() {
-                    return Err(expired());
+                    return Err(expired().into());
                 }
                 forward.params = match state {
                     Some(state) => forward.params.with_member("requestState", Raw::from_value(&state).as_bytes()),
@@ -113,15 +114,15 @@ impl Router {
             }
             Some(State::Afresh { keys }) => {
                 if let Some(outcome) = forward.not_visited(&keys) {
-                    return outcome;
+                    return Ok(outcome?);
                 }
                 forward.params = forward.params.without_member("requestState").without_member("inputResponses");
                 forward.reopen();
             }
             #[cfg(feature = "server")]
             Some(State::SignIn { invitation, why }) => {
-                if let Some(outcome) = self.invited(client, &forward, invitation, why).await {
-                    return outcome;
+                if let Some(answered) = self.invited(client, &forward, invitation, why).await {
+                    return answered;
                 }
                 forward.params = forward.params.without_member("requestState").without_member("inputResponses");
                 forward.reopen();

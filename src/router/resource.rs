@@ -9,17 +9,24 @@ use super::call::{Forward, twice};
 use super::client::{Client, Subscription};
 use super::find::Lost;
 use super::{Mailbox, Router};
+use crate::answered::{Answered, NoResult};
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::upstream::{Unsubscribed, Upstream};
 
 impl Router {
-    pub(super) async fn read_resource(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn read_resource(
+        &self,
+        client: &Arc<Client>,
+        params: Option<Raw>,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
         let (uri, forward) = self.resource(client, Method::ResourcesRead, params).await?;
-        self.forward(client, forward, leg).await.map_err(|error| with_exposed_uri(error, &uri))
+        let answered = self.forward(client, forward, leg).await;
+        answered.map_err(|none| none.map_error(|error| with_exposed_uri(error, &uri)))
     }
 
-    pub(super) async fn complete(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Outcome {
+    pub(super) async fn complete(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
         let params = params.unwrap_or_else(Raw::empty_object);
         let [reference, meta] = params.distinct(["ref", "_meta"]).map_err(twice)?;
         let wrong = || ErrorObject::invalid_params("completion/complete: `ref` names neither a prompt nor a resource");
@@ -32,7 +39,7 @@ impl Router {
         let target = match &*kind {
             "ref/prompt" => self.find(client, "prompt", &text, |catalog| catalog.prompt(&text)).await?,
             "ref/resource" => self.find(client, "resource template", &text, |catalog| catalog.template(&text)).await?,
-            _ => return Err(wrong()),
+            _ => return Err(wrong().into()),
         };
         let server = self.server(&target)?;
         if !self.offers(client, &server, |offers| offers.completions).await {
@@ -43,29 +50,27 @@ impl Router {
         self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Mailbox) -> Outcome {
+    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Mailbox) -> Answered {
         let (uri, forward) = self.resource(client, Method::ResourcesSubscribe, params).await?;
         leg.concerns(&forward.server, &forward.target);
         let limit = self.limits().subscriptions;
         if !client.may_watch(&uri, limit) {
-            return Err(too_many(&Method::ResourcesSubscribe, limit));
+            return Err(too_many(&Method::ResourcesSubscribe, limit).into());
         }
         let (server, raw) = (forward.server.clone(), forward.target.clone());
         if !self.offers(client, &server, |offers| offers.subscribe).await {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
-            return Err(ErrorObject::invalid_params(text));
+            return Err(ErrorObject::invalid_params(text).into());
         }
-        let upstream = match self.reached(client, &server, None).await {
-            Ok((upstream, _)) => upstream,
-            Err(failure) => return failure.answer(&server, &Method::ResourcesSubscribe),
-        };
-        watch(&server, &upstream, &raw).await.map_err(|error| with_exposed_uri(error, &uri))?;
+        let (upstream, _) = self.reached(client, &server, None).await.map_err(|failure| failure.of(&server))?;
+        let watched = watch(&server, &upstream, &raw).await;
+        watched.map_err(|none| none.map_error(|error| with_exposed_uri(error, &uri)))?;
         let subscribed = client.subscribe(&uri, Subscription { server: server.id, raw, upstream }, limit);
         let is_full = subscribed.is_err();
         if let Some(over) = subscribed.unwrap_or_else(Some) {
             over.upstream.unwant_uri(&over.raw);
         }
-        if is_full { Err(too_many(&Method::ResourcesSubscribe, limit)) } else { Ok(Raw::empty_object()) }
+        if is_full { Err(too_many(&Method::ResourcesSubscribe, limit).into()) } else { Ok(Raw::empty_object()) }
     }
 
     pub(super) fn unsubscribe(&self, client: &Arc<Client>, params: Option<&Raw>) -> Outcome {
@@ -83,7 +88,7 @@ impl Router {
         client: &Arc<Client>,
         method: Method,
         params: Option<Raw>,
-    ) -> Result<(String, Forward), ErrorObject> {
+    ) -> Result<(String, Forward), NoResult> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let [named, meta, ..] = params.distinct(["uri", "_meta", "requestState", "inputResponses"]).map_err(twice)?;
         let missing = || ErrorObject::invalid_params(format!("{method}: `uri` is missing"));
@@ -92,8 +97,8 @@ impl Router {
         self.measured(&format!("{method}: `uri`"), &uri)?;
         let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
         let target = found.map_err(|lost| match lost {
-            Lost::Error(error) => with_uri(error, &uri),
-            down => down.into(),
+            Lost::Error(error) => with_uri(error, &uri).into(),
+            down @ Lost::Down(..) => NoResult::from(down),
         })?;
         let server = self.server(&target)?;
         Ok((uri, Forward::new(server, method, params, named, meta, target.name)))
@@ -135,15 +140,15 @@ pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
 ///
 /// # Cancel safety
 /// A dropped wait subscribes nobody.
-pub(super) async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Outcome {
+async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered {
     let limit = server.config.call_timeout;
     let failure = match tokio::time::timeout(limit, upstream.subscribe(raw)).await {
-        Ok(Ok(outcome)) => return outcome,
+        Ok(Ok(outcome)) => return Ok(outcome?),
         Ok(Err(Unsubscribed::Unavailable(why))) => Failure::unavailable(&why),
         Ok(Err(Unsubscribed::Lost(error))) => Failure::lost(&error),
         Err(_) => Failure::timeout(limit, "callTimeout"),
     };
-    failure.answer(server, &Method::ResourcesSubscribe)
+    Err(failure.of(server))
 }
 
 /// An error about a resource names it.

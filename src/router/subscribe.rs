@@ -105,7 +105,7 @@ impl Router {
     ) -> Option<Outcome> {
         let limit = self.limits().pending_per_client;
         let Some(mut place) = client.listen(limit) else {
-            return Some(Failure::listens(limit).answer_of_host(&Method::Listen));
+            return Some(self.written(&client, &Method::Listen, Err(Failure::listens(limit).of_host())));
         };
         let filter = match Filter::read(params.as_ref(), client.declares(task::EXTENSION)) {
             Ok(filter) => filter,

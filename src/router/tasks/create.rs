@@ -9,6 +9,7 @@ use super::declared;
 use super::hold::Hold;
 use super::registry::Place;
 use crate::adapt::task;
+use crate::answered::{Answered, NoResult};
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw, code};
 use crate::registry::{Catalog, Entry, Kind};
@@ -110,7 +111,7 @@ impl Router {
         on: (&Arc<Upstream>, &Arc<Connection>),
         toward: &mut Toward<'_>,
         (exchange, result): (&mut Exchange, &Raw),
-    ) -> Result<Outcome, Attempt> {
+    ) -> Result<Answered, Attempt> {
         let (upstream, connection) = on;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let nobody = || Attempt::Failed(Failure::malformed("a task that nobody asked for"));
@@ -139,14 +140,14 @@ impl Router {
         if known.is_ok() {
             exchange.let_last();
         }
-        Ok(known.map(|task| write(&made, &task.handle)))
+        Ok(known.map(|task| write(&made, &task.handle)).map_err(NoResult::from))
     }
 
     /// The answer to a call that was to run as a task and was over at once: a task that is over.
-    pub(in crate::router) fn task_over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Outcome {
+    pub(in crate::router) fn task_over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let task = self.know_task(client, &forward.server, "", Place::Here { outcome, at })?;
-        let Place::Here { outcome, at } = &task.place else { return Err(super::unknown()) };
+        let Place::Here { outcome, at } = &task.place else { return Err(super::unknown().into()) };
         Ok(nested(&task::done(&task.handle, outcome, *at)))
     }
 }

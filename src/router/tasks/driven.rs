@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::registry::Place;
 use super::{About, At, exposed, unknown};
-use crate::adapt;
 use crate::adapt::task::{self, Status};
+use crate::answered::{Answered, NoResult};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, object};
 use crate::router::answer::Failure;
 use crate::router::client::Client;
@@ -19,7 +19,7 @@ use crate::router::{Mailbox, Router};
 const CANCELLING: std::time::Duration = std::time::Duration::from_secs(2);
 
 impl Router {
-    pub(super) async fn driven_task(&self, about: About<'_>, method: &Method) -> Outcome {
+    pub(super) async fn driven_task(&self, about: About<'_>, method: &Method) -> Answered {
         let About { client, task, at, leg } = about;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         match method {
@@ -27,7 +27,7 @@ impl Router {
             Method::TasksCancel => {
                 let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
                 if Status::of(&told).is_terminal() {
-                    return Err(ErrorObject::invalid_params("the task is over already"));
+                    return Err(ErrorObject::invalid_params("the task is over already").into());
                 }
                 self.ask_about(client, at, method, &sent, leg).await?;
                 let end = Instant::now() + CANCELLING;
@@ -47,27 +47,21 @@ impl Router {
     }
 
     /// Waits until the task is over, and puts what it asks meanwhile to the client.
-    async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Outcome {
+    async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
-        let Place::Open { asked } = &task.place else { return Err(unknown()) };
+        let Place::Open { asked } = &task.place else { return Err(unknown().into()) };
         let end = Instant::now() + at.server.config.max_call_time;
         let mut driver = Driver::default();
         loop {
             let told = exposed(&self.ask_about(client, at, &Method::TasksGet, sent, leg).await?, &at.server);
             let status = Status::of(&told);
             if status.is_terminal() {
-                let gap = adapt::Gap {
-                    from: at.version,
-                    to: client.revision(),
-                    server: &at.server.config.name,
-                    info: &self.0.server_info,
-                };
-                let result = adapt::outcome(task::outcome(&told), &Method::ToolsCall, &gap)?;
+                let outcome = task::outcome(&told);
+                let result = self.across(client, &at.server, at.version, &Method::ToolsCall, outcome)?;
                 return Ok(task::related(&result, &task.handle));
             }
             if Instant::now() >= end {
-                return Failure::timeout(at.server.config.max_call_time, "maxCallTime")
-                    .answer(&at.server, &Method::TasksResult);
+                return Err(Failure::timeout(at.server.config.max_call_time, "maxCallTime").of(&at.server));
             }
             // One of several who wait for the result asks for all.
             let mut asked = asked.try_lock().ok();
@@ -100,7 +94,7 @@ impl Router {
         driver: &mut Driver,
         open: &Raw,
         leg: &Arc<Mailbox>,
-    ) -> Result<Outcome, ErrorObject> {
+    ) -> Result<Outcome, NoResult> {
         let stage = Stage {
             client,
             leg,
@@ -114,10 +108,7 @@ impl Router {
         match driver.round(&stage, open, &Raw::empty_object()).await {
             Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),
             Ok(Next::Over(outcome)) => Ok(outcome),
-            Err(failure) => match failure.answer(&at.server, &Method::TasksResult) {
-                Err(error) => Err(error),
-                Ok(_) => Err(unknown()),
-            },
+            Err(failure) => Err(failure.of(&at.server)),
         }
     }
 }

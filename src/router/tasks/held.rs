@@ -7,29 +7,31 @@ use super::{About, At};
 use super::{exposed, unknown};
 use crate::adapt;
 use crate::adapt::task::{self, Status};
-use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
+use crate::answered::{Answered, NoResult};
+use crate::protocol::{ErrorObject, Method, Raw, code};
 use crate::router::Router;
 use crate::router::client::Client;
 
 impl Router {
-    pub(super) async fn held_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Outcome {
+    pub(super) async fn held_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         match method {
             Method::TasksUpdate => {
                 let missing = || ErrorObject::invalid_params("tasks/update: `inputResponses` is missing");
                 let responses = params.member("inputResponses").ok_or_else(missing)?;
-                let Place::Session { hold, .. } = &task.place else { return Err(unknown()) };
-                hold.answer(&responses).map(|()| Raw::empty_object())
+                let Place::Session { hold, .. } = &task.place else { return Err(unknown().into()) };
+                hold.answer(&responses)?;
+                Ok(Raw::empty_object())
             }
             Method::TasksCancel => match self.ask_about(client, at, method, &sent, leg).await {
                 Ok(_) => Ok(Raw::empty_object()),
                 // A task that is over is refused so by 2025-11-25; since then it is acknowledged all the same.
-                Err(error) if error.code == code::INVALID_PARAMS => {
+                Err(NoResult::Error(error)) if error.code == code::INVALID_PARAMS => {
                     let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
-                    if Status::of(&told).is_terminal() { Ok(Raw::empty_object()) } else { Err(error) }
+                    if Status::of(&told).is_terminal() { Ok(Raw::empty_object()) } else { Err(error.into()) }
                 }
-                Err(error) => Err(error),
+                Err(none) => Err(none),
             },
             _ => {
                 let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
@@ -39,19 +41,18 @@ impl Router {
     }
 
     /// A task as the client of 2026-07-28 wants it: with what it asks, or how it ended.
-    async fn in_detail(&self, client: &Arc<Client>, task: &Task, at: &At, told: &Raw) -> Outcome {
+    async fn in_detail(&self, client: &Arc<Client>, task: &Task, at: &At, told: &Raw) -> Answered {
         let flat = task::modern(told, &task.handle);
         match Status::of(told) {
             Status::Cancelled => Ok(flat),
             Status::Completed | Status::Failed => {
-                let outcome = self.held_outcome(client, task, at).await;
-                let outcome = outcome.map(|result| exposed(&result, &at.server));
-                let outcome = match outcome {
-                    Ok(result) => Ok(result),
-                    Err(error) => {
+                let outcome = match self.held_outcome(client, task, at).await {
+                    Ok(result) => Ok(exposed(&result, &at.server)),
+                    Err(NoResult::Error(error)) => {
                         let name = &at.server.config.name;
                         adapt::error(error, &Method::ToolsCall, at.version, client.revision(), name)
                     }
+                    Err(NoResult::Failed(failed)) => Err(failed.error()),
                 };
                 Ok(task::ended(&flat, &outcome))
             }

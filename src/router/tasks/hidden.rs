@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::At;
 use super::registry::Task;
 use crate::adapt::task::{self, Status};
-use crate::protocol::{Method, Outcome, ProtocolVersion, Raw};
+use crate::answered::{Answered, NoResult};
+use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 use crate::router::answer::Failure;
 use crate::router::call::Forward;
 use crate::router::client::Client;
@@ -24,7 +25,7 @@ impl Router {
         (upstream, connection): (&Arc<Upstream>, &Arc<Connection>),
         toward: &mut Toward<'_>,
         (exchange, made): (&mut Exchange, Raw),
-    ) -> Result<Outcome, Attempt> {
+    ) -> Result<Answered, Attempt> {
         let server = &forward.server;
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let at = At { server: server.clone(), upstream: upstream.clone(), connection: connection.clone(), version };
@@ -44,7 +45,8 @@ impl Router {
             };
             match toward.hear_until(server, exchange, polled).await {
                 Ok(told) => task = told,
-                Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
+                Err(NoResult::Error(error)) => return Ok(self.adapted(client, forward, version, Err(error))),
+                Err(failed @ NoResult::Failed(_)) => return Ok(Err(failed)),
             }
         }
         // It is over, or asks something: that comes on the stream of this request.
@@ -91,16 +93,16 @@ impl Router {
         task: &Task,
         at: &At,
         leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    ) -> Answered {
         let end = Instant::now() + at.server.config.max_call_time;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
         let mut toward = Toward::leg(client, leg).about(&task.handle);
         let failure = match self.task_result(client, at, &sent, &mut toward, (end, None)).await {
-            Ok(outcome) => return outcome,
+            Ok(outcome) => return Ok(outcome?),
             Err(Attempt::Failed(failure)) => failure,
             Err(Attempt::Lost(error)) => Failure::lost(&error),
         };
-        failure.answer(&at.server, &Method::TasksResult)
+        Err(failure.of(&at.server))
     }
 }
 
@@ -120,7 +122,8 @@ impl Drop for Unfinished {
         }
         let (router, client, at, sent) = (self.router.clone(), self.client.clone(), self.at.clone(), self.sent.clone());
         self.router.spawn(async move {
-            if let Err(error) = router.ask_about(&client, &at, &Method::TasksCancel, &sent, client.mailbox()).await {
+            if let Err(none) = router.ask_about(&client, &at, &Method::TasksCancel, &sent, client.mailbox()).await {
+                let error = ErrorObject::from(none);
                 tracing::debug!(server = &*at.server.label, "a task that nobody waits for: {}", error.message);
             }
         });

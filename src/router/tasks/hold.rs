@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::At;
 use super::registry::{Place, Task};
 use crate::adapt::task;
+use crate::answered::Answered;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Spare};
 use crate::router::answer::Failure;
@@ -180,16 +181,16 @@ impl Router {
     }
 
     /// How a task at a server with a session ended; it has.
-    pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Outcome {
-        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown()) };
+    pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Answered {
+        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown().into()) };
         self.hold_result(client, task, at);
         let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
         if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
             let failure = Failure::malformed("it says that a task is over, and does not tell its result");
-            return failure.answer(&at.server, &Method::TasksResult);
+            return Err(failure.of(&at.server));
         }
         let outcome = hold.lock().outcome.clone();
-        outcome.unwrap_or_else(|| Failure::lost(&Error::Broken).answer(&at.server, &Method::TasksResult))
+        Ok(outcome.ok_or_else(|| Failure::lost(&Error::Broken).of(&at.server))??)
     }
 
     /// Holds a `tasks/result` open, unless that is done or was.

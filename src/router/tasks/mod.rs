@@ -28,9 +28,10 @@ pub(super) use registry::{Registry, Task};
 use super::answer::Failure;
 use super::client::Client;
 use super::{Mailbox, Router};
-use crate::adapt::{self, task};
+use crate::adapt::task;
+use crate::answered::{Answered, NoResult, reworded};
 use crate::manager::Server;
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code, object, raw};
+use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, raw};
 use crate::registry::expose_content;
 use crate::seal::Purpose;
 use crate::upstream::{Connection, Terms, Upstream};
@@ -79,7 +80,7 @@ impl Router {
         method: &Method,
         params: Option<Raw>,
         leg: &Arc<Mailbox>,
-    ) -> Outcome {
+    ) -> Answered {
         let is_known = match method {
             Method::TasksGet | Method::TasksCancel => {
                 client.revision().is_modern() || client.revision() == ProtocolVersion::V2025_11_25
@@ -88,14 +89,14 @@ impl Router {
             _ => client.revision() == ProtocolVersion::V2025_11_25,
         };
         if !is_known || !self.has_tasks() {
-            return Err(ErrorObject::method_not_found(method.as_str()));
+            return Err(ErrorObject::method_not_found(method.as_str()).into());
         }
         if client.revision().is_modern() && !client.declares(task::EXTENSION) {
-            return Err(undeclared());
+            return Err(undeclared().into());
         }
         let params = params.unwrap_or_else(Raw::empty_object);
         if *method == Method::TasksList {
-            return self.list_tasks(client, &params, leg).await;
+            return Ok(self.list_tasks(client, &params, leg).await?);
         }
         let missing = || ErrorObject::invalid_params(format!("{method}: `taskId` is missing"));
         let handle = params.text("taskId").ok_or_else(missing)?;
@@ -103,29 +104,23 @@ impl Router {
         if let Place::Here { outcome, at } = &task.place {
             return match method {
                 Method::TasksGet => Ok(task::done(&task.handle, outcome, *at)),
-                Method::TasksResult => outcome.clone().map(|result| task::related(&result, &task.handle)),
-                _ => Err(ErrorObject::invalid_params("the task is over already")),
+                Method::TasksResult => Ok(task::related(&outcome.clone()?, &task.handle)),
+                _ => Err(ErrorObject::invalid_params("the task is over already").into()),
             };
         }
         let at = self.reach_task(client, &task).await?;
         leg.concerns(&at.server, &Arc::from(&*task.id));
         let about = About { client, task: &task, at: &at, leg };
-        let outcome = match (at.version.is_modern(), client.revision().is_modern()) {
+        let answered = match (at.version.is_modern(), client.revision().is_modern()) {
             (true, true) | (false, false) => self.relay_task(about, method, &params).await,
             (false, true) => self.held_task(about, method, &params).await,
             (true, false) => self.driven_task(about, method).await,
         };
-        let gap = adapt::Gap {
-            from: at.version,
-            to: client.revision(),
-            server: &at.server.config.name,
-            info: &self.0.server_info,
-        };
-        adapt::outcome(outcome, method, &gap)
+        reworded(answered, |outcome| self.across(client, &at.server, at.version, method, outcome))
     }
 
     /// Client and server have the same kind of tasks: ids are changed, nothing else.
-    async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Outcome {
+    async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
         if *method == Method::TasksResult {
             let result = self.wait_for_result(client, task, at, leg).await?;
@@ -191,7 +186,7 @@ impl Router {
         }))
     }
 
-    async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, ErrorObject> {
+    async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
         let server = self.manager().servers().iter().find(|server| server.config.alias == task.server).cloned();
         let server = server.ok_or_else(unknown)?;
         let (upstream, connection) = match &task.place {
@@ -201,28 +196,28 @@ impl Router {
                 upstream.zip(connection).ok_or_else(unknown)?
             }
             Place::Open { .. } => {
-                let internal = |failure: Failure| failure.error(&server);
-                let (upstream, connection) = self.reached(client, &server, None).await.map_err(internal)?;
+                let reached = self.reached(client, &server, None).await;
+                let (upstream, connection) = reached.map_err(|failure| failure.of(&server))?;
                 if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
-                    return Err(unknown());
+                    return Err(unknown().into());
                 }
                 (upstream, connection)
             }
-            Place::Here { .. } => return Err(unknown()),
+            Place::Here { .. } => return Err(unknown().into()),
         };
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         Ok(At { server, upstream, connection, version })
     }
 
     /// One short request about a task.
-    async fn ask_about(&self, client: &Arc<Client>, at: &At, method: &Method, params: &Raw, leg: &Mailbox) -> Outcome {
+    async fn ask_about(&self, client: &Arc<Client>, at: &At, method: &Method, params: &Raw, leg: &Mailbox) -> Answered {
         let terms = self.task_terms(client, &at.server, leg);
         let exchange = at.connection.open(at.connection.next_id(), method, Some(params), &terms);
         let limit = at.server.config.call_timeout;
         match tokio::time::timeout(limit, exchange.outcome()).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(error)) => Failure::lost(&error).answer(&at.server, method),
-            Err(_) => Failure::timeout(limit, "callTimeout").answer(&at.server, method),
+            Ok(Ok(outcome)) => Ok(outcome?),
+            Ok(Err(error)) => Err(Failure::lost(&error).of(&at.server)),
+            Err(_) => Err(Failure::timeout(limit, "callTimeout").of(&at.server)),
         }
     }
 
