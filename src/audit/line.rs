@@ -32,7 +32,7 @@ pub(super) struct Line {
     outcome: &'static str,
     /// Where there is no answer: what kind of failure.
     kind: Option<&'static str>,
-    /// Where the answer is a JSON-RPC error: its code.
+    /// Where the answer is an error of JSON-RPC, and no failure of ours: its code.
     code: Option<i64>,
     bytes_in: usize,
     bytes_out: usize,

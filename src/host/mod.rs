@@ -203,7 +203,7 @@ impl Host {
     /// # Errors
     /// When they cannot be used, or none are followed; then nothing has changed.
     pub async fn reload_files(&self) -> Result<Reload, Error> {
-        self.0.configured.reload().await.map_err(|error| Error::new(ErrorKind::Config, error.to_string()))
+        self.0.configured.reload().await.map_err(|error| Error::from_source(ErrorKind::Config, error))
     }
 
     /// How the config stands, now and with every reload from now on.

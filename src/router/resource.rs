@@ -97,7 +97,7 @@ impl Router {
         self.measured(&format!("{method}: `uri`"), &uri)?;
         let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
         let target = found.map_err(|lost| match lost {
-            Lost::Error(error) => with_uri(error, &uri).into(),
+            Lost::Error(error) => NoResult::from(with_uri(error, &uri)),
             down @ Lost::Down(..) => NoResult::from(down),
         })?;
         let server = self.server(&target)?;

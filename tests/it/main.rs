@@ -10,6 +10,8 @@ mod config;
 #[cfg(unix)]
 mod daemon;
 mod door;
+#[cfg(unix)]
+mod forged;
 mod hazards;
 mod itself;
 #[cfg(target_os = "linux")]

@@ -29,7 +29,8 @@ fn legacy(stage: &Stage) -> Arc<Client> {
 
 /// What an error of ours says of itself.
 fn details(answer: &Value) -> &Value {
-    if answer["isError"] == true { &answer["_meta"]["mcp-host/error"] } else { &answer["data"] }
+    let place = if answer["isError"] == true { "_meta" } else { "data" };
+    &answer[place]["mcp-host/error"]
 }
 
 fn overloaded(server: Option<&str>) -> Value {

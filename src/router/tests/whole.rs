@@ -79,6 +79,21 @@ async fn a_question_of_an_equal_revision_is_cleaned_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_says_nothing_under_our_own_names() {
+    let stage = stage().await;
+    let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM);
+    let running = stage.call(&client, &call("keyed"));
+    let question = running.question().await;
+    let params = question.params.unwrap().to_string();
+    assert!(!params.contains("mcp-host/"), "{params}");
+    stage.router.answer(
+        &client,
+        Response { id: Some(question.id), outcome: Ok(Raw::trusted(r#"{"action":"decline"}"#.into())) },
+    );
+    assert_eq!(text(&running.answer().await), r#"{"action":"decline"}"#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn h37_what_is_read_here_is_what_is_read_there() {
     let stage = stage().await;
     let client = stage.modern(FORM);

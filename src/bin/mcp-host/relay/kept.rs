@@ -316,7 +316,9 @@ fn ending(id: &str, method: &str, sent: bool) -> Vec<u8> {
         });
         json!({ "jsonrpc": "2.0", "id": id, "result": result })
     } else {
-        json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": text, "data": details } })
+        let mut data = details.clone();
+        data["mcp-host/error"] = details;
+        json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": text, "data": data } })
     };
     written(&answer)
 }
