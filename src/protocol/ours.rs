@@ -10,23 +10,22 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use super::scan::Scanner;
+use super::scan::{Scanner, key_of};
 use super::{ErrorObject, Raw, meta};
 
 /// A result or the params of a notification, without our names but those in `stays`.
 pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
     cut(raw, stays, |cutting, at| {
-        cutting.meta_of(at.clone());
-        for (name, value) in cutting.members(at) {
+        for (name, value) in cutting.members(at, |name| matches!(name, "_meta" | "result" | "task" | "inputRequests")) {
             match &*name {
-                "result" | "task" => cutting.meta_of(value),
+                "_meta" => cutting.own(value),
                 "inputRequests" => {
-                    for (_, question) in cutting.members(value) {
-                        let params = cutting.members(question).into_iter().filter(|(name, _)| name == "params");
-                        params.for_each(|(_, params)| cutting.meta_of(params));
+                    for (_, question) in cutting.members(value, |_| true) {
+                        let params = cutting.members(question, |name| name == "params");
+                        params.into_iter().for_each(|(_, params)| cutting.meta_of(params));
                     }
                 }
-                _ => {}
+                _ => cutting.meta_of(value),
             }
         }
     })
@@ -78,49 +77,49 @@ struct Cutting<'a> {
 }
 
 impl<'a> Cutting<'a> {
-    /// The members of the object there: its names, and where the values stand. A name that is no text is left out.
-    fn members(&self, at: Range<usize>) -> Vec<(Cow<'a, str>, Range<usize>)> {
-        let named = |(name, value): (Range<usize>, Range<usize>)| Some((self.name(name)?, value));
-        self.entries(at).into_iter().filter_map(named).collect()
+    /// The members of the object there that are called so, and where their values stand: all of them, since readers differ in
+    /// which of two they take.
+    fn members(&self, at: Range<usize>, is: fn(&str) -> bool) -> Vec<(Cow<'a, str>, Range<usize>)> {
+        let (text, start, mut found) = (&self.text[at.clone()], at.start, Vec::new());
+        // What is no object has no members.
+        let _ = Scanner::new(text).entries(|name, value| {
+            if let Some(name) = key_of(&text[name]).filter(|name| is(name)) {
+                found.push((name, start + value.start..start + value.end));
+            }
+            Ok(())
+        });
+        found
     }
 
-    /// Cuts every `_meta` of the object there: readers differ in which of two they take.
+    /// Cuts the `_meta` of the object there.
     fn meta_of(&mut self, at: Range<usize>) {
-        let metas = self.members(at).into_iter().filter(|(name, _)| name == "_meta");
-        metas.for_each(|(_, value)| self.own(value));
+        self.members(at, |name| name == "_meta").into_iter().for_each(|(_, value)| self.own(value));
     }
 
     /// Cuts the object there itself.
     fn own(&mut self, at: Range<usize>) {
-        let entries = self.entries(at.clone());
-        let stay = entries.iter().filter(|(name, _)| !self.goes(name));
-        let kept: Vec<&[u8]> = stay.map(|(name, value)| &self.text[name.start..value.end]).collect();
-        if kept.len() < entries.len() {
-            self.parts.push((at, [b"{", &*kept.join(&b","[..]), b"}"].concat()));
-        }
-    }
-
-    fn goes(&self, name: &Range<usize>) -> bool {
-        let is_ours = |name: &Cow<'_, str>| name.starts_with(meta::OURS) && !self.stays.contains(&&**name);
-        self.name(name.clone()).as_ref().is_some_and(is_ours)
-    }
-
-    /// Where names and values stand.
-    fn entries(&self, at: Range<usize>) -> Vec<(Range<usize>, Range<usize>)> {
-        let (start, mut found) = (at.start, Vec::new());
-        let moved = |range: Range<usize>| start + range.start..start + range.end;
+        let text = &self.text[at.clone()];
+        let (mut left, mut is_cut) = (vec![b'{'], false);
         // What is no object has no members.
-        let _ = Scanner::new(&self.text[at]).entries(|name, value| found.push((moved(name), moved(value))));
-        found
+        let _ = Scanner::new(text).entries(|name, value| {
+            if key_of(&text[name.clone()]).is_some_and(|name| self.goes(&name)) {
+                is_cut = true;
+            } else {
+                if left.len() > 1 {
+                    left.push(b',');
+                }
+                left.extend_from_slice(&text[name.start..value.end]);
+            }
+            Ok(())
+        });
+        left.push(b'}');
+        if is_cut {
+            self.parts.push((at, left));
+        }
     }
 
-    /// What the name says that stands there, in quotes.
-    fn name(&self, at: Range<usize>) -> Option<Cow<'a, str>> {
-        let text = &self.text[at];
-        if text.contains(&b'\\') {
-            return serde_json::from_slice::<String>(text).ok().map(Cow::Owned);
-        }
-        std::str::from_utf8(text.get(1..text.len() - 1)?).ok().map(Cow::Borrowed)
+    fn goes(&self, name: &str) -> bool {
+        name.starts_with(meta::OURS) && !self.stays.contains(&name)
     }
 }
 

@@ -99,28 +99,18 @@ impl<'a> Scanner<'a> {
         &mut self,
         mut member: impl FnMut(Cow<'a, str>, Range<usize>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        self.expect(b'{', "no object")?;
-        if self.peek() == Some(b'}') {
-            self.at += 1;
-            return Ok(());
-        }
-        loop {
-            let key = self.key()?;
-            member(key, self.value()?)?;
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                _ => return Err(self.fault("no `,` or `}`")),
-            }
-        }
+        let bytes = self.bytes;
+        self.entries(|key, value| {
+            let fault = Fault { at: key.start, what: "a bad key" };
+            member(key_of(&bytes[key]).ok_or(fault)?, value)
+        })
     }
 
-    /// Steps over an object, and shows where the key (in quotes) and the value of each member stand. What a key says is
-    /// left to whoever asks, so one that nobody can read hides none of the others.
-    pub(super) fn entries(&mut self, mut entry: impl FnMut(Range<usize>, Range<usize>)) -> Result<(), Fault> {
+    /// The same with keys as they stand, in quotes: one that nobody can read hides none of the others.
+    pub(super) fn entries(
+        &mut self,
+        mut entry: impl FnMut(Range<usize>, Range<usize>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         self.expect(b'{', "no object")?;
         if self.peek() == Some(b'}') {
             self.at += 1;
@@ -132,7 +122,7 @@ impl<'a> Scanner<'a> {
             self.string()?;
             let key = at..self.at;
             self.expect(b':', "no `:`")?;
-            entry(key, self.value()?);
+            entry(key, self.value()?)?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
@@ -204,21 +194,6 @@ impl<'a> Scanner<'a> {
             Some(_) => Err(self.fault("no value")),
             None => Err(self.fault("the text ends early")),
         }
-    }
-
-    fn key(&mut self) -> Result<Cow<'a, str>, Fault> {
-        self.peek();
-        let at = self.at;
-        self.string()?;
-        let text = &self.bytes[at..self.at];
-        let escaped = text.contains(&b'\\');
-        self.expect(b':', "no `:`")?;
-        if escaped {
-            let key = serde_json::from_slice::<String>(text).map_err(|_| Fault { at, what: "a bad key" })?;
-            return Ok(Cow::Owned(key));
-        }
-        let key = std::str::from_utf8(&text[1..text.len() - 1]).map_err(|_| Fault { at, what: "a bad key" })?;
-        Ok(Cow::Borrowed(key))
     }
 
     fn skip_key(&mut self) -> Result<(), Fault> {
@@ -336,6 +311,14 @@ impl<'a> Scanner<'a> {
     fn fault(&self, what: &'static str) -> Fault {
         Fault { at: self.at, what }
     }
+}
+
+/// What a key says that stands in quotes, if it says anything.
+pub(super) fn key_of(text: &[u8]) -> Option<Cow<'_, str>> {
+    if text.contains(&b'\\') {
+        return serde_json::from_slice::<String>(text).ok().map(Cow::Owned);
+    }
+    std::str::from_utf8(text.get(1..text.len() - 1)?).ok().map(Cow::Borrowed)
 }
 
 #[cfg(test)]
