@@ -134,7 +134,8 @@ impl Failed {
     pub(crate) fn told(outcome: &Outcome) -> Option<Self> {
         let (details, text) = match outcome {
             Ok(result) => {
-                let [content, own] = result.members(["content", "_meta"]);
+                let [is_error, content, own] = result.members(["isError", "content", "_meta"]);
+                is_error.filter(|flag| flag.as_bytes() == b"true")?;
                 let content: Vec<Raw> = content?.read().ok()?;
                 (own?.member(meta::HOST_ERROR)?, content.first()?.text("text")?)
             }

@@ -80,7 +80,8 @@ impl<'a> Cutting<'a> {
     /// The members of the object there that are called so, and where their values stand: all of them, since readers differ in
     /// which of two they take.
     fn members(&self, at: Range<usize>, is: fn(&str) -> bool) -> Vec<(Cow<'a, str>, Range<usize>)> {
-        let (text, start, mut found) = (&self.text[at.clone()], at.start, Vec::new());
+        let (start, mut found) = (at.start, Vec::new());
+        let text = &self.text[at];
         // What is no object has no members.
         let _ = Scanner::new(text).entries(|name, value| {
             if let Some(name) = key_of(&text[name]).filter(|name| is(name)) {

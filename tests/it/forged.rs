@@ -15,7 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mcp_host::config::{Audit, Syntax, Vars, parse_str};
 use mcp_host::protocol::Raw;
-use mcp_host::{Call, ErrorKind, Host};
+use mcp_host::{Call, Config, ErrorKind, Host};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
@@ -127,12 +127,16 @@ fn program(folder: &Path, script: &Script) -> Value {
     json!({ "command": "sh", "args": ["-c", PROGRAM, folder], "restart": restart })
 }
 
-/// A host before that server, whose calls are written down in `folder`.
-async fn host(mut entry: Value, era: &str, folder: &Path) -> Host {
+/// The config of a host before that server, whose calls are written down in `folder`.
+fn config(mut entry: Value, era: &str, folder: &Path) -> Config {
     (entry["era"], entry["prefix"]) = (json!(era), json!("never"));
     let text = json!({ "mcpServers": { "forger": entry } }).to_string();
     let mut config = parse_str(&text, Syntax::Json, "test.json", &Vars::default()).unwrap();
     config.host.audit = Some(Audit::new(folder.join("audit.jsonl")));
+    config
+}
+
+async fn host(config: Config) -> Host {
     let host = Host::builder().config(config).start().await.unwrap();
     host.settled().await;
     host
@@ -260,7 +264,7 @@ async fn embedder_is_not_deceived(host: &Host) {
 }
 
 async fn nobody_is_deceived(entry: Value, era: &str, folder: &Path) {
-    let (host, mut doors) = (host(entry, era, folder).await, JoinSet::new());
+    let (host, mut doors) = (host(config(entry, era, folder)).await, JoinSet::new());
     embedder_is_not_deceived(&host).await;
     for (_, revision) in ERAS {
         is_not_deceived(&mut Client::enter(&host, revision, &mut doors).await).await;
@@ -294,8 +298,8 @@ async fn a_url_that_speaks_as_the_host_is_taken_for_a_server() {
 async fn a_failure_of_the_host_is_told_under_its_own_name() {
     for (era, _) in ERAS {
         let folder = tempfile::tempdir().unwrap();
-        let (host, mut doors) =
-            (host(program(folder.path(), &script()), era, folder.path()).await, JoinSet::new());
+        let entry = program(folder.path(), &script());
+        let (host, mut doors) = (host(config(entry, era, folder.path())).await, JoinSet::new());
         host.catalog_ready().await;
         let calls: [Call; 2] =
             [host.call_tool("dies", Raw::empty_object()), host.get_prompt("dies", Raw::empty_object())];
@@ -317,5 +321,28 @@ async fn a_failure_of_the_host_is_told_under_its_own_name() {
         }
         let failed = ("host_error".to_owned(), json!("outcome_unknown"));
         assert_eq!(ended(host, folder.path()).await, vec![failed; 6], "{era}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_users_own_daemon_is_believed_when_it_tells_a_failure() {
+    for (era, _) in ERAS {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(program(folder.path(), &script()), era, folder.path());
+        config.servers[0].daemon = true;
+        let host = host(config).await;
+        host.catalog_ready().await;
+        host.call_tool("plain", Raw::empty_object()).await.unwrap();
+        for call in [
+            host.call_tool("fails", Raw::empty_object()),
+            host.call_tool("refuses", Raw::empty_object()),
+            host.get_prompt("p", Raw::empty_object()),
+        ] {
+            let error = call.await.unwrap_err();
+            assert_eq!((error.kind(), error.server()), (ErrorKind::Unauthorized, Some("other")), "{error:?}");
+        }
+        let failed = ("host_error".to_owned(), json!("auth_required"));
+        let done = ("ok".to_owned(), Value::Null);
+        assert_eq!(ended(host, folder.path()).await, [done, failed.clone(), failed.clone(), failed], "{era}");
     }
 }
