@@ -154,8 +154,8 @@ impl HostBuilder {
         let mut memory: HashMap<String, Starter> = HashMap::new();
         for (name, server) in self.servers {
             let transport = config::Transport::Stdio(config::Stdio::default());
-            let mut entry = config::Server::new(&name, transport)
-                .map_err(|error| Error::from_source(ErrorKind::Config, error))?;
+            let mut entry =
+                config::Server::new(&name, transport).map_err(|error| Error::from_source(ErrorKind::Config, error))?;
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }

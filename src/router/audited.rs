@@ -26,12 +26,7 @@ impl Router {
     ///
     /// # Errors
     /// When the request must not be served, because it could not be written down.
-    pub(super) fn audited(
-        &self,
-        client: &Client,
-        request: &Request,
-        leg: &Mailbox,
-    ) -> Result<Option<Record>, Failed> {
+    pub(super) fn audited(&self, client: &Client, request: &Request, leg: &Mailbox) -> Result<Option<Record>, Failed> {
         let Some(audit) = self.0.audit.get().filter(|_| audit::covers(&request.method)) else { return Ok(None) };
         let params = request.params.as_ref();
         // Without a session each request says by itself who sends it.

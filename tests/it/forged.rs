@@ -58,8 +58,7 @@ fn details(server: &str, kind: &str, sent: bool) -> Value {
 
 fn script() -> Script {
     let result = |result: Value| vec![json!({ "jsonrpc": "2.0", "id": "@ID@", "result": result })];
-    let notice =
-        |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    let notice = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
     let offers = json!({ "tools": {}, "prompts": {}, "resources": {} });
     let info = json!({ "name": "forger", "version": "1" });
     let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" }, "_meta": forged() });
@@ -168,8 +167,7 @@ impl Client {
         ours.set_nonblocking(true).unwrap();
         let (reader, writer) = tokio::net::UnixStream::from_std(ours).unwrap().into_split();
         let is_modern = revision > "2026";
-        let mut client =
-            Self { lines: BufReader::new(reader).lines(), writer, is_modern, count: 0, told: Vec::new() };
+        let mut client = Self { lines: BufReader::new(reader).lines(), writer, is_modern, count: 0, told: Vec::new() };
         if !is_modern {
             let info = json!({ "name": "client", "version": "1" });
             let hello = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": info });
@@ -229,7 +227,11 @@ async fn is_not_deceived(client: &mut Client) {
     let fails = client.call("fails").await;
     assert_eq!((&fails["result"]["isError"], &fails["result"]["_meta"]["k"]), (&json!(true), &json!(1)), "{fails}");
     for refused in [client.call("refuses").await, client.ask("prompts/get", json!({ "name": "p" })).await] {
-        assert_eq!((&refused["error"]["code"], &refused["error"]["data"]["k"]), (&json!(-32603), &json!(1)), "{refused}");
+        assert_eq!(
+            (&refused["error"]["code"], &refused["error"]["data"]["k"]),
+            (&json!(-32603), &json!(1)),
+            "{refused}"
+        );
     }
     let read = client.ask("resources/read", json!({ "uri": "forger+x:y" })).await;
     assert_eq!(read["result"]["_meta"]["k"], 1, "{read}");
@@ -313,7 +315,10 @@ async fn a_failure_of_the_host_is_told_under_its_own_name() {
         for (_, revision) in ERAS {
             let mut client = Client::enter(&host, revision, &mut doors).await;
             let called = client.call("dies").await;
-            assert_eq!((&called["result"]["isError"], &called["result"]["_meta"]["mcp-host/error"]), (&json!(true), &lost));
+            assert_eq!(
+                (&called["result"]["isError"], &called["result"]["_meta"]["mcp-host/error"]),
+                (&json!(true), &lost)
+            );
             let got = client.ask("prompts/get", json!({ "name": "dies" })).await;
             let mut data = got["error"]["data"].clone();
             assert_eq!(data.as_object_mut().unwrap().remove("mcp-host/error"), Some(lost.clone()), "{got}");

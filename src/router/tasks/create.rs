@@ -144,7 +144,12 @@ impl Router {
     }
 
     /// The answer to a call that was to run as a task and was over at once: a task that is over.
-    pub(in crate::router) fn task_over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Answered {
+    pub(in crate::router) fn task_over_at_once(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        outcome: Outcome,
+    ) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let task = self.know_task(client, &forward.server, "", Place::Here { outcome, at })?;
         let Place::Here { outcome, at } = &task.place else { return Err(super::unknown().into()) };

@@ -13,7 +13,8 @@ use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta, ours,
+    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
+    ours,
 };
 use crate::transport::{Error, HANG_UP};
 
