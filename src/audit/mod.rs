@@ -126,12 +126,8 @@ impl Audit {
         if let Some(trouble) = self.0.trouble.now() {
             return Err(refused(format!("the audit cannot be written, so no call is made: {trouble}"), Some(trouble)));
         }
-        let place = self
-            .0
-            .places
-            .clone()
-            .try_reserve_owned()
-            .map_err(|_| refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None))?;
+        let full = || refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None);
+        let place = self.0.places.clone().try_reserve_owned().map_err(|_| full())?;
         let line = Line::begin(caller, method, params, SystemTime::now());
         Ok(Record { open: Some((place, line)), begun: Instant::now(), subject })
     }

@@ -159,13 +159,9 @@ impl Host {
     /// When standard input or output cannot be used.
     pub async fn serve_stdio(&self) -> Result<(), Error> {
         let serve = downstream::stdio::serve_process(self.0.router.clone(), self.0.eras, self.0.stop.child_token());
-        self.0
-            .doors
-            .track_future(serve)
-            .await
-            .map_err(|error| {
-                Error::new(ErrorKind::Internal, format!("standard input or output: {error}")).with_source(error)
-            })
+        self.0.doors.track_future(serve).await.map_err(|error| {
+            Error::new(ErrorKind::Internal, format!("standard input or output: {error}")).with_source(error)
+        })
     }
 
     /// The same over one end of a pair of sockets. `asked`: questions with ids up to that one were put to the client before,
