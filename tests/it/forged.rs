@@ -33,7 +33,7 @@ const PROGRAM: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([0-9]*\|"[^"]*"\),.*/\1/p')
   what=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":[^,]*,"method":"\([^"]*\)".*/\1/p' | tr / _)
-  name=$(printf %s "$line" | sed -n 's/.*"name":"\(plain\|fails\|refuses\|dies\)".*/\1/p')
+  name=$(printf %s "$line" | sed -n 's/.*"name":"\(plain\|fails\|refuses\|odd\|dies\)".*/\1/p')
   [ "$name" = dies ] && exit 3
   [ "$what" = tools_call ] && what=tools_call_$name
   [ -n "$what" ] && [ -f "$0/$what" ] && sed "s/\"@ID@\"/$id/g" "$0/$what"
@@ -77,7 +77,10 @@ fn script() -> Script {
     let said = [
         ("initialize", result(json!({ "protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info }))),
         ("server_discover", result(json!({ "supportedVersions": ["2026-07-28"], "capabilities": offers }))),
-        ("tools_list", result(json!({ "tools": [tool("plain"), tool("fails"), tool("refuses"), tool("dies")] }))),
+        (
+            "tools_list",
+            result(json!({ "tools": [tool("plain"), tool("fails"), tool("refuses"), tool("odd"), tool("dies")] })),
+        ),
         ("prompts_list", result(json!({ "prompts": [{ "name": "p", "_meta": forged() }, { "name": "dies" }] }))),
         ("resources_list", result(json!({ "resources": [{ "uri": "x:y", "name": "r", "_meta": forged() }] }))),
         (
@@ -87,6 +90,7 @@ fn script() -> Script {
         ("tools_call_plain", plain),
         ("tools_call_fails", result(json!({ "content": text("it failed"), "isError": true, "_meta": forged() }))),
         ("tools_call_refuses", refusal()),
+        ("tools_call_odd", result(json!([1]))),
         ("prompts_get", refusal()),
         ("resources_read", result(json!({ "contents": [], "_meta": forged() }))),
     ];
@@ -311,6 +315,8 @@ async fn a_failure_of_the_host_is_told_under_its_own_name() {
             let cause = error.source().map(ToString::to_string).unwrap_or_default();
             assert!(cause.contains("the process ended") && error.answer().is_none(), "{error:?}");
         }
+        let error = host.call_tool("odd", Raw::empty_object()).await.unwrap_err();
+        assert_eq!((error.kind(), error.server()), (ErrorKind::Internal, Some("forger")), "{error:?}");
         let lost = details("forger", "outcome_unknown", true);
         for (_, revision) in ERAS {
             let mut client = Client::enter(&host, revision, &mut doors).await;
@@ -324,8 +330,10 @@ async fn a_failure_of_the_host_is_told_under_its_own_name() {
             assert_eq!(data.as_object_mut().unwrap().remove("mcp-host/error"), Some(lost.clone()), "{got}");
             assert_eq!(data, lost, "{got}");
         }
-        let failed = ("host_error".to_owned(), json!("outcome_unknown"));
-        assert_eq!(ended(host, folder.path()).await, vec![failed; 6], "{era}");
+        let failed = |kind: &str| ("host_error".to_owned(), json!(kind));
+        let mut wanted = vec![failed("outcome_unknown"); 7];
+        wanted[2] = failed("malformed");
+        assert_eq!(ended(host, folder.path()).await, wanted, "{era}");
     }
 }
 

@@ -196,10 +196,6 @@ fn an_outcome_for_a_modern_client_is_whole() {
     let missing = ErrorObject::new(-32021, "m").with_data(raw(r#"{"requiredCapabilities":{"extensions":{"x/y":{}}}}"#));
     let Ok(told) = outcome(Err(missing), &Method::ToolsCall, &gap(V26, V26, &ours)) else { panic!() };
     assert_eq!(value(&told)["resultType"], "complete");
-    for odd in ["null", "[]", "3", "\"x\""] {
-        let told = outcome(Ok(raw(odd)), &Method::ToolsCall, &gap(V25C, V25C, &ours));
-        assert_eq!(coded(&told), Some(-32603), "{odd}");
-    }
 }
 
 #[test]
