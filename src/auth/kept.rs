@@ -38,6 +38,11 @@ impl Authorizer {
         Some(held.entry.login.clone())
     }
 
+    /// Whether requests carry a token now.
+    pub(crate) fn has_token(&self) -> bool {
+        self.current.load().is_some()
+    }
+
     /// Why what is kept cannot be read, if it cannot.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)

@@ -60,7 +60,8 @@ fn process(stdio: &Stdio, scrubber: &mut Scrubber) {
     arguments(&stdio.args, scrubber);
 }
 
-fn arguments(arguments: &[String], scrubber: &mut Scrubber) {
+/// Learns the secrets among these arguments.
+pub(super) fn arguments(arguments: &[String], scrubber: &mut Scrubber) {
     let mut telling = None;
     for argument in arguments {
         if let Some(name) = std::mem::take(&mut telling).filter(|_| !argument.starts_with('-')) {

@@ -10,6 +10,7 @@
 mod auth;
 mod claude;
 mod contents;
+mod credentials;
 mod expand;
 mod fields;
 mod habits;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::view::known;
 use super::{Manager, Server, Who};
-use crate::config::{Sharing, Transport};
+use crate::config::Sharing;
 use crate::protocol::Profile;
 use crate::registry::{Kind, Offer};
 use crate::upstream::{Cache, Offers, StateName, Upstream};
@@ -74,11 +74,16 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
 
 /// Whether what the server says depends neither on whose credentials we bring nor on what its client can do.
 fn is_public(server: &Server, profile: Profile) -> bool {
-    let credentials = match &server.config.transport {
-        Transport::Stdio(stdio) => !stdio.env.is_empty() || !stdio.forward_env.is_empty(),
-        Transport::Http(remote) | Transport::Auto(remote) | Transport::Sse(remote) => !remote.headers.is_empty(),
-    };
-    !credentials && profile.is_empty()
+    !server.is_asked_for_somebody() && profile.is_empty()
+}
+
+impl Server {
+    /// Whether its requests carry somebody's credentials: those of the config, or the token of a user who has signed in. What
+    /// it listed to a login stays that user's, whatever became of the login.
+    fn is_asked_for_somebody(&self) -> bool {
+        let signed_in = self.tokens().is_some_and(|tokens| tokens.has_token());
+        self.brings_credentials || signed_in || self.last_offers.are_of_a_login()
+    }
 }
 
 fn has(offers: &Offers, kind: Kind) -> bool {

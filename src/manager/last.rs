@@ -49,6 +49,11 @@ impl LastOffers {
         Some(before)
     }
 
+    /// Whether what was listed was listed to a login.
+    pub(super) fn are_of_a_login(&self) -> bool {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Remembers what was listed in an earlier life, unless there is something newer.
     pub(super) fn recall(&self, key: &ListKey, listing: Listing) {
         let mut listings = self.lock();

@@ -92,6 +92,8 @@ pub(crate) struct Server {
     pub(crate) scrubber: Arc<Scrubber>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
+    /// Whether the config gives it credentials.
+    brings_credentials: bool,
     /// Why it is never started: `disabled`, or `failed` by its config.
     fixed: Option<(StateName, String)>,
     leases: Mutex<leases::Table>,
@@ -146,6 +148,7 @@ impl Server {
             uris: if config.prefix == config::Prefix::Never { UriMode::Passthrough } else { resources },
             label: config.alias.as_str().into(),
             scrubber: config.scrubber().into(),
+            brings_credentials: config.brings_credentials(),
             config,
             naming,
             target,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::support::*;
-use crate::config::{Sharing, Stdio, Transport};
+use crate::config::{Auth, Grant, Helper, OAuth, Remote, Secret, Sharing, Stdio, Transport};
 use crate::manager::Principal;
 use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta};
 use crate::router::Client;
@@ -129,8 +129,22 @@ async fn h63_what_one_is_told_in_a_session_or_for_credentials_is_for_nobody_else
     assert_eq!(scope(&alone, ann()).await, "private", "the session may be told what nobody else is");
     let shared = stage_of(|config| config.servers[0].sharing = Sharing::Host).await;
     assert_eq!(scope(&shared, ann()).await, "public", "all have the same session");
+    let at = |change: &dyn Fn(&mut Remote)| {
+        let mut remote = Remote::new("https://one.example/mcp".parse().unwrap());
+        change(&mut remote);
+        Transport::Http(remote)
+    };
+    let by_itself = || Auth::OAuth(Box::new(OAuth { grant: Grant::ClientCredentials, ..OAuth::default() }));
     let forward_env = vec!["TOKEN".to_owned()];
-    let transport = Transport::Stdio(Stdio { forward_env, ..Stdio::default() });
-    let known = stage_of(|config| config.servers[0].transport = transport).await;
-    assert_eq!(scope(&known, Principal::local()).await, "private");
+    for (way, transport, wanted) in [
+        ("a variable", Transport::Stdio(Stdio { forward_env, ..Stdio::default() }), "private"),
+        ("nothing", at(&|_| {}), "public"),
+        ("headers", at(&|remote| remote.headers = vec![("x".to_owned(), Secret::new("long-enough"))]), "private"),
+        ("a program", at(&|remote| remote.headers_helper = Some(Helper::new("token"))), "private"),
+        ("a certificate", at(&|remote| remote.tls.identity = Some(("cert".into(), "key".into()))), "private"),
+        ("a grant", at(&|remote| remote.auth = by_itself()), "private"),
+    ] {
+        let stage = stage_of(|config| config.servers[0].transport = transport).await;
+        assert_eq!(scope(&stage, Principal::local()).await, wanted, "{way}");
+    }
 }
