@@ -13,6 +13,7 @@ mod last;
 mod lease;
 mod leases;
 mod lists;
+mod looks;
 mod reload;
 mod room;
 mod sharing;
@@ -250,6 +251,7 @@ struct Inner {
     /// What servers that want tokens share.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
+    looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
 
@@ -309,6 +311,7 @@ impl Manager {
             starts: Arc::default(),
             keys,
             catalogs: Mutex::default(),
+            looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));
         manager.0.tasks.spawn(supervisor::run(manager.clone(), changed));

@@ -93,6 +93,20 @@ pub struct ServerStatus {
     pub dropped: u64,
 }
 
+/// How far one server is, for those who ask often.
+#[cfg(feature = "server")]
+#[derive(Clone, Debug)]
+pub(crate) struct ServerState {
+    /// Its name in the config.
+    pub(crate) name: String,
+    /// The best state among its leases.
+    pub(crate) state: StateName,
+    /// `/readyz` waits for it.
+    pub(crate) required: bool,
+    /// The last thing that went wrong; else what it said last while it starts.
+    pub(crate) why: Option<String>,
+}
+
 /// One of a few; `serde` takes a plain reference for a part of what is read.
 type Word = &'static str;
 
@@ -124,6 +138,23 @@ impl Manager {
         let catalog = self.hint();
         let counts = counts(&catalog);
         self.servers().iter().map(|server| self.status_of(server, &catalog, &counts)).collect()
+    }
+
+    /// How far all servers are, in config order. No catalog is made for it.
+    #[cfg(feature = "server")]
+    pub(crate) fn states(&self) -> Vec<ServerState> {
+        let state_of = |server: &Arc<Server>| {
+            let upstreams = server.upstreams();
+            let state = self.shown(server);
+            let waiting_for = || best(server, &upstreams).filter(|_| state.is_starting())?.last_words();
+            ServerState {
+                name: server.config.name.clone(),
+                state,
+                required: server.config.required,
+                why: last_error(server, &upstreams).map(|error| error.text).or_else(waiting_for),
+            }
+        };
+        self.servers().iter().map(state_of).collect()
     }
 
     /// Whether any server is on its way to its first connection.

@@ -118,8 +118,7 @@ impl Manager {
             None if is_given_up(server, stale) => None,
             _ => known(server, who),
         });
-        let key: Key =
-            contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect();
+        let key = key(&contributions);
         let mut catalogs = lock(&self.0.catalogs);
         if let Some(catalog) = catalogs.get(&key) {
             return catalog.clone();
@@ -138,8 +137,7 @@ impl Manager {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
             offers.last().or_else(|| server.last_offers.newest())
         });
-        let mut owners = lock(&self.0.owners).clone();
-        Arc::new(Catalog::build(&contributions, &self.0.naming, &mut owners))
+        self.0.look(&contributions)
     }
 
     /// The servers that have never shown this client anything, or nothing of its era.
@@ -161,10 +159,8 @@ impl Manager {
 
     /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
     /// cannot be served, and may have it tried once more. A look that gives no name to anybody.
-    pub(crate) fn once_shown(&self, who: &Who) -> Catalog {
-        let contributions = self.contributions(|server| known(server, who));
-        let mut owners = lock(&self.0.owners).clone();
-        Catalog::build(&contributions, &self.0.naming, &mut owners)
+    pub(crate) fn once_shown(&self, who: &Who) -> Arc<Catalog> {
+        self.0.look(&self.contributions(|server| known(server, who)))
     }
 
     fn contributions(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
@@ -175,6 +171,11 @@ impl Manager {
         };
         self.servers().iter().map(contribute).collect()
     }
+}
+
+/// What tells one view from another.
+pub(super) fn key(contributions: &[Contribution]) -> Key {
+    contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect()
 }
 
 /// What is known of a server for this client: what its own lease lists, what was listed last under its key, what the rest lease

@@ -31,6 +31,11 @@ impl Owners {
         }
     }
 
+    /// How many names have one. It only grows, so it tells one state from the next.
+    pub fn count(&self) -> usize {
+        self.tools.len() + self.prompts.len()
+    }
+
     /// All of them.
     pub(super) fn table(&self, kind: Kind) -> &HashMap<Arc<str>, ServerName> {
         if kind == Kind::Prompts { &self.prompts } else { &self.tools }

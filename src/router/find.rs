@@ -46,7 +46,7 @@ impl Router {
             found = look(&*self.settled_catalog(client).await);
         }
         if found == Resolution::Unknown {
-            found = look(&self.manager().once_shown(&client.who_now()));
+            found = look(&*self.manager().once_shown(&client.who_now()));
         }
         if found == Resolution::Unknown {
             let down = self.wait_for_owners(client, name).await;

@@ -239,11 +239,11 @@ fn only_read(method: &Method, answer: impl IntoResponse) -> Result<Response, Ref
 
 /// Whether every required server is ready, or will never be. Only to who may call them it is told which they are.
 fn readyz(door: &Door, known: bool) -> (StatusCode, String) {
-    let servers = door.router.status();
-    let (status, text) = readiness(servers.iter().filter(|server| server.required).map(|server| {
-        let why = server.last_error.as_deref().or(server.waiting_for.as_deref());
-        (server.name.as_str(), server.state, why.unwrap_or_default())
-    }));
+    let servers = door.router.manager().states();
+    let required = servers.iter().filter(|server| server.required);
+    let (status, text) = readiness(
+        required.map(|server| (server.name.as_str(), server.state, server.why.as_deref().unwrap_or_default())),
+    );
     let first = |text: &str| text.split_inclusive('\n').next().unwrap_or_default().to_owned();
     (status, if known { text } else { first(&text) })
 }

@@ -193,6 +193,26 @@ async fn health_and_readiness() {
     }
 }
 
+/// They may ask as often as they like: `/readyz` takes no token, and any client calls names that nobody has.
+#[tokio::test]
+async fn what_anybody_may_ask_again_and_again_merges_no_catalog_each_time() {
+    let house = house().await;
+    let manager = house.stage.router.manager();
+    let mut peer = house.client("2025-11-25").await;
+    for _ in 0..2 {
+        let answer = peer.ask(&call(1, "nobody_has_it")).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    let (generation, made) = (*manager.generation().borrow(), manager.looks());
+    for _ in 0..20 {
+        peer.ask(&call(1, "nobody_has_it")).await;
+        let mut probe = house.connect().await;
+        let head = probe.send("GET /readyz HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
+        assert_eq!(head.status, 200);
+    }
+    assert_eq!((*manager.generation().borrow(), manager.looks()), (generation, made));
+}
+
 #[tokio::test]
 async fn h39_batches_of_the_one_revision_that_has_them() {
     let house = house().await;
