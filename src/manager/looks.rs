@@ -87,7 +87,7 @@ mod tests {
 
     fn anybody() -> Who {
         let (principal, profile, era) = (Principal::local(), Profile::EMPTY, Era::Legacy);
-        Who { owner: Owner::Host, principal, profile, era, roots: None, is_one: false }
+        Who { owner: Owner(1), principal, profile, era, roots: None, is_one: false }
     }
 
     #[tokio::test(start_paused = true)]

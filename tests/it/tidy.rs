@@ -205,6 +205,17 @@ fn what_is_pure_stays_pure() {
     assert_none(&wrong, "not pure");
 }
 
+/// What is forgotten there is missed by nobody: what a handler needs is an argument.
+#[test]
+fn nothing_travels_in_a_map_of_types() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let found = code(&text).filter(|(_, line)| ["extensions_mut(", "::Extensions"].iter().any(|way| line.contains(way)));
+        wrong.extend(found.map(|(number, line)| format!("{path}:{number}: {}", line.trim())));
+    }
+    assert_none(&wrong, "handed over by its type");
+}
+
 #[test]
 fn every_area_of_the_tests_is_run() {
     let main = fs::read_to_string(root().join("tests/it/main.rs")).unwrap();

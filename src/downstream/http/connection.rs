@@ -91,7 +91,8 @@ pub(super) async fn serve(
 #[cfg(feature = "fuzzing")]
 pub(super) async fn bare(door: Arc<Door>, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let deadline = Instant::now() + FIRST_REQUEST;
-    let opened = Opened { peer: Peer::Local, deadline, wire: Wire::default(), kill: CancellationToken::new() };
+    let (wire, _listed) = door.wires.open();
+    let opened = Opened { peer: Peer::Local, deadline, wire, kill: CancellationToken::new() };
     one(door, io, opened).await;
 }
 

@@ -34,10 +34,14 @@ pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
-pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest) -> Result<HttpResponse, Refusal> {
+pub(super) async fn post(
+    door: &Arc<Door>,
+    wire: &Wire,
+    proven: &Proven,
+    request: HttpRequest,
+) -> Result<HttpResponse, Refusal> {
     let principal = &proven.principal;
     let (head, body) = request.into_parts();
-    let wire = Wire::of(&head.extensions);
     let headers = head.headers;
     body::check_type(&headers)?;
     body::check_accept(&headers, &["application/json", "text/event-stream"])?;
@@ -47,7 +51,7 @@ pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest
         Ok(message) => message,
         Err(malformed) => {
             return match batch(&bytes).filter(|_| door.eras != Eras::Modern) {
-                Some(items) => self::items(door, principal, &headers, &items, &wire).await,
+                Some(items) => self::items(door, principal, &headers, &items, wire).await,
                 None => Err(malformed.into()),
             };
         }
@@ -63,10 +67,10 @@ pub(super) async fn post(door: &Arc<Door>, proven: &Proven, request: HttpRequest
     }
     let route = classify::route(message, version, door.eras);
     match route.map_err(|error| about(Refusal::judged(error)))? {
-        Route::Session(message) => session(door, principal, &headers, message, &wire).await.map_err(about),
+        Route::Session(message) => session(door, principal, &headers, message, wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
             wire.lets_go();
-            stateless::serve(door, proven, &headers, (request, envelope), &wire).await
+            stateless::serve(door, proven, &headers, (request, envelope), wire).await
         }
         // Over HTTP the end of the connection is what withdraws a request.
         Route::Notice(_) => Ok(answer::accepted()),

@@ -91,9 +91,8 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
     type Error = Infallible;
     type Future = Either<Ready<Result<Answer, Infallible>>, Routed>;
 
-    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(self.wire.clone());
         let (uri, headers) = (request.uri(), request.headers());
         // Over HTTP/1.1 hyper leaves the body out by itself.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
@@ -147,7 +146,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
                     Some(asker)
                 }
             };
-            Ok(answer(serve(&service.door, route, asker, request).await))
+            Ok(answer(serve(&service.door, &service.wire, route, (asker, request)).await))
         }))
     }
 }
@@ -192,7 +191,12 @@ fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::empty()) } else { response }
 }
 
-async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, request: Request) -> Response {
+async fn serve(
+    door: &Arc<Door>,
+    wire: &Wire,
+    route: Option<Route>,
+    (asker, request): (Option<Asker>, Request),
+) -> Response {
     let Some(asker) = asker else {
         return only_read(request.method(), "ok\n").unwrap_or_else(Refusal::into_response);
     };
@@ -203,9 +207,9 @@ async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, req
             let is_tls = door.rules().tls.is_some();
             only_read(request.method(), page::page(is_tls, request.uri(), request.headers()))
         }
-        (Some(Route::Mcp), _, Ok(proven)) => mcp(door, &proven, request).await,
+        (Some(Route::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
         (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
-            Method::GET => sse::get(door, table, &proven, request.headers(), &Wire::of(request.extensions())),
+            Method::GET => sse::get(door, table, &proven, request.headers(), wire),
             // Clients that try Streamable HTTP first learn from this that it is not here.
             _ => Err(Refusal::only("GET")),
         },
@@ -218,10 +222,10 @@ async fn serve(door: &Arc<Door>, route: Option<Route>, asker: Option<Asker>, req
     answer.unwrap_or_else(Refusal::into_response)
 }
 
-async fn mcp(door: &Arc<Door>, proven: &Proven, request: Request) -> Result<Response, Refusal> {
+async fn mcp(door: &Arc<Door>, wire: &Wire, proven: &Proven, request: Request) -> Result<Response, Refusal> {
     match *request.method() {
-        Method::POST => post::post(door, proven, request).await,
-        Method::GET => get::get(door, proven, request.headers(), &Wire::of(request.extensions())),
+        Method::POST => post::post(door, wire, proven, request).await,
+        Method::GET => get::get(door, proven, request.headers(), wire),
         Method::DELETE => get::delete(door, &proven.principal, request.headers()),
         _ if door.eras == Eras::Modern => Err(Refusal::post_only()),
         _ => Err(Refusal::method()),

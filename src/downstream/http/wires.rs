@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Context;
 use std::time::Duration;
 
-use axum::http::Extensions;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,8 +19,8 @@ use super::rules::Change;
 use crate::queues::Account;
 use crate::router::Principal;
 
-/// A connection: cancelled, it ends.
-#[derive(Clone, Debug, Default)]
+/// A connection: cancelled, it ends. There is none without a place among all, so nobody can be handed one that never ends.
+#[derive(Clone, Debug)]
 pub(super) struct Wire(Arc<Inner>);
 
 #[derive(Debug)]
@@ -80,31 +79,7 @@ const SHARE: usize = 4;
 /// at once.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl Default for Inner {
-    fn default() -> Self {
-        Self {
-            end: CancellationToken::new(),
-            carried: Mutex::default(),
-            table: Weak::new(),
-            number: 0,
-            opened: Instant::now(),
-            proven: AtomicBool::new(false),
-            serving: AtomicUsize::new(0),
-            unwritten: AtomicBool::new(false),
-            used: AtomicU64::new(0),
-            held: AtomicBool::new(false),
-            left: AtomicBool::new(false),
-            reader: AtomicWaker::new(),
-        }
-    }
-}
-
 impl Wire {
-    /// That of the request with these extensions.
-    pub(super) fn of(extensions: &Extensions) -> Self {
-        extensions.get::<Self>().cloned().unwrap_or_default()
-    }
-
     /// Waits for its end.
     ///
     /// # Cancel safety
@@ -214,7 +189,20 @@ impl Wires {
         let mut table = locked(&self.0);
         let number = table.next;
         table.next += 1;
-        let wire = Wire(Arc::new(Inner { table: Arc::downgrade(&self.0), number, ..Inner::default() }));
+        let wire = Wire(Arc::new(Inner {
+            end: CancellationToken::new(),
+            carried: Mutex::default(),
+            table: Arc::downgrade(&self.0),
+            number,
+            opened: Instant::now(),
+            proven: AtomicBool::new(false),
+            serving: AtomicUsize::new(0),
+            unwritten: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            held: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
+        }));
         table.unproven.insert(number, wire.clone());
         (wire, Listed { wires: Arc::clone(&self.0), number })
     }
