@@ -317,12 +317,13 @@ async fn h6_a_child_that_closes_its_input_is_a_loss() {
 
 #[tokio::test]
 async fn h9_what_was_not_written_is_told_apart() {
-    let mut child = sh("exec sleep 0.3");
+    let mut child = sh(&format!("{TELL} head -c 1 >/dev/null; tell $$; exec sleep 600"));
     child.pipe.request(1, request(1, CAP)).unwrap();
-    // The writer takes the first, and the child does not.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // A byte of the first has come, and the child takes no more.
+    let pid = child.number().await;
     child.pipe.request(2, request(2, 10)).unwrap();
     child.pipe.request(3, request(3, 10)).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
     assert!(matches!(child.reader.next().await, Err(Error::Exited { .. })));
     assert_eq!(child.pipe.abandon(), [2, 3]);
     assert_eq!(child.pipe.request(4, request(4, 10)), Err(Error::Unwritten));

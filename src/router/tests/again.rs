@@ -168,7 +168,8 @@ async fn h30_five_hundred_calls_at_the_end_of_a_session_begin_one_new_one() {
     assert!(far.seen("tools/call") <= 2 * CALLS, "{}", far.seen("tools/call"));
 }
 
-/// A server of a shell that keeps a ledger, and dies or stops to listen where a file tells it to.
+/// A server of a shell that keeps a ledger, and dies or stops to listen where a file tells it to. One that does not listen
+/// says by the file `half` that one byte more has come, and dies when something is written into the pipe `over`.
 fn process(home: &std::path::Path) -> Transport {
     let mut script = r#"dir=$0
         while read -r line; do
@@ -185,12 +186,24 @@ fn process(home: &std::path::Path) -> Transport {
     script += r#"*'"notifications/'*) ;;
             *) printf '%s\n' "$line" | sed 's/.*"method":"\([a-z/]*\)".*/\1/' >>"$dir/ledger"
                if rm "$dir/die" 2>/dev/null; then exit 1; fi
-               if rm "$dir/deaf" 2>/dev/null; then exec sleep 0.5; fi
+               if rm "$dir/deaf" 2>/dev/null; then
+                   mkfifo "$dir/over"; head -c 1 >/dev/null; : >"$dir/half"; read -r over <"$dir/over"; exit 1
+               fi
                printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[],"messages":[],"contents":[],"completion":{"values":[]}}}\n' "$id" ;;
             esac
         done"#;
     let home = home.to_str().unwrap().to_owned();
     Transport::Stdio(Stdio { command: "sh".to_owned(), args: vec!["-c".to_owned(), script, home], ..Stdio::default() })
+}
+
+/// Waits until something is so that another process brings about.
+async fn until(condition: impl Fn() -> bool) {
+    let so = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), so).await.expect("it is not so after a minute");
 }
 
 fn ledger(home: &std::path::Path, method: &Method) -> usize {
@@ -223,15 +236,16 @@ async fn h57_stdio_what_never_left_is_sent_to_the_next_process() {
     let client = settled(&router).await;
     std::fs::write(home.path().join("deaf"), "").unwrap();
     let first = request(&router, &client, Method::ToolsCall, &call("go"));
-    while ledger(home.path(), &Method::ToolsCall) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| ledger(home.path(), &Method::ToolsCall) == 1).await;
     let large = json!({ "name": "go", "arguments": { "text": "x".repeat(1 << 20) } });
     let half = request(&router, &client, Method::ToolsCall, &large);
-    // Until its first bytes are in the pipe.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // The server has read one byte of it, and there is room for few more.
+    until(|| home.path().join("half").exists()).await;
     let queued: Vec<_> =
         kinds().into_iter().map(|(method, params)| request(&router, &client, method, &params)).collect();
+    let all = 2 + queued.len();
+    until(|| router.status()[0].calls_running == all).await;
+    std::fs::write(home.path().join("over"), "\n").unwrap();
     assert_eq!(fault(&first.whole_answer().await), unknown());
     assert_eq!(fault(&half.whole_answer().await), unknown(), "some of it has left");
     for queued in queued {
