@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Approved, Project};
 pub use crate::keep::Error;
-use crate::keep::Keep;
+use crate::keep::{self, Keep};
 
 /// The approvals of a user.
 #[derive(Clone, Debug)]
@@ -63,18 +63,18 @@ impl Approvals {
     ///
     /// # Errors
     /// When the file of approvals cannot be read or written; then nothing is approved.
-    pub fn approve<'a>(
+    pub async fn approve<'a>(
         &self,
         file: &Path,
         servers: impl IntoIterator<Item = (&'a str, &'a Project)>,
     ) -> Result<(), Error> {
-        self.0.update(|state: &mut State| {
-            let known = state.projects.entry(file.to_owned()).or_default();
-            for (name, project) in servers {
-                let entry = Entry { hash: project.hash.clone(), shown: project.shown.clone() };
-                known.insert(name.to_owned(), entry);
-            }
-        })?;
-        Ok(())
+        let entry = |project: &Project| Entry { hash: project.hash.clone(), shown: project.shown.clone() };
+        let approved: Vec<(String, Entry)> =
+            servers.into_iter().map(|(name, project)| (name.to_owned(), entry(project))).collect();
+        let (keep, file) = (self.0.clone(), file.to_owned());
+        keep::done(move || {
+            keep.update(|state: &mut State| state.projects.entry(file).or_default().extend(approved))
+        })
+        .await
     }
 }

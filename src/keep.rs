@@ -1,16 +1,23 @@
 //! A small file of state that hosts of one user share: read whole, changed under a lock, written whole or not at all
-//! (`docs/hazards.md` H94).
+//! (`docs/hazards.md` H94). All locks of files are taken here, and all that waits for a disk waits here.
 //!
 //! **Invariant:** what cannot be understood, since it is broken or of a newer version, is never written over; and a
-//! process that is killed at any moment leaves the file as it was before or after its change.
+//! process that is killed at any moment leaves the file as it was before or after its change. Whatever may wait for another
+//! process or for a disk runs [`aside`]: the thread that serves everybody waits for neither, and tests fail where it would.
 
+use std::cell::Cell;
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 
 /// One file of state.
 #[derive(Clone, Debug)]
@@ -80,26 +87,145 @@ impl Keep {
         stored.map(|stored| stored.state).ok_or_else(|| Error::Strange { path: self.path.clone() })
     }
 
-    /// Changes what it holds, and gives back what it holds then.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut T)) -> Result<T, Error>
+    /// Changes what it holds. It blocks.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut T)) -> Result<(), Error>
+    where
+        T: Serialize + DeserializeOwned + Default,
+    {
+        self.revise(|state: &mut T| (change(state), true))
+    }
+
+    /// Works on what it holds, which is written if the second of what `work` gives back says so. It blocks.
+    pub(crate) fn revise<T, R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Result<R, Error>
     where
         T: Serialize + DeserializeOwned + Default,
     {
         let wrong = |source| Error::Write { path: self.path.clone(), source };
         let folder = self.path.parent().unwrap_or(Path::new("."));
         make_folder(folder).map_err(wrong)?;
-        let _lock = lock(&self.path.with_extension("lock"), PATIENCE).map_err(wrong)?;
+        let _held = lock(&self.path.with_extension("lock"), PATIENCE).map_err(wrong)?;
         let mut state = self.read()?;
-        change(&mut state);
-        let stored = Stored { version: self.version, state };
-        let bytes = serde_json::to_vec(&stored).map_err(|error| wrong(error.into()))?;
-        replace(&self.path, &bytes).map_err(wrong)?;
-        Ok(stored.state)
+        let (result, is_changed) = work(&mut state);
+        if is_changed {
+            let bytes = serde_json::to_vec(&Stored { version: self.version, state });
+            replace(&self.path, &bytes.map_err(|error| wrong(error.into()))?).map_err(wrong)?;
+        }
+        Ok(result)
     }
 }
 
-/// Writes a file whole. The caller holds its lock.
+/// Changes on their way to a file, in order: made by one thread at a time, which may block.
+pub(crate) struct Behind<T> {
+    keep: Keep,
+    waiting: Mutex<Waiting<T>>,
+    tasks: TaskTracker,
+}
+
+type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+struct Waiting<T> {
+    changes: Vec<Change<T>>,
+    /// Somebody writes, and looks here once more before it ends.
+    is_written: bool,
+}
+
+impl<T> fmt::Debug for Behind<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Behind").field("keep", &self.keep).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
+    pub(crate) fn new(keep: Keep) -> Arc<Self> {
+        let waiting = Mutex::new(Waiting { changes: Vec::new(), is_written: false });
+        Arc::new(Self { keep, waiting, tasks: TaskTracker::new() })
+    }
+
+    /// Has a change made as soon as can be; without a runtime, now.
+    pub(crate) fn push(self: &Arc<Self>, change: impl FnOnce(&mut T) + Send + 'static) {
+        {
+            let mut waiting = self.waiting();
+            waiting.changes.push(Box::new(change));
+            if std::mem::replace(&mut waiting.is_written, true) {
+                return;
+            }
+        }
+        let behind = self.clone();
+        match Handle::try_current() {
+            Ok(runtime) => drop(self.tasks.spawn_blocking_on(move || blocking(|| behind.write()), &runtime)),
+            Err(_) => behind.write(),
+        }
+    }
+
+    /// Done when all of it is on disk.
+    pub(crate) async fn written(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn write(&self) {
+        loop {
+            let changes = {
+                let mut waiting = self.waiting();
+                waiting.is_written = !waiting.changes.is_empty();
+                std::mem::take(&mut waiting.changes)
+            };
+            if changes.is_empty() {
+                return;
+            }
+            let written = self.keep.update(|state: &mut T| changes.into_iter().for_each(|change| change(state)));
+            if let Err(error) = written {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+thread_local! {
+    /// Whether this thread may block now.
+    static ASIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does what may wait, for a disk or for another process, on a thread where nobody else has to wait for it.
+pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(|| blocking(work))
+}
+
+/// The same, for who waits for it.
+pub(crate) async fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match aside(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and whoever waits with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ASIDE.set(self.0);
+        }
+    }
+    let _back = Back(ASIDE.replace(true));
+    work()
+}
+
+fn may_block() {
+    debug_assert!(ASIDE.get() || Handle::try_current().is_err(), "a runtime's thread would wait: go `keep::aside`");
+}
+
+/// Writes a file whole. The caller holds its lock. It blocks.
+#[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    may_block();
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // One name for all, since there is one writer: what a killed one left is written over.
@@ -119,22 +245,40 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the lock of that path; it goes with the file that is given back, however the process ends.
-#[cfg(unix)]
-pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<File> {
-    use rustix::fs::{FlockOperation, flock};
+/// Waits until what was written is on the disk. It blocks.
+#[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
+pub(crate) fn settle(file: &File) -> io::Result<()> {
+    may_block();
+    file.sync_data()
+}
 
+/// A lock that is held. It goes with this, however the process ends.
+#[derive(Debug)]
+pub(crate) struct Held(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no locks"))] Option<File>);
+
+/// Takes the lock of that path. It blocks.
+pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Held> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     private(&mut options);
-    let file = options.open(path)?;
+    hold(options.open(path)?, patience)
+}
+
+/// Takes the lock of an open file. It blocks.
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait, and there is no news of a lock")]
+pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
+    use rustix::fs::{FlockOperation, flock};
+
+    may_block();
     let end = Instant::now() + patience;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::park_timeout(AGAIN),
+            Ok(()) => return Ok(Held(Some(file))),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(AGAIN),
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "another mcp-host holds its lock"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another program holds its lock"));
             }
             Err(error) => return Err(error.into()),
         }
@@ -143,9 +287,21 @@ pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<File> {
 
 /// Elsewhere two that write at once may lose one of two changes, but never the file.
 #[cfg(not(unix))]
-pub(crate) fn lock(_: &Path, patience: Duration) -> io::Result<()> {
+pub(crate) fn hold(_: File, patience: Duration) -> io::Result<Held> {
+    may_block();
     let _ = (patience, AGAIN, Instant::now());
-    Ok(())
+    Ok(Held(None))
+}
+
+#[cfg(unix)]
+impl Drop for Held {
+    #[expect(clippy::disallowed_methods, reason = "nobody waits to let go")]
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // The file may be open elsewhere, too.
+            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+        }
+    }
 }
 
 /// Makes a folder for its user alone, with those above it.
@@ -157,17 +313,35 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Takes the lock of an open file if nobody has it, without waiting; it goes with the file.
+/// Takes the lock of an open file if nobody has it, without waiting; it goes with the file. Whether it was free.
+///
+/// # Errors
+/// Where no lock can be had.
 #[cfg(unix)]
-pub(crate) fn try_lock(file: &File) -> bool {
-    use rustix::fs::{FlockOperation, flock};
-    flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    tried(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Whether somebody holds the lock of an open file alone. Who only looks does not see others who do.
+#[cfg(all(unix, feature = "server"))]
+pub(crate) fn is_held(file: &File) -> bool {
+    matches!(tried(file, rustix::fs::FlockOperation::NonBlockingLockShared), Ok(false))
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "it does not wait")]
+fn tried(file: &File, how: rustix::fs::FlockOperation) -> io::Result<bool> {
+    match rustix::fs::flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Elsewhere no lock can be had.
 #[cfg(not(unix))]
-pub(crate) fn try_lock(_: &File) -> bool {
-    false
+pub(crate) fn try_lock(_: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// State is for its user alone.
@@ -192,7 +366,8 @@ mod tests {
     fn add(keep: &Keep, word: &str) -> Result<Words, Error> {
         keep.update(|state: &mut Words| {
             state.words.insert(word.to_owned());
-        })
+        })?;
+        keep.read()
     }
 
     fn keep(folder: &Path) -> Keep {
@@ -226,6 +401,36 @@ mod tests {
             assert!(matches!(keep.update(|_: &mut Words| ()), Err(Error::Strange { .. })));
             assert_eq!(fs::read_to_string(keep.path()).unwrap(), text);
         }
+    }
+
+    /// Another process holds the lock and is stopped: whoever waits for it, the thread of the runtime does not.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn h94_changes_wait_for_a_lock_beside_the_runtime() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = keep(folder.path());
+        make_folder(keep.path().parent().unwrap()).unwrap();
+        let path = keep.path().with_extension("lock");
+        let held = aside(move || lock(&path, PATIENCE)).await.unwrap().unwrap();
+        let behind = Behind::new(keep.clone());
+        for word in ["a", "b"] {
+            behind.push(move |state: &mut Words| {
+                state.words.insert(word.to_owned());
+            });
+        }
+        // This task runs on the one thread there is, so it is not the one that waits.
+        assert!(keep.read::<Words>().unwrap().words.is_empty());
+        drop(held);
+        behind.written().await;
+        assert_eq!(keep.read::<Words>().unwrap().words.len(), 2);
+    }
+
+    #[cfg(debug_assertions)]
+    #[tokio::test]
+    #[should_panic(expected = "go `keep::aside`")]
+    async fn the_thread_of_the_runtime_takes_no_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let _ = add(&keep(folder.path()), "a");
     }
 
     #[cfg(unix)]

@@ -93,7 +93,8 @@ impl Process {
         self.pid
     }
 
-    /// Returns once the process accepts connections on `port`. Blocks: nothing else runs at this time.
+    /// Returns once the process accepts connections on `port`.
+    #[expect(clippy::disallowed_methods, reason = "it blocks, and nothing else runs at this time")]
     pub(crate) fn wait_for(&mut self, port: u16) -> Result<()> {
         let started = Instant::now();
         while TcpStream::connect(loopback(port)).is_err() {
@@ -103,7 +104,7 @@ impl Process {
             if started.elapsed() > PATIENCE {
                 bail!("does not listen on port {port} after {PATIENCE:?}");
             }
-            std::thread::park_timeout(LOOK);
+            std::thread::sleep(LOOK);
         }
         Ok(())
     }

@@ -3,8 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::config;
+use crate::keep;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -18,8 +20,7 @@ pub(super) struct File {
 /// How often a file that others put aside is opened again before it is given up for now.
 const ROUNDS: usize = 100;
 /// How long another host may hold the file.
-#[cfg(unix)]
-const HELD: std::time::Duration = std::time::Duration::from_secs(5);
+const HELD: Duration = Duration::from_secs(5);
 
 impl File {
     pub(super) fn open(settings: &config::Audit) -> io::Result<Self> {
@@ -30,18 +31,18 @@ impl File {
     /// Adds lines, all of them or none.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         for _ in 0..ROUNDS {
-            let lock = Lock::of(&self.file)?;
+            let held = keep::hold(self.file.try_clone()?, HELD)?;
             if !is_at(&self.file, &self.path) {
                 // Another host has put it aside, or somebody has taken it away.
-                drop(lock);
+                drop(held);
                 self.file = open(&self.path)?;
                 continue;
             }
             let length = self.file.metadata()?.len();
             if length > 0 && length.saturating_add(lines.len() as u64) > self.max {
-                self.file.sync_data()?;
+                keep::settle(&self.file)?;
                 put_aside(&self.path, self.keep)?;
-                drop(lock);
+                drop(held);
                 self.file = open(&self.path)?;
                 continue;
             }
@@ -61,7 +62,7 @@ impl File {
 
     /// Done once all is on the disk.
     pub(super) fn settle(&self) {
-        let _ = self.file.sync_data();
+        let _ = keep::settle(&self.file);
     }
 }
 
@@ -106,48 +107,4 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_at(_: &fs::File, path: &Path) -> bool {
     path.exists()
-}
-
-/// Nobody else writes while it lives.
-#[cfg(unix)]
-struct Lock(fs::File);
-
-#[cfg(unix)]
-impl Lock {
-    fn of(file: &fs::File) -> io::Result<Self> {
-        use rustix::fs::{FlockOperation, flock};
-        let until = std::time::Instant::now() + HELD;
-        loop {
-            match flock(file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self(file.try_clone()?)),
-                Err(rustix::io::Errno::WOULDBLOCK) if std::time::Instant::now() < until => pause(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::Error::other("another program holds it")),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-#[cfg(unix)]
-#[expect(clippy::disallowed_methods, reason = "on a thread that may block, and there is no news of a lock")]
-fn pause() {
-    std::thread::sleep(std::time::Duration::from_millis(1));
-}
-
-#[cfg(unix)]
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
-    }
-}
-
-#[cfg(not(unix))]
-struct Lock;
-
-#[cfg(not(unix))]
-impl Lock {
-    fn of(_: &fs::File) -> io::Result<Self> {
-        Ok(Self)
-    }
 }

@@ -21,6 +21,7 @@ use self::file::File;
 use self::line::{Ended, Line};
 use crate::answered::{Answered, Failed, Kind};
 use crate::config;
+use crate::keep;
 use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
 
@@ -200,7 +201,7 @@ async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>,
         batch.drain(..).for_each(|line| line.write(&mut text));
         file = put(file, text, &trouble).await;
     }
-    let _ = tokio::task::spawn_blocking(move || file.settle()).await;
+    let _ = keep::aside(move || file.settle()).await;
 }
 
 /// Writes some lines, however long it takes until they can be written.
@@ -208,7 +209,7 @@ async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     let text = Arc::new(text);
     loop {
         let lines = text.clone();
-        let written = tokio::task::spawn_blocking(move || {
+        let written = keep::aside(move || {
             let written = file.append(&lines);
             (file, written)
         });

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Error;
+use crate::keep;
 
 /// Another process may take as long as two requests.
 const PATIENCE: Duration = Duration::from_secs(30);
-#[cfg(unix)]
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Held until it is dropped.
@@ -23,7 +23,7 @@ pub(super) struct Lock {
 pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, Error> {
     let Some(directory) = directory.map(|directory| directory.join("locks")) else { return Ok(Lock { _file: None }) };
     let path = directory.join(format!("{name}.lock"));
-    let opened = tokio::task::spawn_blocking(move || {
+    let opened = keep::aside(move || {
         std::fs::create_dir_all(&directory)?;
         std::fs::File::options().create(true).truncate(false).write(true).open(path)
     });
@@ -38,20 +38,23 @@ pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, E
     locked(file, Instant::now() + PATIENCE).await
 }
 
-#[cfg(unix)]
 async fn locked(file: std::fs::File, until: Instant) -> Result<Lock, Error> {
-    use rustix::fs::{FlockOperation, flock};
-    while flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
+    let mut file = file;
+    loop {
+        // Where there are no locks there is none between processes.
+        let (back, is_held) = keep::done(move || {
+            let tried = keep::try_lock(&file);
+            (file, matches!(tried, Ok(false)))
+        })
+        .await;
+        file = back;
+        if !is_held {
+            return Ok(Lock { _file: Some(file) });
+        }
         if Instant::now() > until {
             let reason = format!("another process has been renewing the token for {PATIENCE:?}");
             return Err(Error::Unreachable { reason, unsent: true });
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(Lock { _file: Some(file) })
-}
-
-#[cfg(not(unix))]
-async fn locked(file: std::fs::File, _: Instant) -> Result<Lock, Error> {
-    Ok(Lock { _file: Some(file) })
 }

@@ -2,18 +2,20 @@
 //!
 //! Not here: credentials and what is said. A client is made when the first server wants one: reading the certificates of
 //! the platform costs more than starting a small server. Start reading at [`Dialer`]; `foreign.rs` is the way to URLs that
-//! are not of the config, `tls.rs` says whom to believe.
+//! are not of the config, `tls.rs` says whom to believe, and `sight.rs` whom from first sight on.
 
 mod address;
 mod foreign;
 mod pins;
+mod sight;
 mod tls;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use self::pins::{Certificates, Changed};
+use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
 pub(crate) use self::address::is_loopback;
@@ -24,7 +26,7 @@ pub(crate) use self::foreign::{Document, Error, Foreign};
 pub(crate) struct Dialer {
     plain: OnceLock<Result<reqwest::Client, String>>,
     tls: OnceLock<Result<reqwest::Client, String>>,
-    pins: Arc<Certificates>,
+    pins: Certificates,
 }
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -33,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(90);
 impl Dialer {
     /// One that keeps what it believes in a state directory.
     pub(crate) fn new(state: Option<&Path>) -> Self {
-        Self { pins: Arc::new(Certificates::new(state)), ..Self::default() }
+        Self { pins: Certificates::new(state), ..Self::default() }
     }
 
     /// The client for a server of the config. One with a TLS of its own has a client of its own, made of its files as they
@@ -61,7 +63,7 @@ impl Dialer {
 #[derive(Debug)]
 pub(crate) struct Recipe {
     remote: Remote,
-    pins: Arc<Certificates>,
+    pins: Certificates,
 }
 
 impl Recipe {
@@ -74,8 +76,12 @@ impl Recipe {
         if *tls == Tls::default() {
             return made(builder());
         }
-        let origin = url.origin().ascii_serialization();
-        made(builder().tls_backend_preconfigured(tls::client_config(tls, &origin, &self.pins)?))
+        let builder = builder().tls_backend_preconfigured(tls::client_config(tls)?);
+        if !tls.trust_on_first_use {
+            return made(builder);
+        }
+        let origin = url.origin().ascii_serialization().into();
+        made(builder.connector_layer(Judging { origin, pins: self.pins.clone() }))
     }
 }
 

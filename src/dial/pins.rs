@@ -1,25 +1,24 @@
 //! Certificates that were believed at first sight, kept for the next time (`tls.trustOnFirstUse`).
 //!
-//! One file of the state directory, shared by all hosts of a user; a change is written whole, under a lock. A server whose
-//! certificate changed is refused until somebody accepts the new one; what it showed is kept beside, so that there is
-//! something to accept.
+//! One file of the state directory, shared by all hosts of a user. A server whose certificate changed is refused until
+//! somebody accepts the new one; what it showed is kept beside, so that there is something to accept. What writes waits for
+//! other hosts; it runs beside the runtime (`sight.rs`).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Fingerprint;
+use crate::keep::{self, Error, Keep};
 
-/// Certificates of servers that were believed at first sight, in one state directory.
-#[derive(Debug, Default)]
+/// Certificates of servers that were believed at first sight, in one state directory. Cheap to clone.
+#[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    path: Option<PathBuf>,
+    keep: Option<Keep>,
     /// Without a state directory they are known as long as the process lives.
-    own: Mutex<BTreeMap<String, Pin>>,
+    own: Arc<Mutex<Pins>>,
 }
 
 /// A server whose certificate is not the one it was.
@@ -35,13 +34,13 @@ pub struct Changed {
 }
 
 /// One server's certificate.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Pin {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pin {
     /// What is believed.
-    known: String,
+    pub(super) known: String,
     /// What it showed last, if that was another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    offered: Option<String>,
+    pub(super) offered: Option<String>,
 }
 
 /// What to do with a certificate that nobody vouches for.
@@ -55,9 +54,8 @@ pub(super) enum Verdict {
     Changed { known: String },
 }
 
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    version: u32,
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Pins {
     certificates: BTreeMap<String, Pin>,
 }
 
@@ -65,31 +63,31 @@ const VERSION: u32 = 1;
 const FILE: &str = "certificates.json";
 
 impl Certificates {
-    /// Those of a state directory; without one they last as long as this value.
+    /// Those of a state directory; without one they last as long as this value and its clones.
     #[must_use]
     pub fn new(directory: Option<&Path>) -> Self {
-        Self { path: directory.map(|directory| directory.join(FILE)), own: Mutex::default() }
+        Self { keep: directory.map(|directory| Keep::new(directory.join(FILE), VERSION)), own: Arc::default() }
     }
 
-    /// Judges what a server shows, and keeps it if it is the first.
-    pub(super) fn judge(&self, origin: &str, shown: Fingerprint) -> Verdict {
+    /// What is known of a server. It waits for nobody.
+    pub(super) fn look(&self, origin: &str) -> Result<Option<Pin>, Error> {
+        self.read(|pins| pins.certificates.get(origin).cloned())
+    }
+
+    /// Judges what a server shows, and keeps it if it is the first. It blocks.
+    pub(super) fn judge(&self, origin: &str, shown: Fingerprint) -> Result<Verdict, Error> {
         let shown = shown.to_string();
-        let judged = self.change(|pins| match pins.get_mut(origin) {
+        self.change(|pins| match pins.certificates.get_mut(origin) {
             None => {
-                pins.insert(origin.to_owned(), Pin { known: shown.clone(), offered: None });
+                pins.certificates.insert(origin.to_owned(), Pin { known: shown, offered: None });
                 (Verdict::First, true)
             }
             Some(pin) if pin.known == shown => (Verdict::Known, pin.offered.take().is_some()),
             Some(pin) => {
-                let news = pin.offered.as_deref() != Some(&shown);
-                pin.offered = Some(shown.clone());
-                (Verdict::Changed { known: pin.known.clone() }, news)
+                let is_news = pin.offered.as_ref() != Some(&shown);
+                pin.offered = Some(shown);
+                (Verdict::Changed { known: pin.known.clone() }, is_news)
             }
-        });
-        judged.unwrap_or_else(|error| {
-            tracing::error!("the certificates that are believed cannot be read or written: {error}");
-            // Whoever cannot tell whether it is the first time must not take it for one.
-            Verdict::Changed { known: "not to be read".to_owned() }
         })
     }
 
@@ -97,13 +95,13 @@ impl Certificates {
     ///
     /// # Errors
     /// When the file cannot be read, or is of another version.
-    pub fn changed(&self) -> io::Result<Vec<Changed>> {
-        self.change(|pins| {
-            let changed = pins.iter().filter_map(|(origin, pin)| {
+    pub fn changed(&self) -> Result<Vec<Changed>, Error> {
+        self.read(|pins| {
+            let changed = pins.certificates.iter().filter_map(|(origin, pin)| {
                 let shown = pin.offered.clone()?;
                 Some(Changed { origin: origin.clone(), known: pin.known.clone(), shown })
             });
-            (changed.collect(), false)
+            changed.collect()
         })
     }
 
@@ -111,68 +109,34 @@ impl Certificates {
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    pub fn accept(&self, origin: &str, shown: &str) -> io::Result<bool> {
+    pub async fn accept(&self, origin: &str, shown: &str) -> Result<bool, Error> {
+        let (certificates, origin, shown) = (self.clone(), origin.to_owned(), shown.to_owned());
+        keep::done(move || certificates.accepted(&origin, shown)).await
+    }
+
+    fn accepted(&self, origin: &str, shown: String) -> Result<bool, Error> {
         self.change(|pins| {
-            let Some(pin) = pins.get_mut(origin).filter(|pin| pin.offered.as_deref() == Some(shown)) else {
-                return (false, false);
-            };
-            pin.known = shown.to_owned();
-            pin.offered = None;
+            let pin = pins.certificates.get_mut(origin);
+            let Some(pin) = pin.filter(|pin| pin.offered.as_ref() == Some(&shown)) else { return (false, false) };
+            (pin.known, pin.offered) = (shown, None);
             (true, true)
         })
     }
 
-    /// Works on what is kept, and writes it if it was changed.
-    fn change<T>(&self, work: impl FnOnce(&mut BTreeMap<String, Pin>) -> (T, bool)) -> io::Result<T> {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(path) = &self.path else { return Ok(work(&mut own).0) };
-        let directory = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory)?;
-        let _lock = lock(&path.with_extension("lock"))?;
-        let mut pins = read(path)?;
-        let (result, changed) = work(&mut pins);
-        if changed {
-            write(path, directory, pins)?;
+    fn read<T>(&self, look: impl FnOnce(&Pins) -> T) -> Result<T, Error> {
+        match &self.keep {
+            Some(keep) => keep.read().map(|pins| look(&pins)),
+            None => Ok(look(&self.own.lock().unwrap_or_else(PoisonError::into_inner))),
         }
-        Ok(result)
     }
-}
 
-/// Nobody else works on the file until this is dropped.
-#[cfg(unix)]
-fn lock(path: &Path) -> io::Result<File> {
-    let file = File::options().create(true).truncate(false).write(true).open(path)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-    Ok(file)
-}
-
-/// Without locks the last one who writes wins.
-#[cfg(not(unix))]
-fn lock(path: &Path) -> io::Result<File> {
-    File::options().create(true).truncate(false).write(true).open(path)
-}
-
-fn read(path: &Path) -> io::Result<BTreeMap<String, Pin>> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error),
-    };
-    let stored: Stored = serde_json::from_slice(&text)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display())))?;
-    if stored.version != VERSION {
-        let reason = format!("{} is of version {}, this program knows {VERSION}", path.display(), stored.version);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    /// Works on what is kept, and writes it if it was changed.
+    fn change<T>(&self, work: impl FnOnce(&mut Pins) -> (T, bool)) -> Result<T, Error> {
+        match &self.keep {
+            Some(keep) => keep.revise(work),
+            None => Ok(work(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner)).0),
+        }
     }
-    Ok(stored.certificates)
-}
-
-fn write(path: &Path, directory: &Path, certificates: BTreeMap<String, Pin>) -> io::Result<()> {
-    let partial = directory.join(format!(".{FILE}.{}", std::process::id()));
-    let mut file = File::create(&partial)?;
-    file.write_all(&serde_json::to_vec_pretty(&Stored { version: VERSION, certificates })?)?;
-    file.sync_all()?;
-    std::fs::rename(partial, path)
 }
 
 #[cfg(test)]
@@ -187,19 +151,19 @@ mod tests {
     fn the_first_is_believed_and_another_only_when_it_was_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let pins = Certificates::new(Some(directory.path()));
-        assert_eq!(pins.judge("https://a", print(1)), Verdict::First);
-        assert_eq!(pins.judge("https://a", print(1)), Verdict::Known);
-        assert_eq!(pins.judge("https://b", print(2)), Verdict::First);
+        assert_eq!(pins.judge("https://a", print(1)).unwrap(), Verdict::First);
+        assert_eq!(pins.judge("https://a", print(1)).unwrap(), Verdict::Known);
+        assert_eq!(pins.judge("https://b", print(2)).unwrap(), Verdict::First);
         let pins = Certificates::new(Some(directory.path()));
-        assert_eq!(pins.judge("https://a", print(3)), Verdict::Changed { known: print(1).to_string() });
+        assert_eq!(pins.judge("https://a", print(3)).unwrap(), Verdict::Changed { known: print(1).to_string() });
         let changed = pins.changed().unwrap();
         let offered = print(3).to_string();
         let expected = Changed { origin: "https://a".into(), known: print(1).to_string(), shown: offered.clone() };
         assert_eq!(changed, [expected]);
-        assert!(!pins.accept("https://a", &print(4).to_string()).unwrap(), "not what was shown");
-        assert!(!pins.accept("https://b", &offered).unwrap());
-        assert!(pins.accept("https://a", &offered).unwrap());
-        assert_eq!(Certificates::new(Some(directory.path())).judge("https://a", print(3)), Verdict::Known);
+        assert!(!pins.accepted("https://a", print(4).to_string()).unwrap(), "not what was shown");
+        assert!(!pins.accepted("https://b", offered.clone()).unwrap());
+        assert!(pins.accepted("https://a", offered.clone()).unwrap());
+        assert_eq!(Certificates::new(Some(directory.path())).judge("https://a", print(3)).unwrap(), Verdict::Known);
         assert_eq!(pins.changed().unwrap(), []);
     }
 
@@ -208,14 +172,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(FILE), "{").unwrap();
         let pins = Certificates::new(Some(directory.path()));
-        assert!(matches!(pins.judge("https://a", print(1)), Verdict::Changed { .. }));
+        assert!(matches!(pins.judge("https://a", print(1)), Err(Error::Strange { .. })));
         assert_eq!(std::fs::read(directory.path().join(FILE)).unwrap(), b"{", "and stays as it is");
     }
 
     #[test]
     fn without_a_directory_they_last_as_long_as_the_process() {
         let pins = Certificates::new(None);
-        assert_eq!(pins.judge("https://a", print(1)), Verdict::First);
-        assert!(matches!(pins.judge("https://a", print(2)), Verdict::Changed { .. }));
+        assert_eq!(pins.judge("https://a", print(1)).unwrap(), Verdict::First);
+        assert!(matches!(pins.judge("https://a", print(2)).unwrap(), Verdict::Changed { .. }));
     }
 }

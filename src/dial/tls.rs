@@ -1,12 +1,12 @@
 //! TLS to one server: who vouches for it, and what is said when nobody does.
 //!
-//! Not here: which certificates were believed before (`pins.rs`). **Invariant:** nothing switches the check of a certificate
+//! Not here: which certificates were believed before (`sight.rs`). **Invariant:** nothing switches the check of a certificate
 //! off; the config may only name another authority, or the one certificate itself.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
@@ -16,15 +16,15 @@ use rustls::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::pins::{Certificates, Verdict};
+use super::sight;
 use crate::config::{Fingerprint, Tls};
 use crate::protocol::Theirs;
 
-/// What is spoken to the server at `origin` under these settings.
+/// What is spoken to a server under these settings.
 ///
 /// # Errors
 /// When a file cannot be used: one line that names it.
-pub(super) fn client_config(tls: &Tls, origin: &str, pins: &Arc<Certificates>) -> Result<ClientConfig, String> {
+pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match &tls.ca {
         Some(file) => Some(named(file, provider.clone())?),
@@ -34,7 +34,7 @@ pub(super) fn client_config(tls: &Tls, origin: &str, pins: &Arc<Certificates>) -
     };
     let belief = match tls.pin {
         Some(pin) => Belief::Pinned(pin),
-        None if tls.trust_on_first_use => Belief::FirstUse(pins.clone(), origin.to_owned()),
+        None if tls.trust_on_first_use => Belief::FirstUse,
         None => Belief::Authorities,
     };
     let verifier = Verifier { provider: provider.clone(), authorities, belief };
@@ -53,6 +53,10 @@ pub(super) fn client_config(tls: &Tls, origin: &str, pins: &Arc<Certificates>) -
         }
         None => builder.with_no_client_auth(),
     };
+    if tls.trust_on_first_use {
+        // A session that is taken up again shows no certificate, and that of a connection that was refused is a session, too.
+        config.resumption = Resumption::disabled();
+    }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -97,7 +101,7 @@ enum Belief {
     /// This certificate alone.
     Pinned(Fingerprint),
     /// Authorities; and where they know nothing, the certificate that was seen first.
-    FirstUse(Arc<Certificates>, String),
+    FirstUse,
 }
 
 #[derive(Debug)]
@@ -112,10 +116,16 @@ struct Verifier {
 #[error("{0}")]
 struct Changed(String);
 
-impl Verifier {
-    fn changed(text: String) -> rustls::Error {
-        CertificateError::Other(OtherError(Arc::new(Changed(text)))).into()
-    }
+/// A server shows another certificate than it did.
+pub(super) fn changed(shown: Fingerprint, known: &str) -> rustls::Error {
+    another(format!(
+        "it shows the certificate {shown}, but it was {known} before; if its owner has changed it, accept it with \
+         `mcp-host approve`"
+    ))
+}
+
+fn another(text: String) -> rustls::Error {
+    CertificateError::Other(OtherError(Arc::new(Changed(text)))).into()
 }
 
 impl ServerCertVerifier for Verifier {
@@ -132,23 +142,16 @@ impl ServerCertVerifier for Verifier {
             if shown == pin {
                 return Ok(ServerCertVerified::assertion());
             }
-            return Err(Self::changed(format!("it shows the certificate {shown}, but tls.pin names {pin}")));
+            return Err(another(format!("it shows the certificate {shown}, but tls.pin names {pin}")));
         }
         let vouched = match &self.authorities {
             Some(authorities) => authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         };
         match (vouched, &self.belief) {
-            (Err(error), Belief::FirstUse(pins, origin)) if nobody_vouches(&error) => match pins.judge(origin, shown) {
-                Verdict::Known => Ok(ServerCertVerified::assertion()),
-                Verdict::First => {
-                    tracing::warn!("{origin} shows {shown}, believed at first sight (tls.trustOnFirstUse)");
-                    Ok(ServerCertVerified::assertion())
-                }
-                Verdict::Changed { known } => Err(Self::changed(format!(
-                    "it shows the certificate {shown}, but it was {known} before; if its owner has changed it, accept \
-                     it with `mcp-host approve`"
-                ))),
+            (Err(error), Belief::FirstUse) if nobody_vouches(&error) => match sight::admits(shown) {
+                true => Ok(ServerCertVerified::assertion()),
+                false => Err(another(format!("it shows the certificate {shown}, which is not the one it was"))),
             },
             (vouched, _) => vouched,
         }

@@ -15,6 +15,7 @@ use crate::config::{self, Config, LoadRequest};
 use crate::downstream::Eras;
 use crate::error::{Error, ErrorKind};
 use crate::in_process::{InProcess, Running};
+use crate::keep;
 use crate::lineage::{self, Lineage};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{Profile, ProtocolVersion, Raw};
@@ -217,7 +218,7 @@ impl HostBuilder {
 /// What is above this host. The files that tell it are read where blocking is fine.
 async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error> {
     let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
-    let entered = tokio::task::spawn_blocking(move || Lineage::enter(&files, state.as_deref())).await;
+    let entered = keep::aside(move || Lineage::enter(&files, state.as_deref())).await;
     let entered = entered.map_err(|error| Error::from_source(ErrorKind::Internal, error))?;
     entered.map_err(|refusal| refused(&refusal))
 }

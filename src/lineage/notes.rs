@@ -37,7 +37,7 @@ impl Note {
             options.read(true).write(true).create(true).truncate(false);
             keep::private(&mut options);
             let mut file = options.open(&path).ok()?;
-            if !keep::try_lock(&file) {
+            if !keep::try_lock(&file).unwrap_or(false) {
                 return None;
             }
             file.set_len(0).and_then(|()| file.rewind()).ok()?;
@@ -52,7 +52,7 @@ impl Note {
         let mut alike = 1;
         for path in entries.flatten().take(MOST).map(|entry| entry.path()).filter(|path| *path != self.path) {
             let Ok(mut file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
-            if keep::try_lock(&file) {
+            if keep::try_lock(&file).unwrap_or(false) {
                 // Its host is gone: nobody else can hold the lock.
                 let _ = fs::remove_file(&path);
                 continue;

@@ -5,26 +5,24 @@
 //! A file that cannot be read or written costs a second process or a probe at most: it is told to the log and nobody else.
 //! It is written beside the runtime: what is noted counts at once, and is on disk a moment later.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio_util::task::TaskTracker;
 
 use super::asked::Asked;
 use crate::config::Transport;
-use crate::keep::Keep;
+use crate::keep::{Behind, Keep};
 use crate::protocol::Era;
 
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     facts: Mutex<Facts>,
-    file: Option<Arc<Queue>>,
-    writing: TaskTracker,
+    file: Option<Arc<Behind<Facts>>>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -73,22 +71,6 @@ struct Took {
     at: u64,
 }
 
-type Change = Box<dyn FnOnce(&mut Facts) + Send>;
-
-/// Changes on their way to the file, in order.
-struct Queue {
-    keep: Keep,
-    changes: Mutex<VecDeque<Change>>,
-    /// Held by whoever writes.
-    pen: Mutex<()>,
-}
-
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue").field("keep", &self.keep).finish_non_exhaustive()
-    }
-}
-
 const VERSION: u32 = 1;
 /// Servers that are remembered, the oldest go; a config with throwaway arguments must not grow the file for ever.
 const MOST: usize = 1000;
@@ -107,13 +89,13 @@ impl Known {
             tracing::warn!("{error}");
             None
         });
-        let file = keep.map(|keep| Arc::new(Queue { keep, changes: Mutex::default(), pen: Mutex::default() }));
+        let file = keep.map(Behind::new);
         let mut facts: Facts = facts.unwrap_or_default();
         // Another program may have written any number of them.
         trim(&mut facts.servers, |shown| shown.at);
         trim(&mut facts.eras, |seen| seen.at);
         trim(&mut facts.sessions, |took| took.at);
-        Self { facts: Mutex::new(facts), file, writing: TaskTracker::new() }
+        Self { facts: Mutex::new(facts), file }
     }
 
     /// What this server is known to ask.
@@ -238,8 +220,9 @@ impl Known {
 
     /// Done when what was noted is on disk.
     pub(super) async fn written(&self) {
-        self.writing.close();
-        self.writing.wait().await;
+        if let Some(file) = &self.file {
+            file.written().await;
+        }
     }
 
     fn change(&self, key: &str, now: SystemTime, change: impl Fn(&mut Shown) + Send + Clone + 'static) {
@@ -256,30 +239,13 @@ impl Known {
     /// Makes a change here at once, and in the file, where another daemon may have written meanwhile, as soon as can be.
     fn keep(&self, change: impl FnOnce(&mut Facts) + Send + Clone + 'static) {
         change.clone()(&mut self.facts());
-        let Some(file) = self.file.clone() else { return };
-        lock(&file.changes).push_back(Box::new(change));
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(self.writing.spawn_blocking_on(move || file.write(), &runtime)),
-            Err(_) => file.write(),
+        if let Some(file) = &self.file {
+            file.push(change);
         }
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        lock(&self.facts)
-    }
-}
-
-impl Queue {
-    fn write(&self) {
-        let _pen = lock(&self.pen);
-        let changes = std::mem::take(&mut *lock(&self.changes));
-        if changes.is_empty() {
-            return;
-        }
-        let written = self.keep.update(|facts: &mut Facts| changes.into_iter().for_each(|change| change(facts)));
-        if let Err(error) = written {
-            tracing::warn!("{error}");
-        }
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -294,10 +260,6 @@ fn trim<T>(all: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
     for (_, oldest) in ages.into_iter().take(excess) {
         all.remove(&oldest);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn seconds(time: SystemTime) -> u64 {

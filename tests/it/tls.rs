@@ -206,7 +206,7 @@ async fn h33_trust_on_first_use_and_a_change() {
     let certificates = mcp_host::Certificates::new(Some(folder.path()));
     let changed = certificates.changed().unwrap();
     assert_eq!(changed.len(), 1);
-    assert!(certificates.accept(&changed[0].origin, &changed[0].shown).unwrap());
+    assert!(certificates.accept(&changed[0].origin, &changed[0].shown).await.unwrap());
     assert_eq!(server.seen_by(&tls, folder.path()).await.0, StateName::Connected);
     // An expired one is never believed, known or not.
     let authority = Authority::new();

@@ -535,7 +535,7 @@ fn h77_a_key_that_comes_while_a_program_runs_is_used_from_then_on() {
     let store = machine.start(StoreKind::Auto, None);
     store.write("token-1", &Secret::new("one")).unwrap();
     assert_eq!(store.place("token-1"), Kept::Memory);
-    super::make_key_file(&machine.key_file()).unwrap();
+    super::key_file::made(&machine.key_file()).unwrap();
     assert_eq!(store.keeping().kept, Kept::File);
     store.write("token-1", &Secret::new("two")).unwrap();
     assert_eq!(store.place("token-1"), Kept::File);

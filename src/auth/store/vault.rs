@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Keeping, Kept, SecretStore, StoreError, lock};
 use crate::config::Secret;
+use crate::keep;
 
 /// A keyring has ten seconds (see `keyring.rs`), the files around it the rest.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -78,7 +79,7 @@ impl Vault {
         work: impl FnOnce(&dyn SecretStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let store = self.store.clone();
-        let done = tokio::task::spawn_blocking(move || work(&*store));
+        let done = keep::aside(move || work(&*store));
         match tokio::time::timeout(PATIENCE, done).await {
             Ok(Ok(done)) => done,
             Ok(Err(_)) => Err(StoreError::Failed("the store of secrets broke down".to_owned())),

@@ -12,12 +12,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
 use super::at::At;
 use super::platform;
 use crate::config::{Config, inherits};
+use crate::keep;
 use crate::transport::is_inherited;
 
 /// How such a daemon is started.
@@ -84,11 +84,7 @@ impl Launch {
     /// When there is no folder for its socket.
     pub fn turn(&self) -> io::Result<Option<Turn>> {
         let lock = self.open("start")?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Turn { _lock: lock })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(keep::try_lock(&lock)?.then_some(Turn { _lock: lock }))
     }
 
     /// What it writes to standard error.

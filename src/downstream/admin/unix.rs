@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use rustix::fs::{FlockOperation, flock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -19,6 +18,7 @@ use super::at::At;
 use super::client::Introduction;
 use super::guests::Hello;
 use super::{AskError, Error};
+use crate::keep;
 
 /// How long one side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -174,13 +174,9 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     let make = |source: io::Error| Error::Make { path: path.to_owned(), source };
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(make)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let (pid, at) = holder(&mut file);
-            return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
-        }
-        Err(error) => return Err(make(error.into())),
+    if !keep::try_lock(&file).map_err(make)? {
+        let (pid, at) = holder(&mut file);
+        return Err(Error::Running { listen: at.unwrap_or_else(|| listen.to_owned()), pid });
     }
     let note = || {
         file.set_len(0)?;
@@ -196,10 +192,7 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
 pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32> {
     directories.iter().find_map(|directory| {
         let mut lock = File::open(directory.join(format!("{}.lock", listen.port()))).ok()?;
-        match flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Err(rustix::io::Errno::WOULDBLOCK) => holder(&mut lock).0,
-            _ => None,
-        }
+        if keep::is_held(&lock) { holder(&mut lock).0 } else { None }
     })
 }
 

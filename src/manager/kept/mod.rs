@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::last::{KEYS, Listing};
 use super::{Manager, Server, leases, lock};
 use crate::config::{Manifest, Transport};
+use crate::keep;
 use crate::upstream::{Listed, Target, Upstream};
 use folder::Folder;
 pub(super) use key::ListKey;
@@ -91,7 +92,7 @@ impl Kept {
             return;
         }
         let kept = self.clone();
-        let written = tokio::task::spawn_blocking(move || {
+        let written = keep::aside(move || {
             kept.folder.write(|names| {
                 // Who signs out waits for the lock of the folder: what is written here is there to be removed.
                 let over = lock(&kept.over);
@@ -192,7 +193,7 @@ impl Manager {
         let folder = kept.folder.clone();
         let (settings, host) = (self.settings(), self.host_id().cloned());
         let to_read = servers.clone();
-        let read = tokio::task::spawn_blocking(move || {
+        let read = keep::aside(move || {
             let Some(names) = folder.names() else { return };
             let listings = folder.listings();
             for server in to_read {
@@ -245,7 +246,7 @@ impl Manager {
     /// The same of what is kept alone.
     async fn forget_kept(&self, server: &Server, login: String) {
         if let Some(kept) = self.0.kept.get().cloned() {
-            let forgotten = tokio::task::spawn_blocking(move || kept.forget(&login)).await;
+            let forgotten = keep::aside(move || kept.forget(&login)).await;
             if let Ok(Err(error)) = forgotten {
                 tracing::warn!(server = &*server.label, "what it listed is still kept: {error}");
             }

@@ -1,8 +1,7 @@
 //! Names of kept listings: each stands for an entry with its secrets, its folder and its login, so that no account is ever
 //! shown what another one lists. Nobody can tell from a name what it stands for.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ring::hmac;
@@ -33,14 +32,7 @@ impl Names {
         let mut bytes = [0; KEY_BYTES];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         // One that cannot be used goes, and with it everything that it has named.
-        let beside = folder.join(".key.new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        keep::private(&mut options);
-        let mut file = options.open(&beside)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)?;
+        keep::replace(&path, &bytes)?;
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 

@@ -197,6 +197,7 @@ fn process(home: &std::path::Path) -> Transport {
 }
 
 /// Waits until something is so that another process brings about.
+#[cfg(unix)]
 async fn until(condition: impl Fn() -> bool) {
     let so = async {
         while !condition() {

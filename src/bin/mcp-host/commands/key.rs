@@ -23,7 +23,7 @@ pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result
         output.talk(&format!("a login cannot be kept in a keyring here: {reason}"));
         let question = format!("keep logins in encrypted files, with a new key in {}? [y/N]", path.display());
         if super::agreed(&question, output).await {
-            return made(path, output);
+            return made(path, output).await;
         }
     }
     if desk.is_here() {
@@ -49,9 +49,8 @@ fn nowhere(desk: &Desk, server: &str, reason: &str, output: &Output) -> Result<(
     Err(Failure::new(Exit::Failed, error).help(help))
 }
 
-fn made(path: &Path, output: &Output) -> Result<(), Failure> {
-    // Two small writes, before anything else happens.
-    match make_key_file(path) {
+async fn made(path: &Path, output: &Output) -> Result<(), Failure> {
+    match make_key_file(path).await {
         Ok(()) => output.talk(&format!("made {}; every mcp-host of yours finds it there", path.display())),
         // Another login was quicker.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -63,7 +63,7 @@ pub(super) fn lines(item: &Item<'_>) -> [String; 5] {
 /// Believes them from now on, and has a daemon that runs try their servers again.
 pub(super) async fn accept(items: &mut [Item<'_>], kept: &Certificates, output: &Output) -> Result<(), Failure> {
     for item in items.iter_mut() {
-        item.approved = kept.accept(&item.origin, &item.shown).map_err(failed)?;
+        item.approved = kept.accept(&item.origin, &item.shown).await.map_err(failed)?;
         if !item.approved {
             let text = format!("`{}` has shown yet another certificate meanwhile: look again", item.server);
             return Err(failed(text));

@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
     if agreed && !items.is_empty() {
         let servers = waiting.iter().map(|(server, project)| (server.name.as_str(), *project));
         let file = waiting.first().map_or(Path::new(""), |(server, _)| server.source.file.as_path());
-        approvals.approve(file, servers).map_err(failed)?;
+        approvals.approve(file, servers).await.map_err(failed)?;
         items.iter_mut().for_each(|item| item.approved = true);
     }
     if output.json {
