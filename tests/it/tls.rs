@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mcp_host::config::{Syntax, Vars, parse_str};
-use mcp_host::{Host, StateName};
+use mcp_host::protocol::Raw;
+use mcp_host::{Host, InProcess, StateName};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -213,6 +214,74 @@ async fn h33_trust_on_first_use_and_a_change() {
     server.shows(&authority.signs("localhost", 2021));
     let (_, error) = server.seen_by(&tls, folder.path()).await;
     assert!(error.contains("expired"), "{error}");
+}
+
+/// Locks of files that somebody else holds, as another process does that is stopped.
+#[cfg(unix)]
+struct Held {
+    let_go: std::sync::mpsc::Sender<()>,
+    until_told: std::thread::JoinHandle<bool>,
+}
+
+#[cfg(unix)]
+impl Held {
+    /// Holds them until told, or a minute: a test that waits for them would wait for ever.
+    #[expect(clippy::disallowed_methods, reason = "as another process would")]
+    fn new(state: &Path, names: &[&str]) -> Self {
+        let files: Vec<std::fs::File> = names.iter().map(|name| {
+            let path = state.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let file = std::fs::File::create(path).unwrap();
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+            file
+        }).collect();
+        let (let_go, told) = std::sync::mpsc::channel();
+        let until_told = std::thread::spawn(move || {
+            let was_told = told.recv_timeout(std::time::Duration::from_secs(60)).is_ok();
+            drop(files);
+            was_told
+        });
+        Self { let_go, until_told }
+    }
+
+    /// Lets go; whether they were held so long.
+    fn end(self) -> bool {
+        let _ = self.let_go.send(());
+        self.until_told.join().unwrap()
+    }
+}
+
+/// All runs on one thread here: a handshake that waits for a lock would stop everything.
+#[cfg(unix)]
+#[tokio::test]
+async fn h94_a_process_that_holds_locks_and_is_stopped_holds_up_no_call() {
+    let server = Server::start(&self_signed()).await;
+    let folder = folder(&[]);
+    let held = Held::new(folder.path(), &["certificates.lock", "servers.lock", "offers/lock"]);
+    let restart = json!({"minDelay": "10ms", "maxDelay": "10ms", "maxRetries": 1000});
+    let far = json!({"url": server.url, "tls": {"trustOnFirstUse": true}, "type": "http", "restart": restart});
+    let text = json!({"mcpServers": {"far": far}}).to_string();
+    let config = parse_str(&text, Syntax::Json, "test.json", &Vars::default()).unwrap();
+    let tool = Raw::from_value(&json!({"name": "t", "inputSchema": {"type": "object"}}));
+    let near = InProcess::new("near", "1").tool(tool, |_| Box::pin(async { Ok(Raw::empty_object()) }));
+    let builder = Host::builder().config(config).in_process("near", near).state_directory(folder.path());
+    let host = builder.start().await.unwrap();
+    let far = || host.status().into_iter().find(|server| server.name == "far").unwrap();
+    let refused = async {
+        while !far().last_error.is_some_and(|error| error.contains("cannot be kept")) {
+            host.call_tool("near__t", Raw::empty_object()).await.unwrap();
+        }
+    };
+    let in_time = tokio::time::timeout(std::time::Duration::from_secs(120), refused).await;
+    assert!(held.end() && in_time.is_ok(), "{:?}", far());
+    let mut events = host.events();
+    let connected = async {
+        while far().state != StateName::Connected {
+            events.next().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), connected).await.unwrap();
+    host.shutdown().await;
 }
 
 #[cfg(unix)]
