@@ -216,6 +216,8 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::config::{Enterprise, Secret, Server, Stdio};
 
