@@ -88,6 +88,16 @@ async fn a_client_with_a_session_signs_in_by_a_page_and_has_its_answer() {
 }
 
 #[tokio::test]
+async fn h63_what_is_listed_to_a_login_is_for_nobody_else_to_keep() {
+    let world = World::new().await;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta(&json!({})) } });
+    let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n";
+    let list = Post::send(&world.address, headers, &body).await.next().await["result"].clone();
+    assert_eq!((list["tools"].as_array().map(Vec::len), &list["cacheScope"]), (Some(1), &json!("private")), "{list}");
+    world.host.shutdown().await;
+}
+
+#[tokio::test]
 async fn h74_whoever_declines_has_the_error_and_is_not_asked_again() {
     for action in ["decline", "cancel"] {
         let world = World::new().await;
