@@ -38,8 +38,7 @@ pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, E
     locked(file, Instant::now() + PATIENCE).await
 }
 
-async fn locked(file: std::fs::File, until: Instant) -> Result<Lock, Error> {
-    let mut file = file;
+async fn locked(mut file: std::fs::File, until: Instant) -> Result<Lock, Error> {
     loop {
         // Where there are no locks there is none between processes.
         let (back, is_held) = keep::done(move || {
