@@ -72,9 +72,7 @@ impl Approvals {
         let approved: Vec<(String, Entry)> =
             servers.into_iter().map(|(name, project)| (name.to_owned(), entry(project))).collect();
         let (keep, file) = (self.0.clone(), file.to_owned());
-        keep::done(move || {
-            keep.update(|state: &mut State| state.projects.entry(file).or_default().extend(approved))
-        })
-        .await
+        keep::done(move || keep.update(|state: &mut State| state.projects.entry(file).or_default().extend(approved)))
+            .await
     }
 }

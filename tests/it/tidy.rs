@@ -210,7 +210,8 @@ fn what_is_pure_stays_pure() {
 fn nothing_travels_in_a_map_of_types() {
     let mut wrong = Vec::new();
     for (path, text) in sources() {
-        let found = code(&text).filter(|(_, line)| ["extensions_mut(", "::Extensions"].iter().any(|way| line.contains(way)));
+        let found =
+            code(&text).filter(|(_, line)| ["extensions_mut(", "::Extensions"].iter().any(|way| line.contains(way)));
         wrong.extend(found.map(|(number, line)| format!("{path}:{number}: {}", line.trim())));
     }
     assert_none(&wrong, "handed over by its type");

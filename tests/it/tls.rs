@@ -228,13 +228,16 @@ impl Held {
     /// Holds them until told, or a minute: a test that waits for them would wait for ever.
     #[expect(clippy::disallowed_methods, reason = "as another process would")]
     fn new(state: &Path, names: &[&str]) -> Self {
-        let files: Vec<std::fs::File> = names.iter().map(|name| {
-            let path = state.join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let file = std::fs::File::create(path).unwrap();
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-            file
-        }).collect();
+        let files: Vec<std::fs::File> = names
+            .iter()
+            .map(|name| {
+                let path = state.join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let file = std::fs::File::create(path).unwrap();
+                rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+                file
+            })
+            .collect();
         let (let_go, told) = std::sync::mpsc::channel();
         let until_told = std::thread::spawn(move || {
             let was_told = told.recv_timeout(std::time::Duration::from_secs(60)).is_ok();
