@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Server, Stdio, Transport};
     use crate::in_process::{InProcess, Running};
-    use crate::manager::{Manager, Principal, Who};
+    use crate::manager::{Manager, News, Principal, Who};
     use crate::protocol::{Era, Profile, Raw};
     use crate::upstream::{Owner, Starter};
 
@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    fn manager() -> Manager {
+    fn manager() -> (Manager, News) {
         let definition = Raw::from_value(&json!({ "name": "t", "inputSchema": { "type": "object" } }));
         let server = InProcess::new("one", "1").tool(definition, |_| async { Ok(Raw::empty_object()) }.boxed());
         let server = Running::new(server);
@@ -82,7 +82,7 @@ mod tests {
         config.servers.push(Server::new("one", Transport::Stdio(Stdio::default())).unwrap());
         let start: Starter = Arc::new(move |wire, tasks| server.start(wire, tasks));
         let memory = HashMap::from([("one".to_owned(), start)]);
-        Manager::start(config, &memory, Raw::empty_object(), None, Default::default()).0
+        Manager::start(config, &memory, Raw::empty_object(), None, Default::default())
     }
 
     fn anybody() -> Who {
@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn two_looks_at_one_generation_are_one_catalog() {
-        let manager = manager();
+        let (manager, _news) = manager();
         let who = anybody();
         let mut generation = manager.generation();
         let before = manager.once_shown(&who);
@@ -111,7 +111,7 @@ mod tests {
     #[cfg(feature = "server")]
     #[tokio::test(start_paused = true)]
     async fn states_are_told_without_a_catalog() {
-        let manager = manager();
+        let (manager, _news) = manager();
         let states: Vec<_> = manager.states().into_iter().map(|server| (server.name, server.required)).collect();
         assert_eq!((states, manager.looks()), (vec![("one".to_owned(), false)], 0));
         manager.shutdown().await;
