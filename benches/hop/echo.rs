@@ -14,11 +14,11 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
 use crate::call::text;
-use crate::floors::accept;
+use crate::process::{accept, standard_input, standard_output};
 
 /// The wire size of one tool definition: 76 KB per hundred.
 const TOOL: usize = 760;
@@ -262,29 +262,4 @@ fn definition(name: &str, properties: &str, required: &str) -> String {
         tool.push_str(&words[..room.min(words.len())]);
     }
     tool + &tail
-}
-
-/// Standard input without a thread between us and the pipe.
-#[cfg(unix)]
-pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
-    use std::os::fd::AsFd as _;
-    tokio::net::unix::pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)
-}
-
-#[cfg(unix)]
-fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
-    use std::os::fd::AsFd as _;
-    tokio::net::unix::pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
-pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
-    Ok(tokio::io::stdin())
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
-fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
-    Ok(tokio::io::stdout())
 }

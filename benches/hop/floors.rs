@@ -3,59 +3,23 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::CONTENT_TYPE;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinSet;
 
-use crate::echo::standard_input;
-use crate::process::{Process, Role, loopback};
-
-/// Accepts on a port of loopback and gives each connection a service of its own, until standard input ends.
-pub(crate) async fn accept<S, F, B, E>(port: u16, mut service: impl FnMut() -> S) -> io::Result<()>
-where
-    S: Fn(Request<Incoming>) -> F + 'static,
-    F: Future<Output = Result<Response<B>, E>> + 'static,
-    B: Body<Data = Bytes> + 'static,
-    B::Error: std::error::Error + Send + Sync,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let listener = TcpListener::bind(loopback(port)).await?;
-    let mut lifeline = standard_input()?;
-    let mut connections = JoinSet::new();
-    let local = tokio::task::LocalSet::new();
-    local
-        .run_until(async {
-            loop {
-                let accepted = tokio::select! {
-                    accepted = listener.accept() => accepted,
-                    _ = lifeline.read_u8() => return Ok(()),
-                    Some(_) = connections.join_next() => continue,
-                };
-                let (stream, _) = accepted?;
-                stream.set_nodelay(true)?;
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service_fn(service()));
-                // A connection that breaks is its client's affair.
-                connections.spawn_local(async move { connection.await.ok() });
-            }
-        })
-        .await
-}
+use crate::process::{Process, Role, accept, loopback};
 
 /// HTTP parsed and passed on: for each connection one of its own to the server behind.
 pub(crate) async fn serve_http(port: u16, upstream: u16) -> io::Result<()> {

@@ -1,11 +1,22 @@
 //! Child processes: this binary in one of its roles, or the host. Each ends with its handle, by its own id.
+//!
+//! Also what a role stands on in the child: its standard streams, and a port that is served until standard input ends.
 
+use std::future::Future;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinSet;
 
 /// How long anything may take to come up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -131,4 +142,61 @@ pub(crate) fn free_port() -> Result<u16> {
 
 pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Accepts on a port of loopback and gives each connection a service of its own, until standard input ends.
+pub(crate) async fn accept<S, F, B, E>(port: u16, mut service: impl FnMut() -> S) -> io::Result<()>
+where
+    S: Fn(Request<Incoming>) -> F + 'static,
+    F: Future<Output = Result<Response<B>, E>> + 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: std::error::Error + Send + Sync,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let listener = tokio::net::TcpListener::bind(loopback(port)).await?;
+    let mut lifeline = standard_input()?;
+    let mut connections = JoinSet::new();
+    let local = tokio::task::LocalSet::new();
+    local
+        .run_until(async {
+            loop {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = lifeline.read_u8() => return Ok(()),
+                    Some(_) = connections.join_next() => continue,
+                };
+                let (stream, _) = accepted?;
+                stream.set_nodelay(true)?;
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service_fn(service()));
+                // A connection that breaks is its client's affair.
+                connections.spawn_local(async move { connection.await.ok() });
+            }
+        })
+        .await
+}
+
+/// Standard input without a thread between us and the pipe.
+#[cfg(unix)]
+pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
+    use std::os::fd::AsFd as _;
+    tokio::net::unix::pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)
+}
+
+#[cfg(unix)]
+pub(crate) fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
+    use std::os::fd::AsFd as _;
+    tokio::net::unix::pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
+pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
+    Ok(tokio::io::stdin())
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same shape as on Unix")]
+pub(crate) fn standard_output() -> io::Result<impl AsyncWrite + Unpin> {
+    Ok(tokio::io::stdout())
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 
-use super::question::grown;
+use super::grown;
 use crate::protocol::raw::{array, member, string, text};
 use crate::protocol::{Edits, Raw, object};
 

@@ -53,5 +53,23 @@ pub(crate) fn outcome(outcome: Outcome, method: &Method, gap: &Gap<'_>) -> Outco
     }
 }
 
+/// Whether content may be sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sound {
+    Known,
+    Unknown,
+}
+
+impl Sound {
+    fn of(revision: ProtocolVersion) -> Self {
+        if revision >= ProtocolVersion::V2025_03_26 { Self::Known } else { Self::Unknown }
+    }
+}
+
+/// So long may a question become that is put in other words: what is said once must not be said a thousand times.
+fn grown(length: usize) -> usize {
+    length.saturating_mul(4).saturating_add(64 * 1024)
+}
+
 #[cfg(test)]
 mod tests;

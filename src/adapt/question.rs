@@ -1,7 +1,7 @@
 //! What servers ask clients, as the client's revision has it, and the answers turned back.
 
 use super::form::{self, Choice};
-use super::{sampling, url};
+use super::{Sound, sampling, url};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, meta};
 
 /// A question that a client can take.
@@ -25,19 +25,6 @@ pub(crate) struct Fold {
     one_block: Option<Sound>,
     /// The answer says what only newer results say.
     newer: bool,
-}
-
-/// Whether content may be sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sound {
-    Known,
-    Unknown,
-}
-
-impl Sound {
-    fn of(revision: ProtocolVersion) -> Self {
-        if revision >= ProtocolVersion::V2025_03_26 { Self::Known } else { Self::Unknown }
-    }
 }
 
 impl Fold {
@@ -92,11 +79,6 @@ pub(crate) fn question(
         _ => {}
     }
     Ok(Asked { params: Some(params), fold })
-}
-
-/// So long may a question become that is put in other words: what is said once must not be said a thousand times.
-pub(super) fn grown(length: usize) -> usize {
-    length.saturating_mul(4).saturating_add(64 * 1024)
 }
 
 /// Without what belongs to the server's own hop, and what the client's era has no place for.

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::question::{Sound, grown};
+use super::{Sound, grown};
 use crate::protocol::raw::{array, member, text};
 use crate::protocol::{Edits, ErrorObject, Outcome, Raw};
 

@@ -12,7 +12,7 @@ use mcp_host::config;
 
 use crate::listen;
 use crate::paint::When;
-use crate::servers::quoted;
+use crate::text::quoted;
 use crate::usage::{self, Line, Mistake};
 
 /// One endpoint for many MCP servers.

@@ -11,8 +11,7 @@ use mcp_host::protocol::{Raw, object};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::servers::quoted;
-use crate::text;
+use crate::text::{self, quoted};
 
 /// One argument, or a member of one.
 #[derive(Debug, PartialEq)]

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_host::config::{Syntax, Vars, parse_str};
 
-use crate::servers::quoted;
-use crate::text;
+use crate::text::{self, quoted};
 
 /// A client's file with servers in it.
 #[derive(Debug, PartialEq, Eq)]

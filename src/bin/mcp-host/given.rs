@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
+use crate::text::quoted;
 
 /// More than any server takes as one message.
 const MOST: u64 = 64 << 20;

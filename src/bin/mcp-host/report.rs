@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use mcp_host::{Error, ErrorKind, config};
 
 use crate::output::Output;
-use crate::servers::quoted;
+use crate::text::quoted;
 
 /// The exit codes. Scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

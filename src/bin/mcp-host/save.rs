@@ -12,7 +12,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::output::Output;
 use crate::payload::Media;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
+use crate::text::quoted;
 
 /// Where files go.
 #[derive(Clone, Debug)]

@@ -15,7 +15,6 @@ use crate::named;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::text;
 use crate::{hidden, itself};
 
 /// What a one-shot command is about, so that nothing else is started for it.
@@ -210,15 +209,6 @@ impl Plan {
     }
 }
 
-/// A server's name as a shell takes it.
-pub(crate) fn quoted(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@');
-    if !name.is_empty() && name.chars().all(plain) {
-        return name.to_owned();
-    }
-    format!("'{}'", text::line(name).replace('\'', r"'\''"))
-}
-
 fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
     let mut request = LoadRequest::from_process();
     request.files.clone_from(&common.config);
@@ -316,11 +306,5 @@ mod tests {
     #[test]
     fn an_unknown_server_is_an_error_of_usage() {
         assert_eq!(plan().keep(Wanted::Server("fils")).unwrap_err().exit, Exit::Usage);
-    }
-
-    #[test]
-    fn names_are_quoted_for_a_shell() {
-        assert_eq!(quoted("git-hub"), "git-hub");
-        assert_eq!(quoted("Bob's \u{1b}"), r"'Bob'\''s \u{1b}'");
     }
 }

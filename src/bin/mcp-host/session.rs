@@ -15,8 +15,8 @@ use crate::live::{self, Bar};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure, credentials};
-use crate::servers::{Plan, Wanted, quoted};
-use crate::text;
+use crate::servers::{Plan, Wanted};
+use crate::text::{self, quoted};
 
 /// The servers of one command, each ready or failed.
 #[derive(Debug)]

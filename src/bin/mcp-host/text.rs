@@ -15,6 +15,15 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A server's name as a shell takes it.
+pub(crate) fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@');
+    if !name.is_empty() && name.chars().all(plain) {
+        return name.to_owned();
+    }
+    format!("'{}'", line(name).replace('\'', r"'\''"))
+}
+
 /// The text with its lines kept. Tabs become the spaces they stand for, since a raw one is a control character too.
 pub(crate) fn block(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| hidden(c) && c != '\n') {
@@ -186,6 +195,12 @@ mod tests {
         assert_eq!(line("a\u{202e}b\u{e0041}"), r"a\u{202e}b\u{e0041}");
         assert_eq!(block("a\tb\r\nlong text\tc\rd\n"), "a       b\nlong text       c\\rd\n");
         assert_eq!(json("{\n\t\"a\": \"\u{9b}\u{e0041}\"\r}"), r#"{  "a": "\u009b\udb40\udc41" }"#);
+    }
+
+    #[test]
+    fn names_are_quoted_for_a_shell() {
+        assert_eq!(quoted("git-hub"), "git-hub");
+        assert_eq!(quoted("Bob's \u{1b}"), r"'Bob'\''s \u{1b}'");
     }
 
     #[test]

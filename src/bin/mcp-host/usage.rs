@@ -10,7 +10,7 @@ use crate::args::Cli;
 use crate::listen;
 use crate::nearest::{nearest, question};
 use crate::others;
-use crate::servers::quoted;
+use crate::text::quoted;
 
 /// What is wrong, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]

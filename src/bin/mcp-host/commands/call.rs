@@ -11,8 +11,9 @@ use crate::parameters::{self, Misfit};
 use crate::payload::{self, Notes};
 use crate::report::{Exit, Failure};
 use crate::save::{self, Target};
-use crate::servers::{Wanted, quoted};
+use crate::servers::Wanted;
 use crate::session::{Asked, Session};
+use crate::text::quoted;
 use crate::{given, joined, named, schema};
 
 pub(crate) async fn run(args: &Call, common: &Common, output: &Output) -> Result<Exit, Failure> {

@@ -15,8 +15,8 @@ use crate::args::Common;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Plan, Wanted, quoted};
-use crate::text;
+use crate::servers::{Plan, Wanted};
+use crate::text::{self, quoted};
 
 /// Who handles a login.
 pub(super) struct Desk {

@@ -9,7 +9,7 @@ use mcp_host::auth::make_key_file;
 use super::desk::Desk;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
+use crate::text::quoted;
 
 /// Sees to it that a login made now is kept. One that is not would be over when this command ends, unless a daemon has it.
 pub(super) async fn secure(desk: &Desk, server: &str, output: &Output) -> Result<(), Failure> {

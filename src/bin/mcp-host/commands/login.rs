@@ -14,8 +14,7 @@ use crate::args::{Common, Login};
 use crate::opener;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
-use crate::text;
+use crate::text::{self, quoted};
 
 /// The answer to the beginning of a login.
 #[derive(Deserialize)]

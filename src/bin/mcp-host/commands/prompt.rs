@@ -7,8 +7,9 @@ use crate::args::{Common, Prompt};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Wanted, quoted};
+use crate::servers::Wanted;
 use crate::session::{Asked, Session};
+use crate::text::quoted;
 use crate::{named, parameters, payload};
 
 pub(crate) async fn run(args: &Prompt, common: &Common, output: &Output) -> Result<Exit, Failure> {

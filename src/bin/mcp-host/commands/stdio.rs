@@ -37,6 +37,6 @@ mod tests {
         assert_eq!(from_anywhere(&Common::default()), "");
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").canonicalize().unwrap();
         let common = Common { config: vec!["Cargo.toml".into()], ..Common::default() };
-        assert_eq!(from_anywhere(&common), format!(" --config {}", crate::servers::quoted(&file.to_string_lossy())));
+        assert_eq!(from_anywhere(&common), format!(" --config {}", crate::text::quoted(&file.to_string_lossy())));
     }
 }

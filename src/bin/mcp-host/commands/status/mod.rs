@@ -14,9 +14,8 @@ use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::paint::Tone;
 use crate::report::{Exit, Failure};
-use crate::servers::quoted;
 use crate::table::{Cell, Column, Table};
-use crate::text;
+use crate::text::{self, quoted};
 
 pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let (listen, again) = (args.listen, common.again(false));
