@@ -36,6 +36,7 @@ mod host;
 pub mod in_process;
 mod keep;
 mod lineage;
+mod loopback;
 mod manager;
 pub mod name;
 pub mod protocol;

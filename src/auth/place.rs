@@ -22,7 +22,7 @@ pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
     let Ok(url) = Url::parse(text) else { return wrong("is no URL") };
     match url.scheme() {
         "https" if url.host().is_some() => {}
-        "http" if crate::dial::is_loopback(&url) => {}
+        "http" if crate::loopback::is_loopback(&url) => {}
         _ => return wrong("is neither https nor on this machine"),
     }
     if !url.username().is_empty() || url.password().is_some() {

@@ -8,6 +8,7 @@ use super::report::Report;
 use super::secret::Secret;
 use super::syntax::{Origin, Value};
 use super::{Auth, Enterprise, Grant, OAuth, SecretSource};
+use crate::loopback::is_loopback;
 
 /// What other clients keep of a login that means nothing here.
 const FOREIGN: [&str; 5] =
@@ -233,7 +234,7 @@ fn enterprise(field: &Field<'_>, scope: &Scope<'_>, report: &mut Report) -> Opti
 /// An https URL, or one on this machine.
 fn https(field: &Field<'_>, report: &mut Report) -> Option<Url> {
     let url = Url::parse(field.text(report)?).ok();
-    let url = url.filter(|url| url.scheme() == "https" || url.scheme() == "http" && super::transport::is_loopback(url));
+    let url = url.filter(|url| url.scheme() == "https" || url.scheme() == "http" && is_loopback(url));
     if url.is_none() && field.node.origin != Origin::Missing {
         report.problem(field.at, &field.path, "is no https URL");
     }

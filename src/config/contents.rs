@@ -137,6 +137,18 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
+/// Whether other users of this machine may read a file.
+#[cfg(unix)]
+pub(super) fn others_may_read(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
+}
+
+#[cfg(not(unix))]
+pub(super) fn others_may_read(_: &Path) -> bool {
+    false
+}
+
 /// Tells whether files say something else than what was read of them.
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {

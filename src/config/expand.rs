@@ -1,11 +1,12 @@
 //! Variables in the texts of a config: put in after parsing, once, in values only.
 //!
-//! Each client has its own way to write them; [`Dialect`] tells which one a file uses. Nothing is ever run to get a
-//! value, and a value is never looked at again for more variables. What a keyring has is asked by `keyring.rs`.
+//! How they are written is in `dialect.rs`. Nothing is ever run to get a value, and a value is never looked at again for
+//! more variables. What a keyring has is asked by `keyring.rs`.
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::contents::Reads;
+use super::dialect::{Dialect, next};
 use super::inputs::{self, Input, Inputs};
 use super::keyring::Asked;
 use super::place;
@@ -18,23 +19,6 @@ use crate::redact;
 
 /// The most that is read of a file with values.
 const FILE: u64 = 64 * 1024;
-
-/// How a file writes its variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// `${X}`, `${X:-default}`, `${env:X}`, `${file:…}`, `${input:…}`, `${userHome}` and the editors' others.
-    Dollar,
-    /// The same, and `$X`; on Windows `%X%` too.
-    Shell,
-    /// The same as in a shell, and `$(…)`, which is never run.
-    Commands,
-    /// `{env:X}` and `{file:…}`.
-    Braces,
-    /// `${{ secrets.X }}` and `${{ inputs.X }}` beside [`Dialect::Dollar`].
-    Templates,
-    /// No variables at all.
-    None,
-}
 
 /// Where values come from while one server's entry is read.
 #[derive(Debug, Clone, Copy)]
@@ -298,66 +282,4 @@ fn missing(message: String, help: impl Into<String>) -> Resolved {
 
 fn known_place(path: &Path) -> Resolved {
     Resolved::Plain(path.to_string_lossy().into_owned())
-}
-
-/// Finds the next reference: the text before it, itself, its body, the text after it.
-pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &str)> {
-    let found = |start: usize, open: usize, close: &str| {
-        let length = text[start + open..].find(close)?;
-        let end = start + open + length;
-        let after = end + close.len();
-        Some((&text[..start], &text[start..after], text[start + open..end].trim(), &text[after..]))
-    };
-    for (start, c) in text.char_indices() {
-        let rest = &text[start..];
-        let reference = match (c, dialect) {
-            (_, Dialect::None) => return None,
-            ('{', Dialect::Braces) if rest.starts_with("{env:") || rest.starts_with("{file:") => found(start, 1, "}"),
-            ('$', Dialect::Templates) if rest.starts_with("${{") => found(start, 3, "}}"),
-            ('$', Dialect::Commands) if rest.starts_with("$(") => command(text, start),
-            ('$', Dialect::Dollar | Dialect::Shell | Dialect::Commands | Dialect::Templates)
-                if rest.starts_with("${") =>
-            {
-                found(start, 2, "}")
-            }
-            ('$', Dialect::Shell | Dialect::Commands) => bare(text, start),
-            ('%', Dialect::Shell) if cfg!(windows) => found(start, 1, "%").filter(|(_, _, body, _)| is_plain(body)),
-            _ => None,
-        };
-        if reference.is_some() {
-            return reference;
-        }
-    }
-    None
-}
-
-/// `$(…)` at `start`, whole: it may hold others. Its body is itself.
-fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
-    let mut open = 0usize;
-    for (at, c) in text[start..].char_indices() {
-        match c {
-            '(' => open += 1,
-            ')' if open == 1 => {
-                let end = start + at + 1;
-                return Some((&text[..start], &text[start..end], &text[start..end], &text[end..]));
-            }
-            ')' => open -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// `$NAME` at `start`.
-fn bare(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
-    let body = &text[start + 1..];
-    let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
-    let end = start + 1 + length;
-    let name = &text[start + 1..end];
-    let named = is_plain(name) && !name.starts_with(|c: char| c.is_ascii_digit());
-    named.then(|| (&text[..start], &text[start..end], name, &text[end..]))
-}
-
-fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::expand::{self, Dialect};
+use super::dialect::{self, Dialect};
 use super::fields::Fields;
 use super::report::Report;
 use super::syntax::{Member, Node, Value};
@@ -140,7 +140,7 @@ struct Words {
 fn words(text: &str, dialect: Dialect) -> Result<Vec<String>, String> {
     let mut words = Words { done: Vec::new(), word: None, quote: Quote::None, escaped: false };
     let mut rest = text;
-    while let Some((before, reference, _, after)) = expand::next(rest, dialect) {
+    while let Some((before, reference, _, after)) = dialect::next(rest, dialect) {
         before.chars().try_for_each(|c| words.take(c))?;
         if words.escaped || words.quote == Quote::Single {
             return Err("a variable that is to stay as it is written".to_owned());

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::expand::{self, Dialect};
+use super::dialect::{self, Dialect};
 use super::secret::Secret;
 use super::syntax::{Node, Value};
 
@@ -130,7 +130,7 @@ pub(super) fn named(node: &Node, (path, dialect): (&str, Dialect), found: &mut V
     match &node.value {
         Value::Text(text) => {
             let mut rest = text.as_str();
-            while let Some((_, _, body, after)) = expand::next(rest, dialect) {
+            while let Some((_, _, body, after)) = dialect::next(rest, dialect) {
                 found.extend(body.strip_prefix("keyring:").map(|name| (path.to_owned(), name.to_owned())));
                 rest = after;
             }

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::claude::{self, Shared, Stand};
-use super::contents::{Contents, Reads};
+use super::contents::{Contents, Reads, others_may_read};
 use super::expand::{Outcome, Scope};
 use super::keyring::{Asked, Keyring};
 use super::project::{self, Approved, NOT_APPROVED};
-use super::reach::Unusable;
 use super::report::{Error, Place, Report};
 use super::surroundings::Surroundings;
 use super::syntax::{self, Node, Syntax};
+use super::unusable::Unusable;
 use super::vars::Vars;
 use super::{Config, Server, host, inputs, place, server, shape};
 
@@ -194,7 +194,7 @@ impl<'a> Loader<'a> {
         }
         self.projects.append(&mut shape.projects);
         self.shared.extend(shape.shared.take());
-        let dialect = super::expand::Dialect::Dollar;
+        let dialect = super::dialect::Dialect::Dollar;
         let scope = Scope {
             vars: self.vars,
             home: self.home,
@@ -369,15 +369,4 @@ impl<'a> Loader<'a> {
         let surroundings = Surroundings::new(reads.names(), scope, &servers, &host);
         Ok(Config { servers, host, notes, files, contents, project: approved.is_some(), surroundings })
     }
-}
-
-#[cfg(unix)]
-pub(super) fn others_may_read(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o044 != 0)
-}
-
-#[cfg(not(unix))]
-pub(super) fn others_may_read(_: &Path) -> bool {
-    false
 }

@@ -1,13 +1,8 @@
-//! How far a mistake in a server's entry reaches, and what is kept of one that stops at its server.
+//! How far a mistake in a server's entry reaches; pure.
 //!
 //! A mistake in a key of ours refuses the whole file: whoever wrote the key reads this program's messages. The words of
 //! other clients may mean what this program cannot do, so a mistake there makes that server alone `failed`. What reads
 //! the keys reports every mistake in the same way; which it is, is decided here and nowhere else.
-
-use std::fmt;
-
-use super::report::Problem;
-use crate::protocol::Theirs;
 
 /// How far a problem reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,58 +46,6 @@ pub(super) fn of(field: Option<&str>) -> Reach {
     let own_auth = field.starts_with("auth.") && !FOREIGN_AUTH.iter().any(|known| field.starts_with(known));
     if own || own_auth { Reach::File } else { Reach::Entry }
 }
-
-/// Why a server cannot be started as its entry stands. The others are not concerned.
-///
-/// Displays on one line, each problem with its help. Two are equal if they say the same, wherever it stands.
-#[derive(Debug, Clone)]
-pub struct Unusable {
-    /// Mistakes in the words of the entry.
-    wrong: Vec<Problem>,
-    /// Values that are not there: a variable that is not set, a file that cannot be read.
-    missing: Vec<Problem>,
-}
-
-impl Unusable {
-    /// Puts both together; nothing if there is neither.
-    pub(super) fn new(wrong: Vec<Problem>, missing: Vec<Problem>) -> Option<Self> {
-        (!wrong.is_empty() || !missing.is_empty()).then_some(Self { wrong, missing })
-    }
-
-    /// Every problem, with its place and its help.
-    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
-        self.wrong.iter().chain(&self.missing)
-    }
-
-    /// The mistakes that are in the file itself, whatever the surroundings are.
-    pub(super) fn wrong(&self) -> &[Problem] {
-        &self.wrong
-    }
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Problem { field, message, help, .. }) in self.problems().enumerate() {
-            f.write_str(if index > 0 { "; " } else { "" })?;
-            if let Some(field) = field {
-                write!(f, "{}: ", Theirs(field))?;
-            }
-            f.write_str(message)?;
-            if let Some(help) = help {
-                write!(f, "; {help}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl PartialEq for Unusable {
-    fn eq(&self, other: &Self) -> bool {
-        self.to_string() == other.to_string()
-    }
-}
-
-impl Eq for Unusable {}
 
 #[cfg(test)]
 mod tests {

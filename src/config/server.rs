@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::expand::{Dialect, Outcome, Scope};
+use super::dialect::Dialect;
+use super::expand::{Outcome, Scope};
 use super::fields::Fields;
 use super::report::{Place, Problem, Report};
 use super::shape::{Entry, Flavor};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::claude::{self, Shared, Stand};
-use super::expand::Dialect;
+use super::dialect::Dialect;
 use super::fields::nearest;
 use super::inputs::{self, Inputs};
 use super::published;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use url::{Host, Url};
+use url::Url;
 
 use super::fields::{Field, Fields, nearest};
 use super::report::{Lack, Place, Report};
@@ -12,6 +12,7 @@ use super::shape::Flavor;
 use super::syntax::{Node, Origin, Value};
 use super::{Auth, Remote, Stdio, Transport};
 use super::{auth, expand, habits, helper, inherit, place, tls, vars};
+use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
 /// Keys that only a process has.
@@ -464,14 +465,5 @@ fn set_all(env: &mut Vec<(String, Secret)>, values: impl IntoIterator<Item = (St
     for (name, value) in values {
         env.retain(|(known, _)| *known != name);
         env.push((name, Secret::new(value)));
-    }
-}
-
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }

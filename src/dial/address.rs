@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
+use crate::loopback::{is_loopback, names_loopback};
 use crate::protocol::Theirs;
 
 /// Why a URL is not asked.
@@ -66,19 +67,6 @@ impl Home {
         };
         if internal { Err(Refused::Internal(host.to_owned())) } else { Ok(()) }
     }
-}
-
-/// Whether a URL names this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    url.host_str().is_some_and(names_loopback)
-}
-
-fn names_loopback(host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether an address is one of the public internet. What is not known to be public is not.

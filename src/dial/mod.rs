@@ -18,7 +18,6 @@ pub use self::pins::{Certificates, Changed};
 use self::sight::Judging;
 use crate::config::{Remote, Tls};
 
-pub(crate) use self::address::is_loopback;
 pub(crate) use self::foreign::{Document, Error, Foreign};
 
 /// Makes and keeps the HTTP clients.

@@ -11,11 +11,11 @@ use std::pin::Pin as Pinned;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use rustls::{CertificateError, OtherError};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::pins::{Certificates, Pin, Verdict};
-use super::tls::changed;
 use crate::config::Fingerprint;
 use crate::keep::{self, Error};
 
@@ -48,6 +48,24 @@ impl Sight {
 /// Whether a handshake goes on with a certificate that no authority vouches for. None does that is not judged afterwards.
 pub(super) fn admits(shown: Fingerprint) -> bool {
     SIGHT.try_with(|sight| sight.admits(shown)).unwrap_or(false)
+}
+
+/// A certificate that is not the one it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Changed(String);
+
+/// A server shows another certificate than it did.
+fn changed(shown: Fingerprint, known: &str) -> rustls::Error {
+    another(format!(
+        "it shows the certificate {shown}, but it was {known} before; if its owner has changed it, accept it with \
+         `mcp-host approve`"
+    ))
+}
+
+/// The certificate is not the one that is believed.
+pub(super) fn another(text: String) -> rustls::Error {
+    CertificateError::Other(OtherError(Arc::new(Changed(text)))).into()
 }
 
 /// Judges the connections to one server.

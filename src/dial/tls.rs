@@ -111,23 +111,6 @@ struct Verifier {
     belief: Belief,
 }
 
-/// A certificate that is not the one it was.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Changed(String);
-
-/// A server shows another certificate than it did.
-pub(super) fn changed(shown: Fingerprint, known: &str) -> rustls::Error {
-    another(format!(
-        "it shows the certificate {shown}, but it was {known} before; if its owner has changed it, accept it with \
-         `mcp-host approve`"
-    ))
-}
-
-fn another(text: String) -> rustls::Error {
-    CertificateError::Other(OtherError(Arc::new(Changed(text)))).into()
-}
-
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -142,7 +125,7 @@ impl ServerCertVerifier for Verifier {
             if shown == pin {
                 return Ok(ServerCertVerified::assertion());
             }
-            return Err(another(format!("it shows the certificate {shown}, but tls.pin names {pin}")));
+            return Err(sight::another(format!("it shows the certificate {shown}, but tls.pin names {pin}")));
         }
         let vouched = match &self.authorities {
             Some(authorities) => authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp, now),
@@ -151,7 +134,7 @@ impl ServerCertVerifier for Verifier {
         match (vouched, &self.belief) {
             (Err(error), Belief::FirstUse) if nobody_vouches(&error) => match sight::admits(shown) {
                 true => Ok(ServerCertVerified::assertion()),
-                false => Err(another(format!("it shows the certificate {shown}, which is not the one it was"))),
+                false => Err(sight::another(format!("it shows the certificate {shown}, which is not the one it was"))),
             },
             (vouched, _) => vouched,
         }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
+use super::held::{Counted, Held, Wanted};
 use super::kept::ListKey;
 use super::lease::{Candidate, Key, Rules};
-use super::room::{Counted, Held, Wanted};
 use super::starts::DOOR;
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};

@@ -7,6 +7,7 @@
 mod asked;
 mod eras;
 mod fresh;
+mod held;
 mod kept;
 mod known;
 mod last;
@@ -237,7 +238,7 @@ struct Inner {
     tasks: TaskTracker,
     next_lease: AtomicU64,
     /// Leases that there are, of all servers.
-    leases: Arc<room::Held>,
+    leases: Arc<held::Held>,
     /// Knows the calls that wait for their clients.
     parking: OnceLock<Weak<dyn Parking>>,
     owners: Mutex<Owners>,

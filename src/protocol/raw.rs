@@ -1,7 +1,7 @@
 //! JSON kept as bytes, and edits that change one member and leave every other byte.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -214,6 +214,12 @@ impl<'de> Deserialize<'de> for Raw {
 #[must_use]
 pub fn object(value: &RawValue) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     serde_json::from_str::<Members<'_>>(value.get()).ok().map(|members| members.0)
+}
+
+/// The first name that two members have.
+pub(crate) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
 }
 
 /// The items of an array, as they stand; `None` for what is no array.

@@ -5,25 +5,12 @@ use std::sync::Arc;
 
 use super::catalog::{Catalog, Server};
 use super::circle::Circles;
-use super::filter::{Prefix, ServerNaming};
+use super::contribution::Contribution;
+use super::filter::Prefix;
 use super::listing::{Listing, Writer};
-use super::offer::Offer;
 use super::{Kind, Owners, Problems, quoted};
 use crate::exposed::{Naming, bare_name, exposed_name, exposed_uri};
 use crate::name::ServerName;
-
-/// What one server brings to the catalog.
-#[derive(Clone, Debug)]
-pub struct Contribution {
-    /// The index by which the caller knows the server.
-    pub server: usize,
-    /// Its alias.
-    pub alias: ServerName,
-    /// How its names are made.
-    pub settings: Arc<ServerNaming>,
-    /// What it lists; nothing while it is not there.
-    pub offer: Arc<Offer>,
-}
 
 /// Why a definition that came through us is not shown.
 const CIRCLE: &str = "the server has it from this host";

@@ -9,8 +9,8 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::Kind;
-use super::build::Contribution;
 use super::catalog::Catalog;
+use super::contribution::Contribution;
 use super::offer::Definition;
 use crate::exposed::{Naming, UriMode, exposed_name, exposed_uri};
 use crate::protocol::Raw;

@@ -4,7 +4,6 @@
 //! What is fine keeps every byte. `schema.rs` looks into the schemas of tools.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::header::{self, ParamHeader, ParamHeaders};
 use super::{Caps, Kind, schema, text};
-use crate::protocol::raw::{array, member, string};
+use crate::protocol::raw::{array, member, string, twice};
 use crate::protocol::{Edits, Raw, meta, object, ours};
 
 /// A definition that may be shown.
@@ -219,11 +218,6 @@ fn uri(uri: &str) -> Result<(), Cow<'static, str>> {
     }
     url::Url::parse(uri).map_err(|error| format!("its `uri` is no URI: {error}"))?;
     Ok(())
-}
-
-pub(super) fn twice<'a>(members: &'a [(Cow<'_, str>, &RawValue)]) -> Option<&'a str> {
-    let mut seen = HashSet::with_capacity(members.len());
-    members.iter().map(|(key, _)| &**key).find(|key| !seen.insert(*key))
 }
 
 /// What is to be done inside a member of the right shape: a new value, or none.

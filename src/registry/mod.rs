@@ -8,6 +8,7 @@
 mod build;
 mod catalog;
 mod circle;
+mod contribution;
 mod definition;
 mod filter;
 mod fit;
@@ -24,8 +25,8 @@ mod through;
 
 use std::fmt;
 
-pub use build::Contribution;
 pub use catalog::{BadCursor, Catalog, Resolution, Target};
+pub use contribution::Contribution;
 pub use filter::{Prefix, ServerNaming};
 pub(crate) use fit::misfit;
 pub use header::{ParamHeader, ParamHeaders};

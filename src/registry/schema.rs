@@ -6,8 +6,7 @@ use jsonschema::PatternOptions;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::definition::twice;
-use crate::protocol::raw::{array, string};
+use crate::protocol::raw::{array, string, twice};
 use crate::protocol::{Raw, object};
 
 /// A schema for any object.

@@ -11,7 +11,7 @@ use super::client::Client;
 use super::roots;
 use crate::adapt;
 use crate::config::Roots;
-use crate::dial::is_loopback;
+use crate::loopback::is_loopback;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, meta};
 use crate::registry::expose_content;

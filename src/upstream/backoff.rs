@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::config::Restart;
 
+/// So many attempts after a loss are under way at a time.
+pub(super) const AT_A_TIME: usize = 8;
+
 /// The wait after `losses` losses in a row (at least one). `chance` is from 0 to 1.
 pub(super) fn delay(restart: &Restart, losses: u32, chance: f64) -> Duration {
     let doubled = 2f64.powi(i32::try_from(losses.saturating_sub(1).min(30)).unwrap_or(30));
@@ -18,7 +21,7 @@ pub(super) fn chance() -> f64 {
     getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
-/// When attempts of many servers may begin: no more than [`AT_A_TIME`](super::gate::AT_A_TIME) in any second.
+/// When attempts of many servers may begin: no more than [`AT_A_TIME`] in any second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     /// When the last ones began, oldest first.
@@ -28,7 +31,7 @@ pub(super) struct Rate {
 impl Rate {
     /// When one that is ready now may begin; it is counted.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
-        let full = self.begun.len() >= super::gate::AT_A_TIME;
+        let full = self.begun.len() >= AT_A_TIME;
         let oldest = if full { self.begun.pop_front() } else { None };
         let at = oldest.map_or(now, |oldest| now.max(oldest + Duration::from_secs(1)));
         self.begun.push_back(at);

@@ -7,10 +7,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::backoff::Rate;
+use super::backoff::{AT_A_TIME, Rate};
 
-/// So many attempts after a loss are under way at a time.
-pub(super) const AT_A_TIME: usize = 8;
 /// One that takes longer no longer counts: servers that hang must not keep the others from coming back.
 const SLOW: Duration = Duration::from_secs(5);
 

@@ -1,11 +1,10 @@
-//! The command line.
+//! The command line: its commands and options.
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum as _};
+use clap::{Args, Parser, Subcommand};
 
 use mcp_host::admin::At;
 use mcp_host::config;
@@ -13,7 +12,6 @@ use mcp_host::config;
 use crate::listen;
 use crate::paint::When;
 use crate::text::quoted;
-use crate::usage::{self, Line, Mistake};
 
 /// One endpoint for many MCP servers.
 #[derive(Debug, Parser)]
@@ -338,32 +336,6 @@ impl Command {
     }
 }
 
-/// Why there is nothing to run.
-#[derive(Debug)]
-pub(crate) enum Misunderstood {
-    /// Help or the version was asked for.
-    Asked(Box<clap::Error>),
-    Wrong(Mistake),
-}
-
-/// Reads a command line.
-pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Misunderstood> {
-    let wrong = |error: clap::Error| match error.use_stderr() {
-        true => Misunderstood::Wrong(usage::explain(&error, &Line::of(words))),
-        false => Misunderstood::Asked(Box::new(error)),
-    };
-    let matches = Cli::command().try_get_matches_from(words).map_err(wrong)?;
-    if let Some(mistake) = usage::misread(&matches) {
-        return Err(Misunderstood::Wrong(mistake));
-    }
-    Cli::from_arg_matches(&matches).map_err(wrong)
-}
-
-/// What `--color` says on a command line that is not understood.
-pub(crate) fn color(words: &[OsString]) -> When {
-    Line::of(words).value(&["--color"]).and_then(|said| When::from_str(said, true).ok()).unwrap_or_default()
-}
-
 /// A time with its unit.
 fn time(text: &str) -> Result<Duration, String> {
     let time = config::time(text).ok_or("write it with a unit: 500ms, 30s, 5m, 1h")?;
@@ -387,6 +359,8 @@ The guide is in docs/ of the repository; docs/troubleshooting.md explains error 
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -423,13 +397,5 @@ mod tests {
             seen += 1;
         }
         assert!(seen >= 4);
-    }
-
-    #[test]
-    fn a_missing_argument_is_told_with_the_usage() {
-        let words = ["mcp-host", "call"].map(OsString::from);
-        let Err(Misunderstood::Wrong(mistake)) = parse(&words) else { panic!("a tool is missing") };
-        assert_eq!(mistake.wrong, "the following required arguments were not provided: <TOOL>");
-        assert_eq!(mistake.help, "mcp-host call <TOOL> [JSON | KEY=VALUE]...");
     }
 }

@@ -47,10 +47,10 @@ use clap::CommandFactory as _;
 use clap::builder::StyledStr;
 use tokio::runtime::{Builder, Runtime};
 
-use args::{Cli, Command, Misunderstood};
+use args::{Cli, Command};
 use output::Output;
 use report::{Exit, Failure};
-use usage::Mistake;
+use usage::{Mistake, Misunderstood};
 
 /// After so many steps of tasks it is looked what came in. While one server talks without end there is always another step,
 /// and each reads as much as its turn allows: by default the others would be heard after megabytes of it.
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     };
     #[cfg(not(unix))]
     let tried = false;
-    let exit = match args::parse(&words) {
+    let exit = match usage::parse(&words) {
         Ok(cli) => start(cli, tried),
         Err(misunderstood) => not_run(misunderstood, &words),
     };
@@ -126,7 +126,7 @@ fn print_help(output: &Output) -> Exit {
 
 /// Help and version are data; all else is an error of usage.
 fn not_run(misunderstood: Misunderstood, words: &[OsString]) -> Exit {
-    let output = Output::new(false, false, args::color(words));
+    let output = Output::new(false, false, usage::color(words));
     match misunderstood {
         Misunderstood::Asked(error) => page(&error.render(), &output),
         Misunderstood::Wrong(Mistake { wrong, help }) => Failure::new(Exit::Usage, wrong).help(help).tell(&output),

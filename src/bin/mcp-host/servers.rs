@@ -11,7 +11,6 @@ use mcp_host::{Host, HostBuilder, demo};
 
 use crate::args::Common;
 use crate::found;
-use crate::named;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
@@ -119,7 +118,7 @@ impl Plan {
             Wanted::All => true,
             Wanted::Server(server) => server == name || server == alias,
             Wanted::Named(tool) => {
-                let typed = |server: &str| named::of_server(tool, server).is_some();
+                let typed = |server: &str| of_server(tool, server).is_some();
                 starts(tool, alias, &separator) || typed(alias) || typed(name)
             }
             Wanted::Uri(uri) => {
@@ -162,7 +161,7 @@ impl Plan {
         let separator = &self.config.host.naming.separator;
         let bare = self.config.servers.iter().any(|server| server.prefix != Prefix::Always);
         let begins = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(separator.as_str()));
-        bare || self.names().iter().any(|server| begins(server) || named::of_server(name, server).is_some())
+        bare || self.names().iter().any(|server| begins(server) || of_server(name, server).is_some())
     }
 
     /// The names in the config and the aliases.
@@ -207,6 +206,12 @@ impl Plan {
             }
         }
     }
+}
+
+/// The tool that is meant if `typed` begins with that server: `read` in `files.read`.
+pub(crate) fn of_server<'a>(typed: &'a str, server: &str) -> Option<&'a str> {
+    let rest = typed.strip_prefix(server).filter(|_| !server.is_empty())?;
+    rest.strip_prefix(SIGNS).filter(|tool| !tool.is_empty())
 }
 
 fn request(common: &Common, listen: Option<SocketAddr>) -> LoadRequest {
@@ -266,6 +271,8 @@ fn demo_child() -> Result<Server, Failure> {
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()).help(BUG))
 }
 
+/// What may stand between the name of a server and that of its tool.
+const SIGNS: [char; 4] = ['.', '/', ':', ' '];
 const CLOCK: &str = "clock";
 /// What is left to say where nobody but us can be wrong.
 const BUG: &str = "this is a fault of mcp-host: please report it";
@@ -301,6 +308,26 @@ mod tests {
         assert_eq!(kept(Wanted::Uri("ui://files--x/y")), ["Files"]);
         assert_eq!(kept(Wanted::Named("read_file")).len(), 4);
         assert_eq!(kept(Wanted::All).len(), 4);
+    }
+
+    #[test]
+    fn a_server_and_its_tool_are_told_apart() {
+        let cases = [
+            ("files.read", Some("read")),
+            ("files/read", Some("read")),
+            ("files read", Some("read")),
+            ("files:read", Some("read")),
+            ("files.read.all", Some("read.all")),
+            ("files__read", None),
+            ("files.", None),
+            ("filesystem.read", None),
+            ("other.read", None),
+        ];
+        for (typed, tool) in cases {
+            assert_eq!(of_server(typed, "files"), tool, "{typed}");
+        }
+        assert_eq!(of_server("My Files.read", "My Files"), Some("read"));
+        assert_eq!(of_server(".read", ""), None);
     }
 
     #[test]

@@ -1,16 +1,43 @@
-//! A command line that is not understood: what is wrong with it, and the line that was meant.
+//! Reads the command line. Of one that is not understood, tells what is wrong with it, and the line that was meant.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, CommandFactory as _};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, ValueEnum as _};
 
 use crate::args::Cli;
 use crate::listen;
 use crate::nearest::{nearest, question};
 use crate::others;
+use crate::paint::When;
 use crate::text::quoted;
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Misunderstood {
+    /// Help or the version was asked for.
+    Asked(Box<clap::Error>),
+    Wrong(Mistake),
+}
+
+/// Reads a command line.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Misunderstood> {
+    let wrong = |error: clap::Error| match error.use_stderr() {
+        true => Misunderstood::Wrong(explain(&error, &Line::of(words))),
+        false => Misunderstood::Asked(Box::new(error)),
+    };
+    let matches = Cli::command().try_get_matches_from(words).map_err(wrong)?;
+    if let Some(mistake) = misread(&matches) {
+        return Err(Misunderstood::Wrong(mistake));
+    }
+    Cli::from_arg_matches(&matches).map_err(wrong)
+}
+
+/// What `--color` says on a command line that is not understood.
+pub(crate) fn color(words: &[OsString]) -> When {
+    Line::of(words).value(&["--color"]).and_then(|said| When::from_str(said, true).ok()).unwrap_or_default()
+}
 
 /// What is wrong, and what to do about it.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,15 +54,15 @@ impl Mistake {
 
 /// The words behind the program's name.
 #[derive(Clone, Debug)]
-pub(crate) struct Line(Vec<String>);
+struct Line(Vec<String>);
 
 impl Line {
-    pub(crate) fn of(words: &[OsString]) -> Self {
+    fn of(words: &[OsString]) -> Self {
         Self(words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
     /// The value of an option, in either form.
-    pub(crate) fn value(&self, options: &[&str]) -> Option<&str> {
+    fn value(&self, options: &[&str]) -> Option<&str> {
         self.0.iter().enumerate().find_map(|(at, word)| {
             if options.contains(&word.as_str()) {
                 return self.0.get(at + 1).map(String::as_str).filter(|value| !value.starts_with('-'));
@@ -59,7 +86,7 @@ impl Line {
 }
 
 /// Explains an error of the parser.
-pub(crate) fn explain(error: &clap::Error, line: &Line) -> Mistake {
+fn explain(error: &clap::Error, line: &Line) -> Mistake {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -93,7 +120,7 @@ pub(crate) fn explain(error: &clap::Error, line: &Line) -> Mistake {
 }
 
 /// A file where a server or a tool belongs, in a line that the parser has understood.
-pub(crate) fn misread(matches: &ArgMatches) -> Option<Mistake> {
+fn misread(matches: &ArgMatches) -> Option<Mistake> {
     let (command, given) = matches.subcommand()?;
     let (what, file) =
         [("server", "a server"), ("of", "a server"), ("tool", "a tool")].iter().find_map(|(id, what)| {
@@ -230,12 +257,11 @@ const HELP: &str = "mcp-host --help lists the commands";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args;
 
     fn told(words: &str) -> (String, String) {
         let words: Vec<OsString> = std::iter::once("mcp-host").chain(words.split(' ')).map(OsString::from).collect();
-        let mistake = args::parse(&words).map(|_| ()).unwrap_err();
-        let args::Misunderstood::Wrong(mistake) = mistake else { panic!("{words:?} asks for help") };
+        let mistake = parse(&words).map(|_| ()).unwrap_err();
+        let Misunderstood::Wrong(mistake) = mistake else { panic!("{words:?} asks for help") };
         (mistake.wrong, mistake.help)
     }
 
@@ -259,6 +285,14 @@ mod tests {
         let (wrong, help) = told("logs");
         assert_eq!(wrong, "no command is called `logs`");
         assert!(!help.contains("logout") && !help.contains("login"), "{help}");
+    }
+
+    #[test]
+    fn a_missing_argument_is_told_with_the_usage() {
+        let words = ["mcp-host", "call"].map(OsString::from);
+        let Err(Misunderstood::Wrong(mistake)) = parse(&words) else { panic!("a tool is missing") };
+        assert_eq!(mistake.wrong, "the following required arguments were not provided: <TOOL>");
+        assert_eq!(mistake.help, "mcp-host call <TOOL> [JSON | KEY=VALUE]...");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use url::Url;
 use crate::config::fields::{Field, Fields};
 use crate::config::report::Report;
 use crate::config::syntax::Value;
-use crate::config::transport::is_loopback;
+use crate::loopback::is_loopback;
 
 /// Clients have tokens of an authorization server, for this endpoint and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use zeroize::Zeroizing;
 
 use crate::config::Secret;
+use crate::config::contents::others_may_read;
 use crate::config::fields::Field;
-use crate::config::load::others_may_read;
 use crate::config::place::quoted;
 use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;

@@ -45,6 +45,12 @@ pub struct Introduction {
     asked: u64,
 }
 
+/// The first line of a client.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) client: Introduction,
+}
+
 impl Introduction {
     /// Of this process, with these config files; `None` where a path is not there or is no text.
     #[must_use]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::client::{self, Grounds, Introduction, No, Refusal};
+use super::client::{self, Grounds, No, Refusal};
 use super::platform::Arrival;
 
 /// How many there are. They count among `host.limits.connections`.
@@ -46,12 +46,6 @@ impl Drop for Seat {
     fn drop(&mut self) {
         self.0.here.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The first line of a client.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Hello {
-    pub(super) client: Introduction,
 }
 
 /// What the daemon answers to it, and to the values.

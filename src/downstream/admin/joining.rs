@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::at::At;
-use super::client::{self, Introduction, Refusal};
-use super::guests::{Hello, OK, Proven, Reply, Said};
+use super::client::{self, Hello, Introduction, Refusal};
+use super::guests::{OK, Proven, Reply, Said};
 
 /// How long a daemon may take for each of its lines.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -15,8 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::at::At;
-use super::client::Introduction;
-use super::guests::Hello;
+use super::client::{Hello, Introduction};
 use super::{AskError, Error};
 use crate::keep;
 

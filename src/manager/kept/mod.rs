@@ -10,6 +10,7 @@ mod folder;
 mod key;
 mod listing;
 mod name;
+mod small;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

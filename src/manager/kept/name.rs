@@ -38,7 +38,7 @@ impl Names {
 
     /// The same, where nothing is to be made.
     pub(super) fn read(folder: &Path) -> Option<Self> {
-        let bytes = super::folder::read(&folder.join(KEY), KEY_BYTES).ok()?;
+        let bytes = super::small::read(&folder.join(KEY), KEY_BYTES).ok()?;
         (bytes.len() == KEY_BYTES).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 

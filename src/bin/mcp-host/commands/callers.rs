@@ -3,13 +3,12 @@
 //! Clients choose their names, and connect as often as they like: names are cut, escaped, and quoted where they could be
 //! taken for words of ours, and no client fills the terminal.
 
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_host::{ClientChange, ClientEvents, ClientNews, ClientStatus, Host};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::watch::unix_ms;
 use crate::output::Output;
 use crate::text;
 
@@ -47,6 +46,11 @@ pub(super) fn tell(news: &ClientNews, output: &Output) {
     } else {
         output.remark(&line(news));
     }
+}
+
+/// A time as machines are told it.
+pub(super) fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
 }
 
 /// `claude-code 2.1 connected (2025-11-25), 3 clients`

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt as _;
 use mcp_host::config::NOT_APPROVED;
 use mcp_host::{Event, Events, Host, ServerStatus, StateName};
 use serde_json::json;
 
-use super::callers::{self, Callers};
+use super::callers::{self, Callers, unix_ms};
 use crate::live;
 use crate::output::Output;
 use crate::paint::Tone;
@@ -250,8 +250,4 @@ const STATE: usize = "unauthorized".len();
 
 fn width(status: &[ServerStatus]) -> usize {
     status.iter().map(|server| text::width(&text::line(&server.name))).max().unwrap_or(0)
-}
-
-pub(super) fn unix_ms(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).ok().and_then(|at| u64::try_from(at.as_millis()).ok()).unwrap_or(0)
 }
