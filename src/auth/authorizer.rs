@@ -9,24 +9,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use oauth2::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use oauth2::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use url::Url;
 
-use super::challenge::{Challenge, challenges_within};
 use super::dpop::Nonce;
 #[cfg(feature = "server")]
 use super::invitation::Invitation;
 use super::keychain::{self, Keychain};
-use super::obtain::Under;
+use super::progress::{AGAIN, Hint, Notice, Progress, Under};
 use super::token::{Entry, Held};
 use super::web::Web;
-use super::{Error, StoreError, discovery};
+use super::{Error, StoreError};
 use crate::config::{self, Grant};
 
-/// What was tried in vain is not tried again for that long.
-pub(super) const AGAIN: Duration = Duration::from_secs(30);
 /// Of one set of scopes that a server wants in addition, so many logins an hour.
 const STEPS: usize = 3;
 const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
@@ -64,19 +61,6 @@ pub(crate) struct Authorizer {
     pub(super) news: watch::Sender<Told>,
 }
 
-/// What was tried so far.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Somebody was asked, and no token of that has worked yet.
-    pub(super) prompted: bool,
-    pub(super) failed: Option<(Instant, Error)>,
-    /// What a refusal said last, where nobody was at hand to be asked.
-    pub(super) wanted: Option<Hint>,
-    /// Not before then is a token renewed ahead of its end.
-    pub(super) rest: Option<Instant>,
-    steps: Vec<(Vec<String>, Instant)>,
-}
-
 /// What one request has cost already.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
@@ -85,61 +69,11 @@ pub(crate) struct Tries {
     nonce: bool,
 }
 
-/// What a refusal says of the way in.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hint {
-    pub(super) metadata: Option<String>,
-    pub(super) scopes: Vec<String>,
-    /// It wants tokens that are bound to a key.
-    pub(super) dpop: bool,
-    error: Option<String>,
-}
-
-impl Hint {
-    /// Nothing but scopes.
-    pub(super) fn scopes(scopes: &[String]) -> Self {
-        Self { scopes: scopes.to_vec(), ..Self::default() }
-    }
-
-    /// Whether it says nothing of where tokens come from.
-    fn is_bare(&self) -> bool {
-        self.metadata.is_none() && self.scopes.is_empty() && !self.dpop
-    }
-
-    /// What cannot be read says nothing.
-    pub(super) fn of(headers: &HeaderMap, cap: usize) -> Self {
-        let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
-        let all = challenges_within(values, cap).unwrap_or_else(|error| {
-            tracing::debug!("{error}");
-            Vec::new()
-        });
-        let Some(challenge) = all.iter().find(|one| matches!(one.scheme(), "bearer" | "dpop")) else {
-            return Self::default();
-        };
-        let text = |challenge: &Challenge, name| challenge.parameter(name).map(str::to_owned);
-        Self {
-            metadata: text(challenge, "resource_metadata"),
-            scopes: challenge.parameter("scope").map(discovery::scopes).unwrap_or_default(),
-            dpop: all.iter().any(|one| one.scheme() == "dpop"),
-            error: text(challenge, "error"),
-        }
-    }
-}
-
 /// How often something was told of the tokens of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     came: u64,
     gone: u64,
-}
-
-/// What is told of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
-    /// There is a token that was not there before.
-    Came,
-    /// The user has signed out. What was connected by that login is not, from then on.
-    SignedOut,
 }
 
 /// News of tokens, for the connections to their server.
@@ -404,6 +338,8 @@ impl Authorizer {
 
 #[cfg(test)]
 mod tests {
+    use oauth2::http::header::WWW_AUTHENTICATE;
+
     use super::super::store::MemoryStore;
     use super::super::tests::{entry, server};
     use super::*;

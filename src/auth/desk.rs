@@ -16,10 +16,9 @@ use oauth2::{
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::device::{Answer, Said};
 use super::dpop::{Nonce, Proof};
 use super::registration::{Client, DEVICE_CODE, Method};
-use super::token::Reply;
+use super::token::{self, Reply};
 use super::web::Web;
 use super::{Error, error, jwt};
 
@@ -73,6 +72,31 @@ struct Refusal {
 struct Exchanged {
     access_token: String,
     issued_token_type: String,
+}
+
+/// What a device authorization endpoint answers.
+#[derive(Deserialize)]
+pub(super) struct Answer {
+    pub(super) device_code: String,
+    pub(super) user_code: String,
+    pub(super) verification_uri: String,
+    pub(super) verification_uri_complete: Option<String>,
+    #[serde(default, deserialize_with = "token::seconds")]
+    pub(super) expires_in: Option<i64>,
+    #[serde(default, deserialize_with = "token::seconds")]
+    pub(super) interval: Option<i64>,
+}
+
+/// What a token endpoint says to a device code, if not no.
+#[derive(Debug)]
+pub(super) enum Said<T> {
+    Token(T),
+    /// The user is not through yet.
+    Pending,
+    /// It is asked too often.
+    SlowDown,
+    /// Nothing that can be gone by; the next time may go better.
+    Nothing(Error),
 }
 
 impl Desk {

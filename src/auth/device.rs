@@ -7,15 +7,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 use super::authorizer::Authorizer;
+use super::desk::{Answer, Said};
 use super::discovery::Issuer;
 use super::dpop::Proof;
 use super::registration::{Client, Way};
-use super::token::{self, Origin, Reply};
+use super::token::{Origin, Reply};
 use super::{Error, Kept, place};
 
 /// How long to wait between two questions where the issuer does not say, and what is believed of it.
@@ -123,20 +123,7 @@ impl Authorizer {
     }
 }
 
-/// What a device authorization endpoint answers.
-#[derive(Deserialize)]
-pub(super) struct Answer {
-    device_code: String,
-    user_code: String,
-    verification_uri: String,
-    verification_uri_complete: Option<String>,
-    #[serde(default, deserialize_with = "token::seconds")]
-    expires_in: Option<i64>,
-    #[serde(default, deserialize_with = "token::seconds")]
-    interval: Option<i64>,
-}
-
-/// The same, judged.
+/// The answer of a device authorization endpoint, judged.
 struct Code {
     device: String,
     user: String,
@@ -167,18 +154,6 @@ impl Code {
             end: Instant::now() + life.min(limit),
         })
     }
-}
-
-/// What a token endpoint says to a device code, if not no.
-#[derive(Debug)]
-pub(super) enum Said<T> {
-    Token(T),
-    /// The user is not through yet.
-    Pending,
-    /// It is asked too often.
-    SlowDown,
-    /// Nothing that can be gone by; the next time may go better.
-    Nothing(Error),
 }
 
 /// Asks at that pace until there is an answer, or the end.

@@ -6,7 +6,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::StoreError;
-use super::authorizer::{Authorizer, Notice, Progress};
+use super::authorizer::Authorizer;
+use super::progress::{Notice, Progress};
 use super::token::Entry;
 
 /// The first look again, and the longest pause. A look may have the desktop ask its user to unlock the keyring.
@@ -147,8 +148,8 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::super::authorizer::Hint;
     use super::super::keychain::Keychain;
+    use super::super::progress::Hint;
     use super::super::store::{MemoryStore, SecretStore, chosen};
     use super::super::tests::{entry, server};
     use super::*;

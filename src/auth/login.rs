@@ -6,8 +6,9 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use url::Url;
 
 use super::attempt::Attempt;
-use super::authorizer::{Authorizer, Hint, Notice};
+use super::authorizer::Authorizer;
 use super::desk::Desk;
+use super::progress::{Hint, Notice, Progress};
 use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
 
@@ -97,7 +98,7 @@ impl Authorizer {
 
     /// A user is acting: what was tried in vain may be tried again.
     pub(super) async fn try_anew(&self) {
-        *self.progress.lock().await = super::authorizer::Progress::default();
+        *self.progress.lock().await = Progress::default();
     }
 
     /// What the server says to somebody without a token.
@@ -162,7 +163,7 @@ impl Authorizer {
         let kept = self.keys.again(&held.entry).await.ok().flatten();
         let entry = kept.as_ref().unwrap_or(&held.entry);
         self.current.store(None);
-        *progress = super::authorizer::Progress::default();
+        *progress = Progress::default();
         if self.wants_user() {
             self.tell(Notice::SignedOut);
         }

@@ -14,6 +14,8 @@ mod dpop;
 mod error;
 #[cfg(feature = "server")]
 mod invitation;
+#[cfg(feature = "server")]
+mod invite;
 mod jwt;
 mod kept;
 mod keychain;
@@ -23,6 +25,7 @@ mod lock;
 mod login;
 mod obtain;
 mod place;
+mod progress;
 #[cfg(feature = "server")]
 mod redirect;
 mod registration;
@@ -33,7 +36,7 @@ mod tests;
 mod token;
 mod web;
 
-pub(crate) use authorizer::{Authorizer, News, Notice, Tries};
+pub(crate) use authorizer::{Authorizer, News, Tries};
 pub use challenge::{Challenge, MalformedChallenge, challenges};
 pub use device::DeviceLogin;
 pub use error::Error;
@@ -46,6 +49,7 @@ pub(crate) use keys::IssuerKeys;
 pub use login::{Holding, Login};
 #[cfg(feature = "server")]
 pub(crate) use place::well_known;
+pub(crate) use progress::Notice;
 #[cfg(feature = "server")]
 pub use redirect::Redirect;
 pub(crate) use store::chosen;

@@ -9,35 +9,20 @@ use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::attempt::Attempt;
-use super::authorizer::{Authorizer, Hint, Notice, Progress};
+use super::authorizer::Authorizer;
 use super::desk::{Desk, Signer};
 use super::discovery::{self, Issuer, Resource};
 use super::dpop::Proof;
+use super::progress::{Hint, Notice, Progress, Under};
 use super::registration::{self, Client, Method, Way};
 use super::token::{Entry, Held, Origin, Reply};
 use super::{Error, jwt, keychain, lock};
 use crate::config::{Enterprise, Grant, SecretSource as Source};
 
-/// A request waits that long for somebody to sign in.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// After a token could not be renewed, the next attempt ahead of its end comes so much later.
 const REST: Duration = Duration::from_secs(10);
 /// A file with a token of the platform is no larger.
 const FILE_BYTES: u64 = 64 * 1024;
-
-/// A login that is under way.
-#[derive(Clone, Debug)]
-pub(super) struct Under(pub(super) watch::Receiver<Option<Result<(), Error>>>);
-
-impl Under {
-    pub(super) async fn wait(mut self) -> Result<(), Error> {
-        match timeout(PATIENCE, self.0.wait_for(Option::is_some)).await {
-            Ok(Ok(done)) => done.clone().unwrap_or(Err(Error::LoginNeeded)),
-            Ok(Err(_)) => Err(Error::LoginNeeded),
-            Err(_) => Err(Error::LoginUnderWay),
-        }
-    }
-}
 
 impl Authorizer {
     /// Renews a token whose time has come. Nobody waits for that who has one that is still good.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::authorizer::{Authorizer, Hint, Notice};
+use super::authorizer::Authorizer;
 use super::desk::Desk;
+use super::progress::{Hint, Notice};
 use super::token::{Entry, Held, Reply};
 use super::{Error, keychain, lock};
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
 use super::gauges::Counts;
+use super::level::{DEFAULT_LEVEL, LEVELS, Level};
 use super::named::Named;
 use super::roster::Presence;
 use crate::manager::{self, Principal, Who};
@@ -104,18 +105,10 @@ pub(super) struct View {
 /// The catalog that each of its lists was of when the client was told of it last, by kind.
 pub(super) type Told = [Arc<Catalog>; 4];
 
-/// How much a log line matters, from `debug` to `emergency`.
-pub(super) type Level = u8;
-
-/// The levels of `logging/setLevel`, least first.
-pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 /// A list that was begun is kept that long for whoever reads it page by page,
 const KEPT: Duration = Duration::from_secs(5 * 60);
 /// and so many of them.
 const BEGUN: usize = 4;
-/// A client that set no level gets this and above.
-pub(super) const DEFAULT_LEVEL: Level = 1;
-
 impl State {
     pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
         self.subscriptions.contains_key(uri) || self.subscriptions.len() + (self.watched as usize) < limit

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Router;
-use super::client::{Client, DEFAULT_LEVEL, LEVELS, View};
+use super::client::{Client, View};
+use super::level::{DEFAULT_LEVEL, LEVELS};
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, Request};
 use crate::registry::{Catalog, Kind, ParamHeader};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::client::Level;
+use super::level::Level;
 use crate::audit::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};

@@ -16,6 +16,7 @@ mod find;
 mod gauges;
 #[cfg(feature = "server")]
 mod invite;
+mod level;
 mod list;
 mod mailbox;
 mod missed;

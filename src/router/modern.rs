@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
-use super::client::{Client, LEVELS, Level};
+use super::client::Client;
+use super::level::{LEVELS, Level};
 use super::{Mailbox, Principal, Router};
 use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;

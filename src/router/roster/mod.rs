@@ -5,10 +5,11 @@
 //! whatever names clients make up, and a request of a known client costs one look into it.
 
 mod news;
+mod presence;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use tokio::time::Instant;
 
 use news::Listeners;
 pub use news::{ClientChange, ClientEvent, ClientEvents, ClientNews};
+pub(super) use presence::Presence;
+pub(crate) use presence::Via;
 
 use super::client::Client;
 use super::{Principal, Router};
@@ -45,54 +48,6 @@ pub struct ClientStatus {
     pub idle_ms: u64,
     /// Tools that it called, resources it read, prompts it got.
     pub calls: u64,
-}
-
-/// The way a client comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Via {
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
-    Http,
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
-    Sse,
-    Stdio,
-}
-
-impl Via {
-    const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Stdio];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Sse => "sse",
-            Self::Stdio => "stdio",
-        }
-    }
-}
-
-/// What people are shown of a session. There is one for each session, so it is small.
-#[derive(Debug, Default)]
-pub(super) struct Presence {
-    /// Milliseconds from the start of the roster to that of the session, times four, and which door it is, counted from 1;
-    /// 0 while the session is not shown.
-    came: AtomicU64,
-    /// Milliseconds from there to its last request.
-    used: AtomicU32,
-    calls: AtomicU32,
-}
-
-impl Presence {
-    /// From now on it is shown; false if it was before.
-    fn begin(&self, now: u64, via: Via) -> bool {
-        let came = now << 2 | (via as u64 + 1);
-        self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// When it came and by which door, if it is shown.
-    fn came(&self) -> Option<(u64, Via)> {
-        let came = self.came.load(Ordering::Relaxed);
-        let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
-        Some((came >> 2, *Via::ALL.get(door)?))
-    }
 }
 
 /// A client without a session.

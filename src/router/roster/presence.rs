@@ -1,0 +1,51 @@
+//! What people are shown of a session: when it came and by which door, when it was last heard of, and its calls.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The way a client comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Via {
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
+    Http,
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
+    Sse,
+    Stdio,
+}
+
+impl Via {
+    const ALL: [Self; 3] = [Self::Http, Self::Sse, Self::Stdio];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Sse => "sse",
+            Self::Stdio => "stdio",
+        }
+    }
+}
+
+/// What people are shown of a session. There is one for each session, so it is small.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Presence {
+    /// Milliseconds from the start of the roster to that of the session, times four, and which door it is, counted from 1;
+    /// 0 while the session is not shown.
+    came: AtomicU64,
+    /// Milliseconds from there to its last request.
+    pub(super) used: AtomicU32,
+    pub(super) calls: AtomicU32,
+}
+
+impl Presence {
+    /// From now on it is shown; false if it was before.
+    pub(super) fn begin(&self, now: u64, via: Via) -> bool {
+        let came = now << 2 | (via as u64 + 1);
+        self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// When it came and by which door, if it is shown.
+    pub(super) fn came(&self) -> Option<(u64, Via)> {
+        let came = self.came.load(Ordering::Relaxed);
+        let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
+        Some((came >> 2, *Via::ALL.get(door)?))
+    }
+}
