@@ -6,41 +6,35 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::exchange::Item;
 use super::{listing, renew, resume};
-use crate::protocol::{Frame, Malformed, Message, Method, Raw, Response, batch, code};
+use crate::protocol::{Frame, Message, Method, Raw, Response, code};
 use crate::transport::{Error, Heard, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
 
-/// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
-const ACCEPT: Duration = Duration::from_secs(60);
 /// A stream of HTTP with SSE may be silent for that long. Many servers send no comments, and many proxies end a stream that
 /// is silent for a minute.
 const SILENT: Duration = Duration::from_secs(30);
-/// Messages in one batch.
-const BATCH: usize = 100;
-
 /// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
     if let Err(error) = http.may_ask() {
-        return lost(&connection, id, error);
+        return connection.lose_one(id, error);
     }
     match http.post(frame).await {
         Ok(Reply::Json(body) | Reply::Refused { body, .. }) => match connection.read(&body) {
             Ok(message) => connection.receive(Some(id), message),
             Err(no_message) => {
-                if let Err(reason) = take_batch(&connection, Some(id), &body, no_message) {
-                    return lost(&connection, id, Error::Malformed(format!("the answer is {reason}")));
+                if let Err(reason) = connection.take_batch(Some(id), &body, no_message) {
+                    return connection.lose_one(id, Error::Malformed(format!("the answer is {reason}")));
                 }
             }
         },
         Ok(Reply::Stream(stream)) => resume::follow(&connection, &http, id, *stream).await,
-        Ok(Reply::Accepted { status }) => return lost(&connection, id, no_answer(status)),
+        Ok(Reply::Accepted { status }) => return connection.lose_one(id, no_answer(status)),
         Err(error) => {
             connection.failed(&error);
-            return lost(&connection, id, error);
+            return connection.lose_one(id, error);
         }
     }
-    lost(&connection, id, Error::Malformed("it answered a request without an answer".to_owned()));
+    connection.lose_one(id, Error::Malformed("it answered a request without an answer".to_owned()));
 }
 
 /// A request to a server of the modern era.
@@ -55,7 +49,7 @@ pub(super) struct Post {
 /// whoever drops this closes the stream, which cancels it.
 pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>, id: u64, post: Post) {
     if let Err(error) = http.may_ask() {
-        return lost(&connection, id, error);
+        return connection.lose_one(id, error);
     }
     let mut again = post.method == Method::ToolsCall;
     loop {
@@ -75,7 +69,7 @@ pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>,
             Ok(Answer::Taken) => return,
             // Its list has changed since it was read: once more, with the headers that it wants now.
             Ok(Answer::Mismatch) => again = false,
-            Err(error) => return lost(&connection, id, error),
+            Err(error) => return connection.lose_one(id, error),
         }
         renew::headers(&connection).await;
     }
@@ -134,49 +128,6 @@ fn no_answer(status: u16) -> Error {
     Error::Malformed(format!("it answered a request with status {status} and nothing else"))
 }
 
-/// Ends the request unless it has its answer already.
-pub(super) fn lost(connection: &Connection, id: u64, error: Error) {
-    connection.finish(id, Item::Lost(error));
-}
-
-/// Takes a message as it came.
-pub(super) fn take(connection: &Arc<Connection>, origin: Option<u64>, data: &bytes::Bytes) {
-    match connection.read(data) {
-        Ok(message) => connection.receive(origin, message),
-        Err(no_message) => {
-            if let Err(reason) = take_batch(connection, origin, data, no_message) {
-                tracing::warn!(server = connection.label(), "an event is not an MCP message: {reason}");
-            }
-        }
-    }
-}
-
-/// Servers of 2025-03-26 may say several things at once (`docs/hazards.md` H39).
-///
-/// # Errors
-/// Why it is neither that nor a message.
-fn take_batch(
-    connection: &Arc<Connection>,
-    origin: Option<u64>,
-    data: &bytes::Bytes,
-    no_message: Malformed,
-) -> Result<(), Malformed> {
-    let Some(items) = batch(data).filter(|_| connection.takes_batches()) else { return Err(no_message) };
-    if items.is_empty() || items.len() > BATCH {
-        let reason = format!("a batch of {}, and not of 1 to {BATCH} messages", items.len());
-        return Err(Malformed { reason, ..no_message });
-    }
-    for item in items {
-        match connection.read(&item) {
-            Ok(message) => connection.receive(origin, message),
-            Err(reason) => {
-                tracing::warn!(server = connection.label(), "an item of a batch is not an MCP message: {reason}")
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Opens the stream of a server over HTTP with SSE; a task reads it from then on.
 pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<(), Error> {
     let stream = sse.open().await?;
@@ -188,25 +139,8 @@ pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<()
 /// and a POST that is broken off then would cost the HTTP connection.
 pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: u64, frame: Frame) {
     let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
-    let post = async move { stop.run_until_cancelled(deliver(&task, &sse, Some(id), frame)).await };
+    let post = async move { stop.run_until_cancelled(task.deliver(&sse, Some(id), frame)).await };
     connection.tasks().spawn(connection.say_in_time(post));
-}
-
-/// Posts a message over HTTP with SSE.
-pub(super) async fn deliver(connection: &Arc<Connection>, sse: &Sse, id: Option<u64>, frame: Frame) {
-    match tokio::time::timeout(ACCEPT, sse.post(frame)).await {
-        Ok(Ok(None)) => {}
-        Ok(Ok(Some(answer))) => take(connection, id, &answer),
-        Ok(Err(error)) => {
-            connection.failed(&error);
-            match id {
-                Some(id) => lost(connection, id, error),
-                None => tracing::debug!(server = connection.label(), "not sent: {error}"),
-            }
-        }
-        // Its answer may still come; if not, the call has a deadline of its own.
-        Err(_) => tracing::warn!(server = connection.label(), "a message was not accepted within {ACCEPT:?}"),
-    }
 }
 
 /// Reads the stream of a server over HTTP with SSE. Its end is the end of the session: nothing of it can be resumed.
@@ -218,7 +152,7 @@ async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
             let silent = stream.silent_for(SILENT).max(asked + SILENT);
             tokio::select! {
                 next = stream.next() => match next {
-                    Ok(Some(data)) => take(&connection, None, &data),
+                    Ok(Some(data)) => connection.take(None, &data),
                     Ok(None) => break Error::Broken,
                     Err(error) => break error,
                 },
@@ -259,13 +193,13 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
             next = reader.next() => match next {
                 Ok(Heard::Message(message)) => connection.receive(None, message),
                 Ok(Heard::Batch(line, no_message)) => {
-                    if let Err(no_message) = take_batch(&connection, None, &line, no_message) {
+                    if let Err(no_message) = connection.take_batch(None, &line, no_message) {
                         reader.tell_noise(&line, &no_message.reason);
                     }
                 }
                 Ok(Heard::Broken(id, error)) => {
                     if let Some(id) = connection.answered(&id) {
-                        lost(&connection, id, error);
+                        connection.lose_one(id, error);
                     }
                 }
                 Err(error) => {

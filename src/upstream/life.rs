@@ -13,6 +13,7 @@ use super::backoff::Pace;
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS, Wire};
 use super::gate::Pass;
 use super::listing::Listed;
+use super::resume::until;
 use super::state::{Action, Input, Policy, State};
 use super::tell::set_level;
 use super::{Change, Mark, Settings, StateName, Status, Upstream, World, listen, listing, open, probe, resume};
@@ -545,13 +546,6 @@ enum Done {
     Refreshed(Result<Listed, Error>),
     Admitted(Option<Pass>),
     Closed,
-}
-
-pub(super) async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn work(work: &mut Option<Work>) -> Done {

@@ -13,7 +13,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connection::{Connection, PROMPTS, RESOURCES, TOOLS};
-use super::exchange::{Exchange, Item, Terms};
+use super::exchange::Exchange;
+use super::inbox::Item;
+use super::terms::Terms;
 use super::{Relayed, Upstream};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
 use crate::transport::Error;

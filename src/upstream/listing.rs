@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Wire};
-use super::exchange::Terms;
 use super::handshake::{self, Cache, Peer};
+use super::terms::Terms;
 use crate::adapt::task;
 use crate::lineage::HostId;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw, Theirs};

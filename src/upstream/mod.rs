@@ -5,6 +5,7 @@
 //! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then `life.rs`.
 
 mod alone;
+mod ask;
 mod backoff;
 mod connection;
 mod drive;
@@ -12,6 +13,7 @@ mod era;
 mod exchange;
 mod gate;
 mod handshake;
+mod inbox;
 mod infer;
 mod life;
 mod listen;
@@ -22,8 +24,10 @@ mod open;
 mod probe;
 mod renew;
 mod resume;
+mod send;
 mod state;
 mod tell;
+mod terms;
 mod watching;
 mod whose;
 
@@ -39,17 +43,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use ask::Ask;
 use connection::Binding;
 pub(crate) use connection::Connection;
 pub(crate) use era::Memory;
-pub(crate) use exchange::{Ask, Exchange, Item, Owner, Terms};
+pub(crate) use exchange::Exchange;
 pub(crate) use handshake::{Cache, Offers, instructions};
+pub(crate) use inbox::Item;
 pub(crate) use infer::Inferred;
 pub(crate) use listing::Listed;
 #[cfg(feature = "fuzzing")]
 pub(crate) use modern::encode;
 pub(crate) use nature::{Mark, Nature, Vigil};
 pub use state::StateName;
+pub(crate) use terms::{Owner, Terms};
 pub(crate) use watching::Unsubscribed;
 
 use crate::auth;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 
-use super::exchange::Terms;
+use super::terms::Terms;
 use crate::protocol::{Edits, Method, Opened, Profile, ProtocolVersion, Raw, meta, raw};
 use crate::registry::ParamHeader;
 pub(super) use crate::transport::Heads;

@@ -8,8 +8,10 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, Wire};
 use super::era::{self, First, Verdict};
-use super::exchange::{Exchange, Item, Terms};
+use super::exchange::Exchange;
 use super::handshake::Peer;
+use super::inbox::Item;
+use super::terms::Terms;
 use super::{Target, Upstream, infer};
 use crate::config;
 use crate::dial::Dialer;

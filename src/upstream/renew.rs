@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::connection::{Connection, TOOLS};
 use super::era::{self, Verdict};
-use super::exchange::{Item, Terms};
+use super::inbox::Item;
 use super::listing;
+use super::terms::Terms;
 use crate::protocol::Method;
 use crate::transport::Error;
 

@@ -11,8 +11,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::drive::{lost, take};
-use super::life::until;
 use super::{Upstream, listen};
 use crate::protocol::{Message, Method, RequestId};
 use crate::transport::{Error, EventStream, Http};
@@ -39,7 +37,7 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
                 Ok(Some(data)) => {
                     (failures, sent_away) = (0, 0);
                     if !resumed || belongs(&data, id, |question| connection.was_asked(id, question)) {
-                        take(connection, Some(id), &data);
+                        connection.take(Some(id), &data);
                     } else {
                         connection.drop_one("a resumed stream replays what may belong to another request");
                     }
@@ -51,7 +49,7 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
                 Err(error) => break error,
             }
         };
-        let Some(last_event) = stream.last_event.take() else { return lost(connection, id, ended) };
+        let Some(last_event) = stream.last_event.take() else { return connection.lose_one(id, ended) };
         let retry = stream.retry;
         if retry.is_some() && ended == Error::Broken {
             failures = 0;
@@ -61,18 +59,18 @@ pub(super) async fn follow(connection: &Arc<Connection>, http: &Http, id: u64, m
         stream = loop {
             failures += 1;
             if failures > RESUMES {
-                return lost(connection, id, Error::Broken);
+                return connection.lose_one(id, Error::Broken);
             }
             tokio::time::sleep(wait).await;
             match http.stream(Some(&last_event)).await {
                 Ok(resumed) => break resumed,
                 Err(error @ (Error::SessionEnded | Error::SessionChanged)) => {
                     connection.failed(&error);
-                    return lost(connection, id, Error::Broken);
+                    return connection.lose_one(id, Error::Broken);
                 }
                 // It keeps no streams, or not this one any more.
                 Err(Error::Status { status: 400..=428 | 430..=499, .. } | Error::Malformed(_)) => {
-                    return lost(connection, id, Error::Broken);
+                    return connection.lose_one(id, Error::Broken);
                 }
                 Err(error) => wait = pause(retry, failures).max(error.retry_after().unwrap_or_default()),
             }
@@ -140,7 +138,7 @@ pub(super) async fn listen(
                         next = stream.next() => {
                             let Ok(Some(data)) = next else { break };
                             fruitless = 0;
-                            take(&connection, None, &data);
+                            connection.take(None, &data);
                         }
                     }
                 }
@@ -171,6 +169,14 @@ pub(super) async fn listen(
         ready = None;
         fruitless += 1;
         tokio::time::sleep(pause(retry, fruitless).max(asked)).await;
+    }
+}
+
+/// Waits until then; for ever, where there is no such time.
+pub(super) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::Profile;
-use crate::upstream::Owner;
+use crate::upstream::terms::Owner;
 
 /// The client that a lease belongs to, if it is one client's; it outlives connections.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::super::Relayed;
-use super::super::exchange::{Exchange, Inbox, Item};
+use super::super::inbox::{Inbox, Item};
 use super::Connection;
 use crate::adapt::task::LONGEST_ID;
 use crate::protocol::Raw;
@@ -75,20 +75,17 @@ impl Connection {
         drop(table);
         drop(gone);
     }
-}
-
-impl Exchange {
-    /// Lets go of a request that was answered with a task. What the server says of it from now on it says on its own.
-    pub(crate) fn let_last(&self) {
-        let mut table = self.connection.lock();
-        let Some(lasting) = table.lasting.get_mut(&self.id) else { return };
+    /// Lets go of a request that was answered with a task.
+    pub(in crate::upstream) fn let_last(self: &Arc<Self>, id: u64, inbox: &Inbox) {
+        let mut table = self.lock();
+        let Some(lasting) = table.lasting.get_mut(&id) else { return };
         lasting.inbox = None;
         let task = lasting.task.clone();
         let mut others = Vec::new();
         // Under the lock: what comes behind it waits for that.
-        while let Some(item) = self.inbox.pop() {
+        while let Some(item) = inbox.pop() {
             match item {
-                Item::Progress(params) => self.connection.relay(Relayed::Progress { task: task.clone(), params }),
+                Item::Progress(params) => self.relay(Relayed::Progress { task: task.clone(), params }),
                 other => others.push(other),
             }
         }
@@ -98,13 +95,13 @@ impl Exchange {
     }
 
     /// Lets what the server says of a request that was answered with a task come with another one, from what waits on.
-    pub(crate) fn goes_on_in(&self, other: &Self) {
-        let mut table = self.connection.lock();
-        if let Some(lasting) = table.lasting.get_mut(&self.id) {
-            lasting.inbox = Some(other.inbox.clone());
+    pub(in crate::upstream) fn goes_on_in(&self, id: u64, inbox: &Inbox, other: &Arc<Inbox>) {
+        let mut table = self.lock();
+        if let Some(lasting) = table.lasting.get_mut(&id) {
+            lasting.inbox = Some(other.clone());
         }
-        while let Some(item) = self.inbox.pop() {
-            other.inbox.put(item);
+        while let Some(item) = inbox.pop() {
+            other.put(item);
         }
     }
 }

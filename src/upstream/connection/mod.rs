@@ -10,6 +10,7 @@ mod flood;
 mod lasting;
 mod receive;
 mod say;
+mod take;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -22,11 +23,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::exchange::{Exchange, Inbox, Item, Owner, Terms};
 use super::handshake::{Cache, Peer};
-use super::{Nature, Relay, drive, modern};
+use super::inbox::{Inbox, Item};
+use super::terms::{Owner, Terms};
+use super::{Nature, Relay, modern};
 use crate::lineage::Lineage;
-use crate::protocol::{Frame, Message, Method, ProtocolVersion, Raw, Request, RequestId};
+use crate::protocol::{Message, Method, ProtocolVersion, Raw, RequestId};
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Http, Memory, Pipe, Sse};
 use asks::Asks;
@@ -401,72 +403,50 @@ impl Connection {
         receiver
     }
 
-    /// Sends a request under an id of [`Connection::next_id`].
-    pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
-        let inbox = Arc::new(Inbox::of(terms.account.as_ref()));
-        // Neither handshake is ever cancelled (2025-11-25, cancellation).
-        let over = matches!(method, Method::Initialize | Method::Discover);
-        let mut exchange = Exchange { id, connection: self.clone(), inbox: inbox.clone(), drive: None, over };
-        let is_probe = *method == Method::Discover;
-        let is_listen = *method == Method::Listen;
-        let modern = is_probe || self.is_modern();
-        let stamped = modern.then(|| self.stamp(params, terms));
-        let params = stamped.as_ref().or(params);
-        {
-            let mut table = self.lock();
-            let refused = match &table.lost {
-                // What the host itself asks is to be told why; for all others it is enough that nothing has left.
-                Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
-                Some(_) => Some(transport::Error::Unwritten),
-                // It has become another client's in this moment: nothing leaves, and the call goes elsewhere.
-                None if self.is_taken_from(terms) => Some(transport::Error::Unwritten),
-                None => self.overload(&table, terms.owner),
-            };
-            if let Some(error) = refused {
-                drop(table);
-                exchange.over = true;
-                inbox.put(Item::Lost(error));
-                return exchange;
-            }
-            let (owner, sessionless) = (terms.owner, terms.sessionless);
-            table.callers.note(owner, terms.asks_client());
-            let may_ask = method.may_ask();
-            let is_result = *method == Method::TasksResult;
-            let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
-            let (wants_logs, lasts) = (terms.level.is_some(), terms.lasts);
-            let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task, lasts };
-            table.waiting.insert(id, entry);
-        }
-        let rpc_id = rpc_id(id, is_probe);
-        let sent = match self.wire() {
-            Wire::Pipe(pipe) => pipe.request(id, Frame::request(&rpc_id, method, params)),
-            Wire::Memory(memory) => {
-                memory.send(Message::Request(Request { id: rpc_id, method: method.clone(), params: params.cloned() }))
-            }
-            Wire::Http(http) => {
-                let frame = Frame::request(&rpc_id, method, params);
-                if let Some(params) = stamped {
-                    let post = drive::Post { frame, method: method.clone(), params };
-                    exchange.drive = Some(Box::pin(drive::modern_request(self.clone(), http.clone(), id, post)));
-                    return exchange;
-                }
-                exchange.drive = Some(Box::pin(drive::request(self.clone(), http.clone(), id, frame)));
-                Ok(())
-            }
-            Wire::Sse(sse) => {
-                drive::post(self, sse, id, Frame::request(&rpc_id, method, params));
-                Ok(())
-            }
+    /// Counts a request in that is sent next, unless it is not to be.
+    ///
+    /// # Errors
+    /// Why it is not to be sent.
+    pub(super) fn enter(
+        &self,
+        id: u64,
+        method: &Method,
+        params: Option<&Raw>,
+        terms: &Terms,
+        inbox: Arc<Inbox>,
+    ) -> Result<(), transport::Error> {
+        let (is_probe, is_listen) = (*method == Method::Discover, *method == Method::Listen);
+        let mut table = self.lock();
+        let refused = match &table.lost {
+            // What the host itself asks is to be told why; for all others it is enough that nothing has left.
+            Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
+            Some(_) => Some(transport::Error::Unwritten),
+            // It has become another client's in this moment: nothing leaves, and the call goes elsewhere.
+            None if self.is_taken_from(terms) => Some(transport::Error::Unwritten),
+            None => self.overload(&table, terms.owner),
         };
-        if let Err(error) = sent {
-            if error == transport::Error::Unwritten {
-                // It takes nothing any more, and its end is on its way: until then nobody is to be given it again.
-                self.gone.store(true, Ordering::Release);
-            }
-            self.finish(id, Item::Lost(error.clone()));
-            self.failed(&error);
+        if let Some(error) = refused {
+            return Err(error);
         }
-        exchange
+        let (owner, sessionless) = (terms.owner, terms.sessionless);
+        table.callers.note(owner, terms.asks_client());
+        let may_ask = method.may_ask();
+        let is_result = *method == Method::TasksResult;
+        let task = params.filter(|_| is_result).and_then(|params| params.text("taskId"));
+        let (wants_logs, lasts) = (terms.level.is_some(), terms.lasts);
+        let entry = Waiting { inbox, owner, may_ask, sessionless, is_probe, is_listen, wants_logs, task, lasts };
+        table.waiting.insert(id, entry);
+        Ok(())
+    }
+
+    /// A request that was counted in could not be sent.
+    pub(super) fn unsent(self: &Arc<Self>, id: u64, error: &transport::Error) {
+        if *error == transport::Error::Unwritten {
+            // It takes nothing any more, and its end is on its way: until then nobody is to be given it again.
+            self.gone.store(true, Ordering::Release);
+        }
+        self.finish(id, Item::Lost(error.clone()));
+        self.failed(error);
     }
 
     /// Why no more may wait: there are too many, or too many of one client where others want to be served, too.
@@ -483,7 +463,8 @@ impl Connection {
         (own >= half).then_some(transport::Error::Share(half))
     }
 
-    fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
+    /// The params of a request to a server of the modern era.
+    pub(super) fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         modern::stamp(params, terms, &self.parts.client_info, version)
     }
@@ -567,7 +548,8 @@ impl Connection {
 /// Ids of probes are text, which none of the ids of the session that may follow is.
 const PROBE_ID: &str = "discover-";
 
-fn rpc_id(id: u64, is_probe: bool) -> RequestId {
+/// The id of a request as it goes out.
+pub(super) fn rpc_id(id: u64, is_probe: bool) -> RequestId {
     if is_probe {
         return RequestId::Text(format!("{PROBE_ID}{id}").into());
     }

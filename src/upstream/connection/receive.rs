@@ -7,14 +7,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::exchange::{Ask, Inbox, Item, Owner};
+use super::super::ask::Ask;
+use super::super::inbox::{Inbox, Item};
+use super::super::terms::Owner;
 use super::super::{Relayed, renew};
 use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
 use crate::protocol::{
-    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, Raw, Request, RequestId, Response, code, meta,
-    ours,
+    ErrorObject, Message, Method, Notification, Outcome, ProgressToken, ProtocolVersion, Raw, Request, RequestId,
+    Response, code, meta, ours,
 };
 use crate::transport::{Error, HANG_UP};
 
@@ -252,7 +254,8 @@ impl Connection {
             Method::Ping => self.echo(&id, Ok(Raw::empty_object())),
             Method::RootsList | Method::CreateMessage | Method::Elicit => {
                 let task = params.as_ref().and_then(related_task);
-                let ask = Ask::new(id.clone(), method, params, self.clone());
+                let revision = self.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
+                let ask = Ask::new(id.clone(), method, params, revision, self.clone());
                 let whose = match &task {
                     Some(task) => self.waiting_for(task),
                     None => self.asker(origin, &ask),

@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::{Connection, Item, Wire};
 use crate::protocol::{ErrorObject, Frame, Message, Method, Notification, Outcome, Raw, RequestId, Response};
-use crate::transport;
-use crate::upstream::drive;
+use crate::transport::{self, Sse};
+use crate::upstream::ask::Asker;
 
 /// So many messages are posted to one server at once.
 const AT_ONCE: usize = 16;
@@ -23,6 +23,8 @@ const AT_ONCE: usize = 16;
 const ECHOES: usize = 64;
 /// What a message that waits costs beside its bytes.
 const OVERHEAD: usize = 256;
+/// How long a server may take to accept what is posted to it over HTTP with SSE. Its answer comes on the stream.
+const ACCEPT: Duration = Duration::from_secs(60);
 /// What is under way when the connection is lost may have arrived within that time: its call may be answered yet.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -162,6 +164,23 @@ impl Connection {
         self.speech.said.track_future(post)
     }
 
+    /// Posts a message over HTTP with SSE.
+    pub(in crate::upstream) async fn deliver(self: &Arc<Self>, sse: &Sse, id: Option<u64>, frame: Frame) {
+        match timeout(ACCEPT, sse.post(frame)).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(answer))) => self.take(id, &answer),
+            Ok(Err(error)) => {
+                self.failed(&error);
+                match id {
+                    Some(id) => self.lose_one(id, error),
+                    None => tracing::debug!(server = self.label(), "not sent: {error}"),
+                }
+            }
+            // Its answer may still come; if not, the call has a deadline of its own.
+            Err(_) => tracing::warn!(server = self.label(), "a message was not accepted within {ACCEPT:?}"),
+        }
+    }
+
     /// Takes leave in good order: what runs is cancelled at the server, its questions are answered, and once all that is
     /// out nothing is said any more. The session may end then.
     pub(in crate::upstream) async fn part(self: &Arc<Self>) {
@@ -197,6 +216,20 @@ impl Connection {
     }
 }
 
+impl Asker for Connection {
+    fn version(&self) -> Option<String> {
+        self.server_version()
+    }
+
+    fn waits_for(&self, question: &RequestId) -> bool {
+        self.waits_for_answer(question)
+    }
+
+    fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome) {
+        self.respond(question, outcome);
+    }
+}
+
 /// Posts what waits until nothing does, or the connection is over.
 async fn speak(connection: Arc<Connection>) {
     let stop = connection.stop_token();
@@ -228,7 +261,7 @@ async fn post(connection: &Arc<Connection>, frame: Frame) {
             Ok(Err(error)) => connection.failed(&error),
             Err(_) => tracing::warn!("a message was not accepted within {:?}", transport::HEADERS),
         },
-        Wire::Sse(sse) => drive::deliver(connection, sse, None, frame).await,
+        Wire::Sse(sse) => connection.deliver(sse, None, frame).await,
         Wire::Pipe(_) | Wire::Memory(_) => {}
     }
 }

@@ -1,0 +1,55 @@
+//! Takes what a server says as it comes over the wire: a message, or several at once.
+
+use std::sync::Arc;
+
+use super::{Connection, Item};
+use crate::protocol::{Malformed, batch};
+use crate::transport::Error;
+
+/// Messages in one batch.
+const BATCH: usize = 100;
+
+impl Connection {
+    /// Takes a message as it came.
+    pub(in crate::upstream) fn take(self: &Arc<Self>, origin: Option<u64>, data: &bytes::Bytes) {
+        match self.read(data) {
+            Ok(message) => self.receive(origin, message),
+            Err(no_message) => {
+                if let Err(reason) = self.take_batch(origin, data, no_message) {
+                    tracing::warn!(server = self.label(), "an event is not an MCP message: {reason}");
+                }
+            }
+        }
+    }
+
+    /// Servers of 2025-03-26 may say several things at once (`docs/hazards.md` H39).
+    ///
+    /// # Errors
+    /// Why it is neither that nor a message.
+    pub(in crate::upstream) fn take_batch(
+        self: &Arc<Self>,
+        origin: Option<u64>,
+        data: &bytes::Bytes,
+        no_message: Malformed,
+    ) -> Result<(), Malformed> {
+        let Some(items) = batch(data).filter(|_| self.takes_batches()) else { return Err(no_message) };
+        if items.is_empty() || items.len() > BATCH {
+            let reason = format!("a batch of {}, and not of 1 to {BATCH} messages", items.len());
+            return Err(Malformed { reason, ..no_message });
+        }
+        for item in items {
+            match self.read(&item) {
+                Ok(message) => self.receive(origin, message),
+                Err(reason) => {
+                    tracing::warn!(server = self.label(), "an item of a batch is not an MCP message: {reason}")
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the request unless it has its answer already.
+    pub(in crate::upstream) fn lose_one(&self, id: u64, error: Error) {
+        self.finish(id, Item::Lost(error));
+    }
+}

@@ -1,0 +1,109 @@
+//! What comes back for one request, and where it waits to be taken.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::ask::Ask;
+use crate::protocol::{Outcome, Raw, RequestId};
+use crate::queues::{Account, Share};
+use crate::transport;
+
+/// What comes back for a request.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// The params of a progress notification, with our token in.
+    Progress(Raw),
+    /// The params of a log line.
+    Log(Raw),
+    /// The server asks the client something.
+    Ask(Ask),
+    /// A server in this process wants the stream of its call closed for a while.
+    HangUp(std::time::Duration),
+    /// The server withdraws a question.
+    Withdrawn(RequestId),
+    /// The answer. Last.
+    Done(Outcome),
+    /// There will be no answer. Last.
+    Lost(transport::Error),
+}
+
+impl Item {
+    fn is_droppable(&self) -> bool {
+        matches!(self, Self::Progress(_) | Self::Log(_))
+    }
+
+    /// How much it holds.
+    fn weight(&self) -> usize {
+        let raw = match self {
+            Self::Progress(params) | Self::Log(params) => Some(params),
+            Self::Ask(ask) => return ask.weight(),
+            Self::Done(outcome) => outcome.as_ref().ok(),
+            Self::HangUp(_) | Self::Withdrawn(_) | Self::Lost(_) => None,
+        };
+        128 + raw.map_or(0, |raw| raw.as_bytes().len())
+    }
+}
+
+/// Where the items of one request wait. Putting one in never waits.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    queue: Mutex<Queue>,
+    pub(super) news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Bytes of what may be dropped.
+    droppable: usize,
+    share: Option<Share>,
+}
+
+/// Progress and log lines over this are dropped: their reader is slower than their server.
+const ITEMS: usize = 256;
+const DROPPABLE: usize = 1 << 20;
+
+impl Inbox {
+    /// An empty one, whose items count for that account.
+    pub(super) fn of(account: Option<&Account>) -> Self {
+        let share = account.map(Account::share);
+        Self { queue: Mutex::new(Queue { share, ..Queue::default() }), news: Notify::new() }
+    }
+
+    pub(super) fn put(&self, item: Item) {
+        let mut queue = self.lock();
+        let size = item.weight();
+        if item.is_droppable() {
+            let full = queue.items.len() >= ITEMS || queue.droppable + size > DROPPABLE;
+            if full && !queue.items.is_empty() {
+                return;
+            }
+            queue.droppable += size;
+        }
+        if let Some(share) = &mut queue.share {
+            share.add(size);
+        }
+        queue.items.push_back(item);
+        drop(queue);
+        self.news.notify_one();
+    }
+
+    pub(super) fn pop(&self) -> Option<Item> {
+        let mut queue = self.lock();
+        let item = queue.items.pop_front()?;
+        let size = item.weight();
+        if item.is_droppable() {
+            queue.droppable -= size;
+        }
+        if let Some(share) = &mut queue.share {
+            share.take(size);
+        }
+        Some(item)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
