@@ -21,6 +21,8 @@ mod guard;
 #[cfg(feature = "server")]
 pub(crate) mod http;
 mod outbox;
+#[cfg(feature = "server")]
+mod peer;
 pub(crate) mod stdio;
 
 pub use classify::Eras;

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use self::bearer::Bearer;
 use self::oauth::ResourceServer;
 use super::guard::Refused;
-use super::http::peer::Peer;
+use super::peer::Peer;
 use crate::config::{HostAuth, HostSettings};
 use crate::router::Principal;
 

@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::halved::Halved;
-use super::peer::Peer;
 use super::routes::Service;
-use super::wires::{Listed, Wire};
+use super::wires::{BUFFER, Listed, Wire};
 use super::{Door, tls};
+use crate::downstream::peer::Peer;
 
 /// How long a client may take to its first request, TLS included.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
@@ -29,9 +29,6 @@ const FIRST_REQUEST: Duration = Duration::from_secs(10);
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// As many headers as hyper takes without an allocation of their own.
 const USUAL_HEADERS: usize = 100;
-
-/// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
-pub(super) const BUFFER: usize = 128 * 1024;
 
 /// What HTTP/2 allows one connection: streams at once.
 pub(in crate::downstream) const STREAMS: u32 = 256;

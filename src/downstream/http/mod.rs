@@ -14,7 +14,6 @@ mod halved;
 mod headers;
 mod outlet;
 mod page;
-pub(super) mod peer;
 mod post;
 mod receipt;
 mod replay;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::wires::Wire;
 use crate::protocol::Frame;
-use crate::queues::Way;
+use crate::queues::{Account, Way};
 
 /// Where an answer goes out.
 #[derive(Clone, Debug)]
@@ -19,11 +19,14 @@ pub(super) struct Outlet {
 /// What a message costs beside its bytes.
 const OVERHEAD: usize = 128;
 
-impl Outlet {
-    pub(super) fn new(way: Arc<Way>, wire: Wire) -> Self {
-        Self { way, wire }
+impl Wire {
+    /// The way to the client of that account. When it is cut off, the connection ends.
+    pub(super) fn outlet(&self, account: &Account) -> Outlet {
+        Outlet { way: account.way(self.end_token()), wire: self.clone() }
     }
+}
 
+impl Outlet {
     /// The connection.
     pub(super) fn wire(&self) -> &Wire {
         &self.wire

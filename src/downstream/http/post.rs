@@ -4,7 +4,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request as HttpRequest;
@@ -19,16 +18,13 @@ use super::answer::{self, Refusal};
 use super::outlet::Outlet;
 use super::replay::{From, Record};
 use super::session::{Key, Use};
-use super::stream::{Events, Source};
+use super::stream::{DECIDE, Events, Source};
 use super::wires::Wire;
 use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox, Principal, Via};
-
-/// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
-pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 
 /// What answers a request, or the requests of a batch.
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;

@@ -15,8 +15,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connection::BUFFER;
-use super::wires::Wires;
+use super::wires::{BUFFER, Wires};
 use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;

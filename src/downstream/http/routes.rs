@@ -20,12 +20,12 @@ use hyper::body::Incoming;
 
 use super::answer::Refusal;
 use super::halved::{Arriving, Served};
-use super::peer::Peer;
 use super::rules::Now;
 use super::wires::Wire;
 use super::{Door, get, page, post, sse};
 use crate::downstream::authentication::{Asked, Asker, Asking, Proven};
 use crate::downstream::classify::Eras;
+use crate::downstream::peer::Peer;
 use crate::upstream::StateName;
 
 /// What is served at a path.

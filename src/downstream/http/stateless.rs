@@ -15,8 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Refusal};
 use super::outlet::Outlet;
-use super::post::DECIDE;
-use super::stream::{COMMENT, KEEP_ALIVE};
+use super::stream::{COMMENT, DECIDE, KEEP_ALIVE};
 use super::wires::Wire;
 use super::{Door, headers};
 use crate::downstream::authentication::Proven;

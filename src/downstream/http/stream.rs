@@ -18,6 +18,8 @@ use super::replay::{Item, Reader};
 use super::session::Use;
 use crate::downstream::authentication::Proven;
 
+/// How long an answer may take and still come as JSON: a client behind a stream sees that its connection lives.
+pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 /// How often a comment shows that the connection lives, and finds out whether it does (`docs/hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");

@@ -14,9 +14,7 @@ use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::outlet::Outlet;
 use super::rules::Change;
-use crate::queues::Account;
 use crate::router::Principal;
 
 /// A connection: cancelled, it ends. There is none without a place among all, so nobody can be handed one that never ends.
@@ -70,6 +68,9 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Serving(Wire);
 
+/// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
+pub(super) const BUFFER: usize = 128 * 1024;
+
 /// Those of more clients on one connection are not told apart: all of them leave with the first.
 const CARRIED: usize = 64;
 
@@ -86,6 +87,11 @@ impl Wire {
     /// A dropped wait loses nothing.
     pub(super) async fn ended(&self) {
         self.0.end.cancelled().await;
+    }
+
+    /// What ends it.
+    pub(super) fn end_token(&self) -> &CancellationToken {
+        &self.0.end
     }
 
     /// Notes whose request it carries.
@@ -152,11 +158,6 @@ impl Wire {
         } else if self.0.serving.load(Ordering::Acquire) == 0 {
             self.lets_go();
         }
-    }
-
-    /// The way to the client of that account. When it is cut off, the connection ends.
-    pub(super) fn outlet(&self, account: &Account) -> Outlet {
-        Outlet::new(account.way(&self.0.end), self.clone())
     }
 
     fn stays(&self, change: &Change) -> bool {

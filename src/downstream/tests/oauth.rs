@@ -13,7 +13,7 @@ use super::minting::{ISSUER, Key, RESOURCE, claims, in_seconds, sign_by_secret, 
 use super::support::*;
 use crate::config::{HostAuth, HostOAuth};
 use crate::downstream::authentication::{Asked, Authentication};
-use crate::downstream::http::peer::Peer as End;
+use crate::downstream::peer::Peer as End;
 
 /// An issuer as its keys are seen from here.
 #[derive(Clone, Default)]

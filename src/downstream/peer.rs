@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 /// What is known of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::downstream) enum Peer {
+pub(super) enum Peer {
     /// Somebody who may be the local user: this user, root, or nobody can tell.
     Local,
     /// Another user of this machine, or somebody who has left already and cannot be asked.
