@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::instance::Instance;
+use super::talk::Talk;
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw, meta};
 use crate::registry::Kind;
 use crate::transport::HANG_UP;
@@ -24,7 +24,7 @@ pub struct Invocation {
     token: Option<Raw>,
     /// The id of its request, by which the host knows whose it is.
     during: Option<u64>,
-    instance: Arc<Instance>,
+    talk: Arc<Talk>,
     cancel: CancellationToken,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Debug for Invocation {
 }
 
 impl Invocation {
-    pub(super) fn new(instance: Arc<Instance>, params: Raw, during: Option<u64>, cancel: CancellationToken) -> Self {
+    pub(super) fn new(talk: Arc<Talk>, params: Raw, during: Option<u64>, cancel: CancellationToken) -> Self {
         let arguments = params.member("arguments").unwrap_or_else(Raw::empty_object);
         let token = params.member("_meta").and_then(|meta| meta.member("progressToken"));
-        Self { arguments, params, token, during, instance, cancel }
+        Self { arguments, params, token, during, talk, cancel }
     }
 
     /// Tells how far it is, if the caller wants to know.
@@ -61,7 +61,7 @@ impl Invocation {
     /// Sends any notification, in order with everything else.
     pub async fn notify(&self, method: Method, params: Raw) {
         let notification = Notification { method, params: Some(params) };
-        self.instance.say(self.during, Message::Notification(notification)).await;
+        self.talk.say(self.during, Message::Notification(notification)).await;
     }
 
     /// Asks the client something: `sampling/createMessage`, `elicitation/create`, `roots/list`.
@@ -69,7 +69,7 @@ impl Invocation {
     /// # Errors
     /// The client's own error; `-32601` where it cannot be asked.
     pub async fn request(&self, method: Method, params: Option<Raw>) -> Outcome {
-        self.instance.ask(self.during, method, params).await
+        self.talk.ask(self.during, method, params).await
     }
 
     /// As [`Invocation::request`], with the key that clients of 2026-07-28 see the question under; for others it means
@@ -87,7 +87,7 @@ impl Invocation {
     /// What the client can be asked.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        self.instance.profile()
+        self.talk.profile()
     }
 
     /// Offers one thing more from now on, or another one of the same name, and tells every client.
@@ -101,12 +101,12 @@ impl Invocation {
             offers.add(kind, definition, Arc::new(handler));
             true
         };
-        self.instance.running.change(kind, add).await;
+        self.talk.shelf.change(kind, add).await;
     }
 
     /// Offers it no more, and tells every client; false if there was none. `name` is the URI of a resource.
     pub async fn withdraw(&self, kind: Kind, name: &str) -> bool {
-        self.instance.running.change(kind, |offers| offers.remove(kind, name)).await
+        self.talk.shelf.change(kind, |offers| offers.remove(kind, name)).await
     }
 
     /// Waits until the caller no longer wants the answer.
@@ -117,7 +117,7 @@ impl Invocation {
     /// Whether the resource is watched.
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
-        self.instance.is_watched(uri)
+        self.talk.is_watched(uri)
     }
 
     /// Asks the door to close the stream of this call and to let the client come back for the rest after `retry`

@@ -8,6 +8,7 @@
 mod instance;
 mod invocation;
 mod offers;
+mod talk;
 
 use std::collections::HashMap;
 use std::fmt;
