@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::kept::ListKey;
+use super::list_key::ListKey;
 use crate::registry::Offer;
 
 /// What a server listed, and what it said of itself.

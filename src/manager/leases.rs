@@ -9,8 +9,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use super::held::{Counted, Held, Wanted};
-use super::kept::ListKey;
 use super::lease::{Candidate, Key, Rules};
+use super::list_key::ListKey;
 use super::starts::DOOR;
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};

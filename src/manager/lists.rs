@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::kept::ListKey;
 use super::lease::{Key, Rules};
 use super::leases::{Entry, Use, leave_others};
+use super::list_key::ListKey;
 use super::{Manager, NoLease, Principal, Server, Who, lock};
 use crate::config::{ITSELF, Sharing};
 use crate::upstream::Upstream;

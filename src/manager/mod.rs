@@ -13,6 +13,7 @@ mod known;
 mod last;
 mod lease;
 mod leases;
+mod list_key;
 mod lists;
 mod looks;
 mod reload;

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::kept::ListKey;
 use super::last::Listing;
+use super::list_key::ListKey;
 use super::{Manager, Server, lock};
 use crate::protocol::Profile;
 use crate::registry::Kind;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::kept::ListKey;
 use super::lease::Key as LeaseKey;
+use super::list_key::ListKey;
 use super::{Manager, Server, Who, lock};
 use crate::config::Start;
 use crate::registry::{Catalog, Contribution, Kind, Offer};

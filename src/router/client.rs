@@ -13,7 +13,7 @@ use super::Mailbox;
 use super::gauges::Counts;
 use super::level::{DEFAULT_LEVEL, LEVELS, Level};
 use super::named::Named;
-use super::roster::Presence;
+use super::presence::Presence;
 use crate::manager::{self, Principal, Who};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;

@@ -25,6 +25,7 @@ mod named;
 mod news;
 mod park;
 mod parking;
+mod presence;
 mod question;
 mod reach;
 mod relay;
@@ -51,7 +52,7 @@ pub(crate) use client::{Client, Place};
 pub(crate) use gauges::{Gauges, Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use named::Named;
-pub(crate) use roster::Via;
+pub(crate) use presence::Via;
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
 use crate::adapt;

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Parts, Wire};
-use super::{Relay, Target, Upstream, World, drive};
+use super::{Relay, Target, Upstream, World, drive, renew};
 use crate::config;
 use crate::lineage;
 use crate::protocol::meta;
@@ -34,6 +34,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         tasks: tasks.clone(),
         stop: CancellationToken::new(),
         nature: world.nature.clone(),
+        renew: |connection, id| Box::pin(renew::revision(connection, id)),
     };
     let over_sse = |remote| {
         let sse = Sse::new(remote, &world.dialer, limits)?;

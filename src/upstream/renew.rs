@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The server refused the revision of a request (`-32022`): whether it still speaks it, is asked. If so the request may be
 /// sent again; if not, the connection is over, and the next one begins with the question of the era.
-pub(super) async fn revision(connection: &Arc<Connection>, id: u64) {
+pub(super) async fn revision(connection: Arc<Connection>, id: u64) {
     let discover = connection.open(connection.next_id(), &Method::Discover, None, &Terms::host());
     let answer = tokio::time::timeout(PATIENCE, discover.outcome()).await;
     let verdict = era::verdict(answer.unwrap_or(Err(Error::Broken)));

@@ -7,7 +7,6 @@
 //! (`listing.rs`). What cannot be read or written costs a wait and nothing else. Start reading at [`Kept`].
 
 mod folder;
-mod key;
 mod listing;
 mod name;
 mod small;
@@ -21,12 +20,12 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::last::{KEYS, Listing};
+use super::list_key::ListKey;
 use super::{Manager, Server, leases, lock};
 use crate::config::{Manifest, Transport};
 use crate::keep;
 use crate::upstream::{Listed, Target, Upstream};
 use folder::Folder;
-pub(super) use key::ListKey;
 use listing::{Page, Reader};
 use name::Identity;
 

@@ -5,7 +5,6 @@
 //! whatever names clients make up, and a request of a known client costs one look into it.
 
 mod news;
-mod presence;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,10 +17,9 @@ use tokio::time::Instant;
 
 use news::Listeners;
 pub use news::{ClientChange, ClientEvent, ClientEvents, ClientNews};
-pub(super) use presence::Presence;
-pub(crate) use presence::Via;
 
 use super::client::Client;
+use super::presence::Via;
 use super::{Principal, Router};
 use crate::protocol::{Method, ProtocolVersion, Raw};
 

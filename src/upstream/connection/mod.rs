@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,7 +71,12 @@ pub(super) struct Parts {
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     pub(super) nature: Nature,
+    /// Asks whether a revision still holds that the server has just refused, and ends that request.
+    pub(super) renew: Renew,
 }
+
+/// Work on a connection over one of its requests.
+pub(super) type Renew = fn(Arc<Connection>, u64) -> BoxFuture<'static, ()>;
 
 /// One connection to one server.
 #[derive(Debug)]

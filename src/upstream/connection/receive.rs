@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::super::Relayed;
 use super::super::ask::Ask;
 use super::super::inbox::{Inbox, Item};
 use super::super::terms::Owner;
-use super::super::{Relayed, renew};
 use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
@@ -98,8 +98,9 @@ impl Connection {
         match outcome {
             Err(error) if error.code == code::UNSUPPORTED_VERSION && self.is_modern() && self.is_request(id) => {
                 let (task, stop) = (self.clone(), self.stop_token().clone());
+                let renewed = (self.parts.renew)(self.clone(), id);
                 self.parts.tasks.spawn(async move {
-                    if stop.run_until_cancelled(renew::revision(&task, id)).await.is_none() {
+                    if stop.run_until_cancelled(renewed).await.is_none() {
                         // Over HTTP nobody else ends it: its own way is over.
                         task.finish(id, Item::Lost(Error::Renegotiated));
                     }

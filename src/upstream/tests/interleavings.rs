@@ -86,6 +86,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
         users: Arc::default(),
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
+        renew: |_, _| Box::pin(std::future::ready(())),
         nature: Nature::real(),
     };
     (Connection::new(parts), memory, wire)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::manager::{Principal, Told};
+use super::{Principal, Told};
 use crate::protocol::{Profile, Raw};
 
 const REST: &str = "rest";
@@ -13,7 +13,7 @@ const IN_SESSIONS: &str = "session ";
 /// Leases of one server with equal keys list the same. No client is shown what was listed under another key than its own or
 /// [`ListKey::Rest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::manager) enum ListKey {
+pub(super) enum ListKey {
     /// The rest lease of the host itself, and whatever lists the same to everybody: a server without sessions, one session for all.
     Rest,
     /// The leases of one person's clients to whose server the same is declared, and who told the same roots.
@@ -31,7 +31,7 @@ pub(in crate::manager) enum ListKey {
 
 /// Of a server that speaks both eras, some leases have a session and some do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::manager) enum Leases {
+pub(super) enum Leases {
     /// All leases that there are.
     All,
     /// Those that have one.
@@ -39,12 +39,12 @@ pub(in crate::manager) enum Leases {
 }
 
 impl ListKey {
-    pub(in crate::manager) fn own(principal: &Principal, declared: Profile, roots: Option<Arc<Told>>) -> Self {
+    pub(super) fn own(principal: &Principal, declared: Profile, roots: Option<Arc<Told>>) -> Self {
         Self::Own { principal: principal.clone(), declared, roots, era: Leases::All }
     }
 
     /// The same of leases with a session, at a server that speaks both eras.
-    pub(in crate::manager) fn in_sessions(self) -> Self {
+    pub(super) fn in_sessions(self) -> Self {
         match self {
             Self::Rest => Self::Rest,
             Self::Own { principal, declared, roots, .. } => {
@@ -54,7 +54,7 @@ impl ListKey {
     }
 
     /// Whether it is one of these.
-    pub(in crate::manager) fn is_in_sessions(&self) -> bool {
+    pub(super) fn is_in_sessions(&self) -> bool {
         matches!(self, Self::Own { era: Leases::InSessions, .. })
     }
 

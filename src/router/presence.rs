@@ -26,7 +26,7 @@ impl Via {
 
 /// What people are shown of a session. There is one for each session, so it is small.
 #[derive(Debug, Default)]
-pub(in crate::router) struct Presence {
+pub(super) struct Presence {
     /// Milliseconds from the start of the roster to that of the session, times four, and which door it is, counted from 1;
     /// 0 while the session is not shown.
     came: AtomicU64,
