@@ -1,5 +1,7 @@
 //! The shape of the code: heads, sizes, floors, and papers that say what is there.
 
+mod circles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
