@@ -38,6 +38,7 @@ impl Server {
             disabled: _,
             unusable: _,
             project: _,
+            daemon: _,
         } = self;
         !secrets.is_empty() || transport.bring_credentials()
     }
