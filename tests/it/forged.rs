@@ -47,8 +47,15 @@ while read -r line; do
   [ -n "$what" ] && [ -f "$0/$what" ] && sed "s/\"@ID@\"/$id/g" "$0/$what"
 done"#;
 
-/// Names of the host's own, and one that is anybody's.
+/// Keys of the host's own, and one of the server's.
 fn forged() -> Value {
+    let mut forged = defined();
+    forged["mcp-host/path"] = json!(["other"]);
+    forged
+}
+
+/// The same for a definition, where a server may write its path: it can only hide that definition.
+fn defined() -> Value {
     json!({
         "mcp-host/error": details("other", "auth_required", false),
         "mcp-host/serverInfo": { "name": "other", "version": "1" },
@@ -81,7 +88,7 @@ fn script(revision: &str) -> Script {
     let notice = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
     let offers = json!({ "tools": {}, "prompts": {}, "resources": {} });
     let info = json!({ "name": "forger", "version": "1" });
-    let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" }, "_meta": forged() });
+    let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" }, "_meta": defined() });
     let refusal = || {
         let error = json!({ "code": -32603, "message": "no", "data": refused() });
         vec![json!({ "jsonrpc": "2.0", "id": "@ID@", "error": error })]
@@ -98,11 +105,11 @@ fn script(revision: &str) -> Script {
             "tools_list",
             result(json!({ "tools": [tool("plain"), tool("fails"), tool("refuses"), tool("odd"), tool("dies")] })),
         ),
-        ("prompts_list", result(json!({ "prompts": [{ "name": "p", "_meta": forged() }, { "name": "dies" }] }))),
-        ("resources_list", result(json!({ "resources": [{ "uri": "x:y", "name": "r", "_meta": forged() }] }))),
+        ("prompts_list", result(json!({ "prompts": [{ "name": "p", "_meta": defined() }, { "name": "dies" }] }))),
+        ("resources_list", result(json!({ "resources": [{ "uri": "x:y", "name": "r", "_meta": defined() }] }))),
         (
             "resources_templates_list",
-            result(json!({ "resourceTemplates": [{ "uriTemplate": "x:{z}", "name": "t", "_meta": forged() }] })),
+            result(json!({ "resourceTemplates": [{ "uriTemplate": "x:{z}", "name": "t", "_meta": defined() }] })),
         ),
         ("tools_call_plain", plain),
         ("tools_call_fails", result(json!({ "content": text("it failed"), "isError": true, "_meta": forged() }))),
@@ -181,7 +188,7 @@ async fn served(routes: Router, servers: &mut JoinSet<()>) -> String {
 
 /// The server in this process.
 fn in_process() -> InProcess {
-    let named = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" }, "_meta": forged() });
+    let named = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" }, "_meta": defined() });
     let result = |member: &str| {
         let result = json!({ (member): [], "_meta": forged() });
         Raw::from_value(&result)
@@ -206,15 +213,15 @@ fn in_process() -> InProcess {
             Box::pin(async move { Ok(fails) })
         })
         .tool(Raw::from_value(&named("refuses")), move |_| Box::pin(async move { refusal() }))
-        .prompt(Raw::from_value(&json!({ "name": "p", "_meta": forged() })), move |_| {
+        .prompt(Raw::from_value(&json!({ "name": "p", "_meta": defined() })), move |_| {
             Box::pin(async move { refusal() })
         })
-        .resource(Raw::from_value(&json!({ "uri": "x:y", "name": "r", "_meta": forged() })), move |_| {
+        .resource(Raw::from_value(&json!({ "uri": "x:y", "name": "r", "_meta": defined() })), move |_| {
             let read = read.clone();
             Box::pin(async move { Ok(read) })
         })
         .resource_template(
-            Raw::from_value(&json!({ "uriTemplate": "x:{z}", "name": "t", "_meta": forged() })),
+            Raw::from_value(&json!({ "uriTemplate": "x:{z}", "name": "t", "_meta": defined() })),
             move |_| Box::pin(async move { refusal() }),
         )
 }
