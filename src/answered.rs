@@ -1,42 +1,42 @@
-//! How a request of a client ends, by type: with a result, with an error of JSON-RPC, or with a failure of ours.
+//! How a client's request ends, by type: with a result, with a JSON-RPC error, or with a failure of the host.
 //!
-//! In: failures, where they happen. Out: the same value to whoever looks at it: the audit its line, the embedding program its
-//! error, a door the message that its client gets. **Invariant:** no message of a server becomes a [`Failed`], so none can
-//! speak for the host; the one exception is the user's own daemon ([`Failed::told`]).
+//! In: failures, where they happen. Out: one value for all readers. The audit makes a line of it, `Host` an error, and a door the
+//! message for its client. **Invariant:** no message of a server becomes a [`Failed`], so no server can speak for the host. The
+//! one exception is the user's own daemon ([`Failed::told`]).
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, meta};
 
-/// The answer to a request of a client.
+/// The answer to a client's request.
 pub(crate) type Answered = Result<Raw, NoResult>;
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NoResult {
-    /// An error of JSON-RPC: what the server says, or what is wrong with the request itself.
+    /// A JSON-RPC error: the server's own, or one about the request itself.
     Error(ErrorObject),
-    /// There is no answer.
+    /// The host could not get an answer.
     Failed(Failed),
 }
 
-/// Why there is no answer of a server's own.
+/// Why the host has no answer from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) kind: Kind,
-    /// Its name in the config; none where it is the host itself that refuses.
+    /// The server's name in the config; none where the host itself refuses.
     pub(crate) server: Option<Box<str>>,
-    /// A sentence. No secret is in it.
+    /// One sentence, without secrets.
     pub(crate) text: Box<str>,
-    /// What it comes from, where that is known. No secret is in it.
+    /// The cause, where it is known, without secrets.
     pub(crate) cause: Option<Box<str>>,
-    /// Whether any of the request may have reached the server.
+    /// Whether the request may have reached the server, even in part.
     pub(crate) sent: bool,
-    /// Whether the same request may succeed later, and does no harm then.
+    /// Whether a retry is safe and may succeed.
     pub(crate) retryable: bool,
 }
 
-/// What kind of failure (`docs/bridging.md` 14).
+/// The kind of a failure (`docs/bridging.md` 14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// The answer with all but a failure of ours put in other words.
+/// Changes an answer, unless it is a failure of the host.
 pub(crate) fn reworded(answered: Answered, reword: impl FnOnce(Outcome) -> Answered) -> Answered {
     match answered {
         Ok(result) => reword(Ok(result)),
@@ -89,7 +89,7 @@ impl From<Failed> for NoResult {
     }
 }
 
-/// For what has no other way to tell of a failure than an error.
+/// For places where a failure can only be told as an error.
 impl From<NoResult> for ErrorObject {
     fn from(none: NoResult) -> Self {
         match none {
@@ -100,7 +100,7 @@ impl From<NoResult> for ErrorObject {
 }
 
 impl NoResult {
-    /// The same with its error in other words, if it is one.
+    /// Changes the error, if it is one.
     pub(crate) fn map_error(self, change: impl FnOnce(ErrorObject) -> ErrorObject) -> Self {
         match self {
             Self::Error(error) => Self::Error(change(error)),
@@ -110,7 +110,7 @@ impl NoResult {
 }
 
 impl Failed {
-    /// The answer to a request of that method: `isError` for a tool, so that the model sees it; an error for everything else.
+    /// The answer to a request of that method: a result with `isError` for a tool, so that the model sees it, else an error.
     pub(crate) fn outcome(&self, method: &Method) -> Outcome {
         if *method != Method::ToolsCall {
             return Err(self.error());
@@ -125,12 +125,12 @@ impl Failed {
     /// The same as an error, whatever was asked.
     pub(crate) fn error(&self) -> ErrorObject {
         let details = self.details();
-        // Under our own name it is surely ours; any server may say the rest.
+        // Only the host can write this key; a server can write the others.
         let data = Raw::from_value(&details).with_member(meta::HOST_ERROR, Raw::from_value(&details).as_bytes());
         ErrorObject::internal(&*self.text).with_data(data)
     }
 
-    /// What the user's own daemon says of a failure of its own, in its answer.
+    /// Reads a failure back from an answer of the user's own daemon.
     pub(crate) fn told(outcome: &Outcome) -> Option<Self> {
         let (details, text) = match outcome {
             Ok(result) => {
@@ -143,7 +143,7 @@ impl Failed {
         };
         let flag = |name: &str| details.member(name).is_some_and(|flag| flag.as_bytes() == b"true");
         Some(Self {
-            // Of a kind that is not known here nothing is known.
+            // A newer daemon may know other kinds.
             kind: details.member("kind")?.read().unwrap_or(Kind::OutcomeUnknown),
             server: details.text("server").map(Into::into),
             text: text.into(),
@@ -159,7 +159,7 @@ impl Failed {
     }
 }
 
-/// What every failure of ours says of itself.
+/// The details that each failure carries.
 #[derive(Serialize)]
 struct Details<'a> {
     server: Option<&'a str>,

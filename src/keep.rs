@@ -1,9 +1,9 @@
 //! A small file of state that hosts of one user share: read whole, changed under a lock, written whole or not at all
-//! (`docs/hazards.md` H94). All locks of files are taken here, and all that waits for a disk waits here.
+//! (`docs/hazards.md` H94). Every file lock is taken here, and every wait for a disk happens here.
 //!
 //! **Invariant:** what cannot be understood, since it is broken or of a newer version, is never written over; and a
-//! process that is killed at any moment leaves the file as it was before or after its change. Whatever may wait for another
-//! process or for a disk runs [`aside`]: the thread that serves everybody waits for neither, and tests fail where it would.
+//! process that is killed at any moment leaves the file as it was before or after its change. Work that may wait for another
+//! process or for a disk runs [`aside`], on a thread that may block. A debug build panics where it would block the runtime.
 
 use std::cell::Cell;
 use std::fmt;
@@ -95,7 +95,7 @@ impl Keep {
         self.revise(|state: &mut T| (change(state), true))
     }
 
-    /// Works on what it holds, which is written if the second of what `work` gives back says so. It blocks.
+    /// Lets `work` read and change what it holds; the `bool` says whether to write it. It blocks.
     pub(crate) fn revise<T, R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Result<R, Error>
     where
         T: Serialize + DeserializeOwned + Default,
@@ -114,7 +114,7 @@ impl Keep {
     }
 }
 
-/// Changes on their way to a file, in order: made by one thread at a time, which may block.
+/// Changes that are written to a file in order, by one thread at a time that may block.
 pub(crate) struct Behind<T> {
     keep: Keep,
     waiting: Mutex<Waiting<T>>,
@@ -125,7 +125,7 @@ type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 struct Waiting<T> {
     changes: Vec<Change<T>>,
-    /// Somebody writes, and looks here once more before it ends.
+    /// A writer runs, and looks here once more before it ends.
     is_written: bool,
 }
 
@@ -141,7 +141,7 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
         Arc::new(Self { keep, waiting, tasks: TaskTracker::new() })
     }
 
-    /// Has a change made as soon as can be; without a runtime, now.
+    /// Makes a change soon; without a runtime, at once.
     pub(crate) fn push(self: &Arc<Self>, change: impl FnOnce(&mut T) + Send + 'static) {
         {
             let mut waiting = self.waiting();
@@ -157,7 +157,7 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
         }
     }
 
-    /// Done when all of it is on disk.
+    /// Waits until all changes are on disk.
     pub(crate) async fn written(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -190,18 +190,18 @@ thread_local! {
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does what may wait, for a disk or for another process, on a thread where nobody else has to wait for it.
+/// Runs work that may wait for a disk or for another process on a thread that may block.
 pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     tokio::task::spawn_blocking(|| blocking(work))
 }
 
-/// The same, for who waits for it.
+/// The same, and waits for the result.
 pub(crate) async fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match aside(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and whoever waits with it.
+            // The runtime shuts down, and this future with it.
             Err(_) => std::future::pending().await,
         },
     }
@@ -252,7 +252,7 @@ pub(crate) fn settle(file: &File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// A lock that is held. It goes with this, however the process ends.
+/// A lock. Dropping this releases it, and so does any end of the process.
 #[derive(Debug)]
 pub(crate) struct Held(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no locks"))] Option<File>);
 
@@ -295,10 +295,10 @@ pub(crate) fn hold(_: File, patience: Duration) -> io::Result<Held> {
 
 #[cfg(unix)]
 impl Drop for Held {
-    #[expect(clippy::disallowed_methods, reason = "nobody waits to let go")]
+    #[expect(clippy::disallowed_methods, reason = "releasing a lock does not wait")]
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // The file may be open elsewhere, too.
+            // The audit's file stays open under another handle.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }
     }
@@ -313,7 +313,7 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Takes the lock of an open file if nobody has it, without waiting; it goes with the file. Whether it was free.
+/// Takes the lock of an open file without waiting; it goes with the file. Tells whether it was free.
 ///
 /// # Errors
 /// Where no lock can be had.
@@ -322,7 +322,7 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     tried(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Whether somebody holds the lock of an open file alone. Who only looks does not see others who do.
+/// Whether another process holds the exclusive lock of an open file. Two that only look do not see each other.
 #[cfg(all(unix, feature = "server"))]
 pub(crate) fn is_held(file: &File) -> bool {
     matches!(tried(file, rustix::fs::FlockOperation::NonBlockingLockShared), Ok(false))
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Another process holds the lock and is stopped: whoever waits for it, the thread of the runtime does not.
+    /// Somebody else holds the lock: the writer waits for it, and the thread of the runtime does not.
     #[cfg(unix)]
     #[tokio::test]
     async fn h94_changes_wait_for_a_lock_beside_the_runtime() {
@@ -418,7 +418,7 @@ mod tests {
                 state.words.insert(word.to_owned());
             });
         }
-        // This task runs on the one thread there is, so it is not the one that waits.
+        // There is one thread, and this task runs on it: so it does not wait for the lock.
         assert!(keep.read::<Words>().unwrap().words.is_empty());
         drop(held);
         behind.written().await;

@@ -1,13 +1,13 @@
-//! Whether the config gives a server credentials. What such a server answers is for one account, and not for others to keep.
+//! Whether the config gives a server credentials. The answers of such a server belong to one account and must not be shared.
 //!
-//! **Invariant:** every type is taken apart field by field, so that a new field does not compile until somebody has said
-//! whether it brings credentials. Not here: the token of a user who has signed in, which no config holds.
+//! **Invariant:** every type is destructured, so that a new field does not compile until this file says whether it brings
+//! credentials. Not here: the token of a user who signed in, which is not in the config.
 
 use super::{Auth, Grant, OAuth, Remote, Server, Stdio, Tls, Transport, hidden};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
 
 impl Server {
-    /// Whether its requests, or its process, carry credentials that the config gives.
+    /// Whether its requests or its process carry credentials from the config.
     pub(crate) fn brings_credentials(&self) -> bool {
         let Self {
             transport,
@@ -38,6 +38,7 @@ impl Server {
             disabled: _,
             unusable: _,
             project: _,
+            daemon: _,
         } = self;
         !secrets.is_empty() || transport.bring_credentials()
     }
@@ -86,7 +87,7 @@ impl Auth {
 }
 
 impl OAuth {
-    /// Without a user who signs in.
+    /// Whether it gets tokens without a user who signs in.
     fn brings_credentials(&self) -> bool {
         let Self {
             grant,
@@ -106,7 +107,7 @@ impl OAuth {
     }
 }
 
-/// Whether one of these arguments is secret by its name or its looks.
+/// Whether one of these arguments looks like a secret, or has the name of one.
 fn hold_a_secret(arguments: &[String]) -> bool {
     let mut found = Scrubber::default();
     hidden::arguments(arguments, &mut found);

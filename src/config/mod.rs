@@ -165,8 +165,8 @@ pub struct Server {
     pub unusable: Option<Unusable>,
     /// What a project's config says of it, and whether the user has approved that.
     pub project: Option<Project>,
-    /// It is the daemon of this user, which stands for the servers of a config: what it says of its failures counts as said
-    /// here. No config file can say so of a server.
+    /// Whether it is the user's own daemon, which stands for the servers of a config: its word about a failure is believed. No
+    /// config file can set this.
     pub daemon: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Certificates that were believed at first sight, kept for the next time (`tls.trustOnFirstUse`).
 //!
 //! One file of the state directory, shared by all hosts of a user. A server whose certificate changed is refused until
-//! somebody accepts the new one; what it showed is kept beside, so that there is something to accept. What writes waits for
-//! other hosts; it runs beside the runtime (`sight.rs`).
+//! somebody accepts the new one; what it showed is kept beside, so that there is something to accept. Writing waits for other
+//! hosts, so it runs on a thread that may block (`sight.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Certificates {
         Self { keep: directory.map(|directory| Keep::new(directory.join(FILE), VERSION)), own: Arc::default() }
     }
 
-    /// What is known of a server. It waits for nobody.
+    /// What is known of a server. It takes no lock.
     pub(super) fn look(&self, origin: &str) -> Result<Option<Pin>, Error> {
         self.read(|pins| pins.certificates.get(origin).cloned())
     }

@@ -1,10 +1,9 @@
-//! Certificates that no authority vouches for, judged by what was seen before (`tls.trustOnFirstUse`): around each
-//! connection, and beside the runtime. The handshake itself may not wait, and the file of certificates may: for a disk, and
-//! for another host that holds its lock.
+//! Trust on first use (`tls.trustOnFirstUse`): judges the certificate of each connection that no authority vouches for.
 //!
-//! What is known is read before the handshake, so that a certificate which is not the one it was ends the handshake. What is
-//! new is written after it, before the first request goes out. **Invariant:** no connection is handed out whose certificate
-//! was not judged. Not here: what is kept (`pins.rs`), and who vouches (`tls.rs`).
+//! The handshake must not block, but the file of certificates can: on a disk, or on another host that holds its lock. So the
+//! file is read before the handshake, and a certificate that is not the known one ends the handshake. A new certificate is
+//! written after the handshake and before the first request. **Invariant:** a connection is used only once its certificate is
+//! judged. Not here: the file (`pins.rs`), and authorities (`tls.rs`).
 
 use std::error::Error as StdError;
 use std::pin::Pin as Pinned;
@@ -20,14 +19,14 @@ use crate::config::Fingerprint;
 use crate::keep::{self, Error};
 
 tokio::task_local! {
-    /// The handshake that is under way in this task.
+    /// The handshake that this task runs.
     static SIGHT: Arc<Sight>;
 }
 
 /// One handshake.
 #[derive(Debug)]
 struct Sight {
-    /// What was known before it.
+    /// What was known before the handshake.
     before: Result<Option<Pin>, Error>,
     shown: OnceLock<Fingerprint>,
 }
@@ -35,7 +34,7 @@ struct Sight {
 impl Sight {
     /// Whether the handshake goes on with that certificate.
     fn admits(&self, shown: Fingerprint) -> bool {
-        // One connection has one certificate; what else is shown on the way is nobody's we know.
+        // One connection has one certificate; a second one comes from somebody else, such as a proxy.
         *self.shown.get_or_init(|| shown) == shown
             && match &self.before {
                 Ok(None) => true,
@@ -45,7 +44,7 @@ impl Sight {
     }
 }
 
-/// Whether a handshake goes on with a certificate that no authority vouches for. None does that is not judged afterwards.
+/// Whether a handshake goes on with a certificate that no authority vouches for. Only handshakes that are judged do.
 pub(super) fn admits(shown: Fingerprint) -> bool {
     SIGHT.try_with(|sight| sight.admits(shown)).unwrap_or(false)
 }
@@ -108,7 +107,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // The one that is ready connects; the next one has to become so.
+        // Only the service that was polled is ready; its clone must be polled anew.
         let next = self.connect.clone();
         let mut connect = std::mem::replace(&mut self.connect, next);
         let judging = self.judging.clone();
@@ -119,7 +118,7 @@ where
             let connected = SIGHT.scope(sight.clone(), connect.call(request)).await;
             match sight.shown.get() {
                 Some(shown) => judging.judge(&sight.before, *shown, connected).await,
-                // Somebody vouches for it, or it came to no certificate.
+                // An authority vouches for it, or there was no certificate.
                 None => connected,
             }
         })
@@ -135,7 +134,7 @@ impl Judging {
     ) -> Result<C, Failed> {
         let known = match before {
             Ok(pin) => pin.as_ref(),
-            // Whoever cannot tell whether it is the first time must not take it for one.
+            // Without the file, any certificate would look like the first.
             Err(error) => return Err(unkept(error)),
         };
         let is_known = known.is_some_and(|pin| pin.known == shown.to_string());
@@ -143,7 +142,7 @@ impl Judging {
             return connected;
         }
         if known.is_none() && connected.is_err() {
-            // Nobody has proven that the certificate is theirs.
+            // The handshake did not prove that the server holds the key.
             return connected;
         }
         let Self { origin, pins } = self;
@@ -164,7 +163,7 @@ impl Judging {
     }
 }
 
-/// Another try may go better: the disk may have room again, and who holds the lock may let go.
+/// A retry may succeed: the disk may have room again, and the lock may be free.
 fn unkept(error: &Error) -> Failed {
     format!("the certificates that are believed cannot be kept: {error}").into()
 }
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(SIGHT.scope(sight, both).await, (true, true, false), "one certificate for one connection");
     }
 
-    /// Another host holds the lock and is stopped. What is known needs no lock, what is new waits beside the runtime.
+    /// Another host holds the lock. A known certificate needs no lock; a new one waits on another thread.
     #[cfg(unix)]
     #[tokio::test]
     async fn h33_a_lock_that_is_held_keeps_only_new_certificates_waiting() {
@@ -240,7 +239,7 @@ mod tests {
             async move { connect(&pins, 2).await }
         });
         let lets_go = async {
-            // This runs while the other one waits: both are on one thread.
+            // There is one thread, so this runs only if the other task does not block it.
             tokio::task::yield_now().await;
             drop(held);
         };

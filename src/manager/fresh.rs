@@ -78,8 +78,8 @@ fn is_public(server: &Server, profile: Profile) -> bool {
 }
 
 impl Server {
-    /// Whether its requests carry somebody's credentials: those of the config, or the token of a user who has signed in. What
-    /// it listed to a login stays that user's, whatever became of the login.
+    /// Whether its requests carry credentials: those of the config, or the token of a user who signed in. What it listed to a
+    /// login stays private after a logout.
     fn is_asked_for_somebody(&self) -> bool {
         let signed_in = self.tokens().is_some_and(|tokens| tokens.has_token());
         self.brings_credentials || signed_in || self.last_offers.are_of_a_login()

@@ -1,7 +1,7 @@
-//! Merged catalogs that are looked into and shown to no client: the status, and names that no list has.
+//! Merged catalogs for internal use: the status, and calls of names that no list has.
 //!
-//! Whoever has no token, or calls names that nobody has, can ask for one as often as they like. So each is made once for as
-//! long as nothing changes. **Invariant:** a look gives no name to any server.
+//! A client can cause any number of these, some without a token. So each is made once per generation. **Invariant:** making one
+//! assigns no name to a server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::registry::{Catalog, Contribution};
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     generation: u64,
-    /// How many names without a prefix had an owner.
+    /// How many bare names had an owner.
     owned: usize,
     catalogs: HashMap<Key, Arc<Catalog>>,
-    /// How many were made so far.
+    /// How many were made in all.
     #[cfg(test)]
     made: usize,
 }
 
-/// Clients with views of their own at one time; above it they are made again.
+/// How many catalogs are kept; at the limit, all of them are dropped.
 const MOST: usize = 64;
 
 impl Inner {
-    /// What these bring, merged.
+    /// The merged catalog of these offers.
     pub(super) fn look(&self, contributions: &[Contribution]) -> Arc<Catalog> {
         let key = key(contributions);
-        // What is shown to some client is the same, and its names are given already.
+        // The catalog of a client with the same view will do: its names are assigned already.
         if let Some(catalog) = lock(&self.catalogs).get(&key) {
             return catalog.clone();
         }
@@ -68,7 +68,7 @@ mod tests {
     use crate::upstream::{Owner, Starter};
 
     impl Manager {
-        /// How many catalogs were made for a look.
+        /// How many catalogs were made.
         pub(crate) fn looks(&self) -> usize {
             lock(&self.0.looks).made
         }

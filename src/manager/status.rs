@@ -93,7 +93,7 @@ pub struct ServerStatus {
     pub dropped: u64,
 }
 
-/// How far one server is, for those who ask often.
+/// The state of one server, cheap to make.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug)]
 pub(crate) struct ServerState {
@@ -103,7 +103,7 @@ pub(crate) struct ServerState {
     pub(crate) state: StateName,
     /// `/readyz` waits for it.
     pub(crate) required: bool,
-    /// The last thing that went wrong; else what it said last while it starts.
+    /// Its last error; else, while it starts, its last line on standard error.
     pub(crate) why: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl Manager {
         self.servers().iter().map(|server| self.status_of(server, &catalog, &counts)).collect()
     }
 
-    /// How far all servers are, in config order. No catalog is made for it.
+    /// The states of all servers, in config order, without a catalog.
     #[cfg(feature = "server")]
     pub(crate) fn states(&self) -> Vec<ServerState> {
         let state_of = |server: &Arc<Server>| {

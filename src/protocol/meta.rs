@@ -17,9 +17,9 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The task that a message belongs to (2025-11-25).
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// The beginning of the names that are ours, not the protocol's. No server speaks under them (`ours.rs`).
+/// The beginning of the keys that are the host's own. Servers cannot use them (`ours.rs`).
 pub(crate) const OURS: &str = "mcp-host/";
-/// What the host says of a failure of its own: in `_meta` of a tool's result, in `data` of an error.
+/// The details of a failure of the host: in `_meta` of a tool's result, in `data` of an error.
 pub(crate) const HOST_ERROR: &str = "mcp-host/error";
 /// The name of the server behind the host, for people to read.
 pub(crate) const HOST_SERVER_INFO: &str = "mcp-host/serverInfo";
@@ -27,7 +27,7 @@ pub(crate) const HOST_SERVER_INFO: &str = "mcp-host/serverInfo";
 pub(crate) const HOST_ID: &str = "mcp-host/id";
 /// The ids of the hosts that a definition came through, nearest first. Each host writes its own neighbor.
 pub(crate) const HOST_PATH: &str = "mcp-host/path";
-/// The key under which a server would like its question to be asked: the one word of ours that servers say.
+/// The key under which a server wants its question to be asked: the one key of ours that servers may send.
 pub(crate) const INPUT_KEY: &str = "mcp-host/inputKey";
-/// A word by which a client sets itself apart from others of the same person.
+/// A word by which a client sets itself apart from other clients of the same person.
 pub(crate) const AFFINITY: &str = "mcp-host/affinity";

@@ -1,8 +1,8 @@
-//! The names in `_meta` that are ours, taken out of what servers send: a server cannot speak for the host.
+//! Removes the host's own `_meta` keys from what servers send, so that no server can speak for the host.
 //!
-//! Nearly no message holds such a name, so each is searched for the text first and only then opened. What holds none keeps
-//! every byte. Looked into is what may stand where the host itself writes such a name: `_meta` of a body, of the result or
-//! the task inside it, of the questions in it; and the `data` of an error.
+//! Few messages hold such a key. Each message is searched for the text first, and opened only if it is there; a message without
+//! one keeps every byte. The places are those where the host itself writes such a key: `_meta` of a body, of the result or the
+//! task inside it, and of the questions in it; and the `data` of an error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use memchr::memmem::Finder;
 use super::scan::{Scanner, key_of};
 use super::{ErrorObject, Raw, meta};
 
-/// A result or the params of a notification, without our names but those in `stays`.
+/// A result or the params of a notification, without our keys except those in `stays`.
 pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
     cut(raw, stays, |cutting, at| {
         for (name, value) in cutting.members(at, |name| matches!(name, "_meta" | "result" | "task" | "inputRequests")) {
@@ -31,21 +31,21 @@ pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
     })
 }
 
-/// The params of a question or a definition, without our names but those in `stays`.
+/// The params of a question, or a definition, without our keys except those in `stays`.
 pub(crate) fn head(raw: Raw, stays: &[&str]) -> Raw {
     cut(raw, stays, |cutting, at| cutting.meta_of(at))
 }
 
-/// An error without our names in its `data` but those in `stays`.
+/// An error without our keys in its `data`, except those in `stays`.
 pub(crate) fn error(error: ErrorObject, stays: &[&str]) -> ErrorObject {
     let data = error.data.map(|data| head(cut(data, stays, |cutting, at| cutting.own(at)), stays));
     ErrorObject { data, ..error }
 }
 
-/// The text that all our names begin with, but for the slash, which may be escaped.
+/// The text that all our keys begin with. The slash after it may be escaped.
 const NAME: &str = "mcp-host";
 
-/// Whether a look inside is worth it: the name stands there, or one of its letters is escaped without need.
+/// Whether the text may hold one of our keys: it has the name, or an escape that stands for one of its letters.
 fn may_hold(bytes: &[u8]) -> bool {
     static FIND_NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(NAME));
     static FIND_ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(br"\u00"));
@@ -58,7 +58,7 @@ fn may_hold(bytes: &[u8]) -> bool {
         || (memchr::memchr(b'\\', bytes).is_some() && FIND_ESCAPE.find_iter(bytes).any(is_letter))
 }
 
-/// Cuts our names out of the objects that `look` leads to.
+/// Cuts our keys out of the objects that `look` leads to.
 fn cut(raw: Raw, stays: &[&str], look: impl FnOnce(&mut Cutting<'_>, Range<usize>)) -> Raw {
     if !may_hold(raw.as_bytes()) {
         return raw;
@@ -72,13 +72,13 @@ fn cut(raw: Raw, stays: &[&str], look: impl FnOnce(&mut Cutting<'_>, Range<usize
 struct Cutting<'a> {
     text: &'a [u8],
     stays: &'a [&'a str],
-    /// Objects that lose members, and what is left of each. None lies inside another.
+    /// Objects that lose members, and what is left of each. No object lies inside another.
     parts: Vec<(Range<usize>, Vec<u8>)>,
 }
 
 impl<'a> Cutting<'a> {
-    /// The members of the object there that are called so, and where their values stand: all of them, since readers differ in
-    /// which of two they take.
+    /// The members of that object with these names, and where their values are. Duplicates count, since readers differ in which
+    /// one they take.
     fn members(&self, at: Range<usize>, is: fn(&str) -> bool) -> Vec<(Cow<'a, str>, Range<usize>)> {
         let (start, mut found) = (at.start, Vec::new());
         let text = &self.text[at];
@@ -92,12 +92,12 @@ impl<'a> Cutting<'a> {
         found
     }
 
-    /// Cuts the `_meta` of the object there.
+    /// Cuts the `_meta` of that object.
     fn meta_of(&mut self, at: Range<usize>) {
         self.members(at, |name| name == "_meta").into_iter().for_each(|(_, value)| self.own(value));
     }
 
-    /// Cuts the object there itself.
+    /// Cuts that object itself.
     fn own(&mut self, at: Range<usize>) {
         let text = &self.text[at.clone()];
         let (mut left, mut is_cut) = (vec![b'{'], false);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written with whatever escapes: a reader finds what was there, but for our names.
+        /// A reader finds all members except ours, whichever characters are escaped.
         #[test]
         fn a_reader_finds_all_but_our_names(
             members in prop::collection::vec(("(mcp-host/|m|cp|mcp-host|/|é|\"){0,2}[a-c]?", 0u8..9), 0..6),

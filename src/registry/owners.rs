@@ -31,7 +31,7 @@ impl Owners {
         }
     }
 
-    /// How many names have one. It only grows, so it tells one state from the next.
+    /// How many names have an owner. The number only grows, so it tells states apart.
     pub fn count(&self) -> usize {
         self.tools.len() + self.prompts.len()
     }

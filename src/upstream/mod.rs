@@ -142,7 +142,7 @@ pub(crate) struct Settings {
     pub(crate) limits: Arc<config::Limits>,
     pub(crate) caps: Caps,
     pub(crate) era: config::Era,
-    /// It is the user's own daemon: what it says of its failures is believed.
+    /// Whether it is the user's own daemon, whose word about a failure is believed.
     pub(crate) daemon: bool,
     pub(crate) memory: Memory,
 }

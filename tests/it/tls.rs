@@ -216,7 +216,7 @@ async fn h33_trust_on_first_use_and_a_change() {
     assert!(error.contains("expired"), "{error}");
 }
 
-/// Locks of files that somebody else holds, as another process does that is stopped.
+/// Locks of files, each held by a process that is stopped.
 #[cfg(unix)]
 struct Held {
     let_go: std::sync::mpsc::Sender<()>,
@@ -226,22 +226,30 @@ struct Held {
 #[cfg(unix)]
 impl Held {
     /// Holds them until told, or a minute: a test that waits for them would wait for ever.
-    #[expect(clippy::disallowed_methods, reason = "as another process would")]
+    #[expect(clippy::disallowed_methods, reason = "the lock is for another process")]
     fn new(state: &Path, names: &[&str]) -> Self {
-        let files: Vec<std::fs::File> = names
+        use rustix::process::{Pid, Signal, kill_process};
+
+        let holders: Vec<std::process::Child> = names
             .iter()
             .map(|name| {
                 let path = state.join(name);
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 let file = std::fs::File::create(path).unwrap();
                 rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-                file
+                // A lock belongs to the open file, so it goes with it.
+                let holder = std::process::Command::new("sleep").arg("600").stdin(file).spawn().unwrap();
+                kill_process(Pid::from_child(&holder), Signal::STOP).unwrap();
+                holder
             })
             .collect();
         let (let_go, told) = std::sync::mpsc::channel();
         let until_told = std::thread::spawn(move || {
             let was_told = told.recv_timeout(std::time::Duration::from_secs(60)).is_ok();
-            drop(files);
+            for mut holder in holders {
+                holder.kill().unwrap();
+                holder.wait().unwrap();
+            }
             was_told
         });
         Self { let_go, until_told }

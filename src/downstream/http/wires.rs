@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::rules::Change;
 use crate::router::Principal;
 
-/// A connection: cancelled, it ends. There is none without a place among all, so nobody can be handed one that never ends.
+/// A connection: cancelled, it ends. Only [`Wires::open`] makes one, so each is listed and can be ended.
 #[derive(Clone, Debug)]
 pub(super) struct Wire(Arc<Inner>);
 

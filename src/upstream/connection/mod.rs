@@ -64,7 +64,7 @@ pub(super) struct Parts {
     pub(super) queue: usize,
     /// How deep its messages may nest.
     pub(super) depth: usize,
-    /// The names of ours that its server may use in answers.
+    /// The keys under `mcp-host/` that its server may use in answers.
     pub(super) stays: &'static [&'static str],
     /// How many clients use the lease.
     pub(super) users: Arc<AtomicUsize>,

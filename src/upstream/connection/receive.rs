@@ -128,7 +128,7 @@ impl Connection {
                     self.served.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // What the host itself asks may hold names of ours: other hosts say who they are.
+            // Answers to the host itself may hold keys of ours: other hosts send their ids.
             let is_clients = entry.owner != Owner::HOST;
             entry.inbox.put(match item {
                 Item::Done(Ok(result)) if is_clients => Item::Done(Ok(ours::body(result, self.parts.stays))),

@@ -208,7 +208,7 @@ fn what_is_pure_stays_pure() {
     assert_none(&wrong, "not pure");
 }
 
-/// What is forgotten there is missed by nobody: what a handler needs is an argument.
+/// A value that is missing there fails at run time at best; an argument cannot be missing.
 #[test]
 fn nothing_travels_in_a_map_of_types() {
     let mut wrong = Vec::new();
