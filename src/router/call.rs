@@ -1,99 +1,30 @@
 //! One request of a client on its way through a server: sent under another id and name, with what comes back in between
 //! turned back, until there is one answer.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::answer::Failure;
 use super::changed::changed;
 use super::client::Client;
-use super::driver::{Driver, Next, Stage};
+use super::driver::{Next, Stage};
+use super::forward::{Course, Forward};
 #[cfg(feature = "server")]
 use super::invite::Invited;
+use super::plan::Plan;
 use super::reach::Reached;
-use super::running::{Attempt, Handover, Running, Toward};
-use super::tasks::Plan;
-use super::{Mailbox, Router, state};
+use super::running::{Attempt, Running};
+use super::toward::{Handover, Toward};
+use super::{Mailbox, Router};
 use crate::adapt;
 use crate::answered::{Answered, Failed, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Calling, Server, Slot, Told};
+use crate::manager::{Asked, Server, Slot};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
-use crate::registry::{Offer, Target, expose_content};
-use crate::transport::{self, Fate};
+use crate::registry::{Target, expose_content};
+use crate::transport;
 use crate::upstream::{Connection, Terms};
-
-/// A request as it goes to a server.
-#[derive(Clone, Debug)]
-pub(super) struct Forward {
-    pub(super) server: Arc<Server>,
-    pub(super) method: Method,
-    pub(super) params: Raw,
-    /// The member of the params that names the target, as it stands.
-    pub(super) named: Raw,
-    /// What the server itself calls the target.
-    pub(super) target: Arc<str>,
-    /// `_meta` of the params.
-    pub(super) meta: Option<Raw>,
-    /// It brings answers to a result that asked: its server was without a session when it did.
-    pub(super) answers: bool,
-    /// Of the request as the client sent it; made when it is asked for.
-    pub(super) digest: OnceLock<String>,
-    /// Whether it runs as a task.
-    pub(super) task: Plan,
-    /// The roots that its client told for it.
-    pub(super) roots: Option<Arc<Told>>,
-    /// What the client was shown of the server, where that is not what its own lease lists.
-    pub(super) shown: Option<Arc<Offer>>,
-}
-
-impl Forward {
-    pub(super) fn new(
-        server: Arc<Server>,
-        method: Method,
-        params: Raw,
-        named: Raw,
-        meta: Option<Raw>,
-        target: Arc<str>,
-    ) -> Self {
-        let task = Plan::default();
-        Self {
-            server,
-            method,
-            params,
-            named,
-            target,
-            meta,
-            answers: false,
-            digest: OnceLock::new(),
-            task,
-            roots: None,
-            shown: None,
-        }
-    }
-
-    /// The client's progress token, as JSON.
-    pub(super) fn token(&self) -> Option<Raw> {
-        self.meta.as_ref()?.member("progressToken")
-    }
-
-    /// Stands for the request, however a client writes it down again.
-    pub(super) fn digest(&self) -> &str {
-        self.digest.get_or_init(|| state::digest(&self.method, &self.params))
-    }
-
-    /// Finds its parts again after its params were edited.
-    pub(super) fn reopen(&mut self) {
-        self.digest();
-        let [name, meta] =
-            self.params.members([if self.method == Method::ResourcesRead { "uri" } else { "name" }, "_meta"]);
-        if let Some(name) = name {
-            self.named = name;
-        }
-        self.meta = meta;
-    }
-}
 
 impl Router {
     pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
@@ -432,37 +363,6 @@ pub(super) fn twice(name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
 }
 
-/// What is kept of a call from one connection to the next.
-pub(super) struct Course {
-    driver: Driver,
-    /// The params with the client's answers in.
-    answers: Option<Raw>,
-    /// Nothing of it may run longer.
-    pub(super) end: Instant,
-    /// Whether its client may be invited to sign in: once.
-    #[cfg(feature = "server")]
-    pub(super) invites: bool,
-    repeats: Repeats,
-    _calling: Calling,
-    _slot: Option<Slot>,
-}
-
-impl Course {
-    fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
-        let now = Instant::now();
-        Self {
-            driver: Driver::default(),
-            answers: None,
-            end: now + config.max_call_time,
-            #[cfg(feature = "server")]
-            invites: true,
-            repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
-            _calling: calling,
-            _slot: slot,
-        }
-    }
-}
-
 /// Why a call does not go on as it was.
 enum Stop {
     Attempt(Attempt),
@@ -475,28 +375,6 @@ enum Stop {
 impl From<Attempt> for Stop {
     fn from(attempt: Attempt) -> Self {
         Self::Attempt(attempt)
-    }
-}
-
-/// How a request may be sent again (`docs/hazards.md` H57).
-struct Repeats {
-    /// Until then one that never left us.
-    until: Instant,
-    /// Once more after it was refused before any work.
-    refused: bool,
-    /// Once more after its answer was lost.
-    lost: bool,
-}
-
-impl Repeats {
-    /// Whether it may be after this; counts it.
-    fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
-        match error.fate() {
-            Fate::NeverLeft => Instant::now() < self.until,
-            Fate::Refused => std::mem::take(&mut self.refused),
-            Fate::Lost => self.lost && is_safe_twice() && std::mem::take(&mut self.lost),
-            Fate::TurnedAway | Fate::Final => false,
-        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Router;
 use super::answer::Failure;
-use super::call::Forward;
 use super::client::Client;
+use super::forward::Forward;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer, misfit};
 use crate::upstream::Upstream;

@@ -8,11 +8,10 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use super::Mailbox;
 use super::answer::Failure;
+use super::ask_guard::AskGuard;
 use super::client::Client;
-use super::question;
-use super::running::AskGuard;
+use super::{Mailbox, put, question};
 use crate::adapt;
 use crate::manager::Server;
 use crate::protocol::{
@@ -145,7 +144,7 @@ impl Driver {
             let (params, id) = self.params(&entry);
             let (ask, answer) = Ask::gathered(&key, stage.version, method.clone(), params);
             let call = Some((stage.call, stage.leg));
-            question::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
+            put::put(stage.client, stage.server, stage.upstream, ask, call, Some(answered.clone()));
             waiting.push(async move { (key, entry, method, id, answer.await) });
         }
         let deadline = tokio::time::sleep(stage.patience);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::call::Forward;
 use super::client::Client;
+use super::forward::Forward;
 use super::{Mailbox, Router};
 use crate::adapt::{CARRIED, task};
 use crate::answered::Answered;

@@ -12,11 +12,12 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::answer::Failure;
-use super::call::{Course, Forward};
+use super::ask_guard::AskGuard;
 use super::client::Client;
+use super::forward::{Course, Forward};
 use super::relay::input_required;
-use super::running::{AskGuard, Toward};
 use super::state::State;
+use super::toward::Toward;
 use super::{Mailbox, Router};
 use crate::adapt;
 use crate::answered::{Answered, NoResult};

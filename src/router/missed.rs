@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Mailbox;
 use super::client::Client;
 use super::question::log;
-use super::running::Rising;
+use super::rising::Rising;
 use crate::manager::Server;
 use crate::protocol::{Profile, Raw};
 use crate::queues::{Account, Spare};

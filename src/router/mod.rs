@@ -5,6 +5,8 @@
 //! reaches exactly the client whose call caused it, or nobody. Start reading at [`Router::request`], then `call.rs`.
 
 mod answer;
+mod ask_guard;
+mod ask_roots;
 mod audited;
 mod call;
 mod changed;
@@ -12,6 +14,7 @@ mod client;
 mod driver;
 mod extensions;
 mod find;
+mod forward;
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
 mod gauges;
 #[cfg(feature = "server")]
@@ -24,13 +27,17 @@ mod modern;
 mod named;
 mod news;
 mod park;
+mod parked;
 mod parking;
+mod plan;
 mod presence;
+mod put;
 mod question;
 mod reach;
 mod relay;
 mod resource;
 mod rewatch;
+mod rising;
 mod roots;
 mod roster;
 mod running;
@@ -38,6 +45,7 @@ mod standing;
 mod state;
 mod subscribe;
 mod tasks;
+mod toward;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -86,7 +94,7 @@ struct Inner {
     /// What such clients listen to.
     listens: subscribe::Listens,
     /// Calls that wait for answers of such clients.
-    parked: Arc<park::Table>,
+    parked: Arc<parked::Table>,
     /// What waits for all clients.
     queues: Queues,
     seal: Option<Seal>,
@@ -142,7 +150,7 @@ impl Router {
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
         }));
-        let parked: Weak<park::Table> = Arc::downgrade(&router.0.parked);
+        let parked: Weak<parked::Table> = Arc::downgrade(&router.0.parked);
         router.0.manager.park_at(parked);
         router.0.tasks.spawn(news::relay(router.clone(), news));
         router.0.tasks.spawn(news::tell_changes(router.clone()));

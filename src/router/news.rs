@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::Router;
 use super::client::Client;
 use super::question::{self, log, refuse};
-use super::roots;
 use super::subscribe::changes;
+use super::{put, roots};
 use crate::adapt;
 use crate::manager::{News, Server, Told};
 use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion};
@@ -146,7 +146,7 @@ impl Router {
             return self.hold_modern(&client, &server, upstream, ask);
         }
         if client.mailbox().has_reader() {
-            return question::put(&client, &server, &upstream, ask, None, None);
+            return put::put(&client, &server, &upstream, ask, None, None);
         }
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
@@ -156,10 +156,10 @@ impl Router {
                 return ask.forget();
             }
             if matches!(came, Some(Ok(()))) {
-                return question::put(&client, &server, &upstream, ask, None, None);
+                return put::put(&client, &server, &upstream, ask, None, None);
             }
             match client.any_leg() {
-                Some(leg) => question::put(&client, &server, &upstream, ask, Some((0, &leg)), None),
+                Some(leg) => put::put(&client, &server, &upstream, ask, Some((0, &leg)), None),
                 None => refuse(ask),
             }
         });

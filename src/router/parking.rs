@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::gauges::most;
-use super::park::{Parked, Table};
+use super::parked::{Parked, Table};
 use crate::manager::{Parking, Principal, Server, Waiting, share};
 
 impl Table {

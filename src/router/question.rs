@@ -1,47 +1,21 @@
-//! What a server asks its client: judged here, answered by the config, or put to the client.
+//! What a server asks its client: judged, reworded, or answered in its place; who puts it is in `put.rs`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use tokio::sync::Notify;
 use url::Url;
 
 use super::Mailbox;
 use super::client::Client;
-use super::roots;
 use crate::adapt;
 use crate::config::Roots;
 use crate::loopback::is_loopback;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, meta};
 use crate::registry::expose_content;
-use crate::upstream::{Ask, Upstream};
+use crate::upstream::Ask;
 
 /// The answer to a question with a page that is shown to nobody.
 pub(super) const NO_PAGE: &str = "a page to visit must be one of https, or of this machine";
-
-/// Puts a server's question to a client with a session, or answers it.
-pub(super) fn put(
-    client: &Arc<Client>,
-    server: &Arc<Server>,
-    upstream: &Arc<Upstream>,
-    ask: Ask,
-    call: Option<(u64, &Arc<Mailbox>)>,
-    answered: Option<Arc<Notify>>,
-) {
-    // Its lease may declare more than this client can.
-    let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
-    let Some(ask) = judge(server, server.declared(client.profile()), ask) else { return };
-    if client.revision().is_modern() {
-        // It is asked by results alone, and this request has none that asks: a call that has is parked.
-        return refuse(ask);
-    }
-    let Some(ask) = roots::known(client, server, upstream, ask) else { return };
-    let ask = roots::learning(client, server, upstream, ask);
-    if let Some(ask) = reword(server, ask, client.revision()) {
-        client.ask(ask, call, answered);
-    }
-}
 
 /// Lets a question pass that may be asked. What was not declared is refused, configured roots are told.
 pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<Ask> {
@@ -71,6 +45,12 @@ pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<A
             None
         }
     }
+}
+
+/// A question of a task, naming the task as the client knows it.
+pub(super) fn of_task(mut ask: Ask, handle: &str) -> Ask {
+    ask.params = ask.params.take().map(|params| adapt::task::related(&params, handle));
+    ask
 }
 
 /// Whether a page may be put to a person (`docs/hazards.md` H45): over https, or on this very machine. We never open it.

@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::Router;
 use super::answer::Failure;
 use super::client::Client;
-use super::running::{Attempt, Toward};
+use super::running::Attempt;
+use super::toward::Toward;
 use crate::manager::{NoLease, Server, Stay, Told};
 use crate::upstream::{Connection, Upstream};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Router;
 use super::answer::Failure;
-use super::call::Forward;
 use super::client::Client;
+use super::forward::Forward;
 use super::question::{NO_PAGE, may_visit, permit};
 use super::roots;
-use super::running::Toward;
 use super::state::{State, expired};
+use super::toward::Toward;
 use crate::adapt;
 use crate::answered::Answered;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::answer::Failure;
-use super::call::{Forward, twice};
+use super::call::twice;
 use super::client::{Client, Subscription};
 use super::find::Lost;
+use super::forward::Forward;
 use super::{Mailbox, Router};
 use crate::answered::{Answered, NoResult};
 use crate::manager::Server;

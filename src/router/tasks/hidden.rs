@@ -10,9 +10,10 @@ use crate::adapt::task::{self, Status};
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 use crate::router::answer::Failure;
-use crate::router::call::Forward;
 use crate::router::client::Client;
-use crate::router::running::{Attempt, Running, Toward};
+use crate::router::forward::Forward;
+use crate::router::running::{Attempt, Running};
+use crate::router::toward::Toward;
 use crate::router::{Mailbox, Router};
 use crate::upstream::{Connection, Exchange, Upstream};
 

@@ -9,19 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::At;
-use super::registry::{Place, Task};
-use crate::adapt::task;
-use crate::answered::Answered;
-use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
+use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Spare};
-use crate::router::answer::Failure;
 use crate::router::client::Client;
-use crate::router::{Router, question};
-use crate::transport::Error;
-use crate::upstream::{Ask, Connection, Item};
+use crate::router::question;
+use crate::upstream::{Ask, Connection};
 
 /// The questions of one task, and its outcome once there is one.
 #[derive(Debug)]
@@ -31,14 +25,14 @@ pub(super) struct Hold {
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     /// A `tasks/result` is open.
-    is_open: bool,
+    pub(super) is_open: bool,
     questions: BTreeMap<u64, Ask>,
     /// That of the questions: nobody may ever come for them, so they have room only where there is plenty.
     room: Spare,
     keys: u64,
-    outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
 }
 
 /// Servers ask several things side by side: that long after the first one more are gathered.
@@ -124,14 +118,15 @@ impl Hold {
     }
 
     /// Waits until the server has asked, at most so long as is worth it.
-    async fn asked(&self) {
+    pub(super) async fn asked(&self) {
         let _ =
             tokio::time::timeout(ASKING, self.until(|inner| !inner.questions.is_empty() || inner.outcome.is_some()))
                 .await;
         tokio::time::sleep(GATHER).await;
     }
 
-    async fn until(&self, is: impl Fn(&Inner) -> bool) {
+    /// Waits until it is so.
+    pub(super) async fn until(&self, is: impl Fn(&Inner) -> bool) {
         loop {
             let news = self.news.notified();
             if is(&self.lock()) {
@@ -141,7 +136,8 @@ impl Hold {
         }
     }
 
-    fn close(&self, outcome: Option<Outcome>) {
+    /// The `tasks/result` is over.
+    pub(super) fn close(&self, outcome: Option<Outcome>) {
         let mut inner = self.lock();
         inner.is_open = false;
         if inner.outcome.is_none() {
@@ -155,7 +151,7 @@ impl Hold {
         self.news.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,73 +162,5 @@ impl Inner {
         let ask = self.questions.remove(&key)?;
         self.room.take(ask.weight());
         Some(ask)
-    }
-}
-
-impl Router {
-    /// What a task at a server with a session asks now, once it had the time to.
-    pub(super) async fn held_questions(&self, client: &Arc<Client>, task: &Task, at: &At) -> Option<Raw> {
-        let Place::Session { hold, .. } = &task.place else { return None };
-        if hold.questions().is_none() {
-            self.hold_result(client, task, at);
-            hold.asked().await;
-        }
-        hold.questions()
-    }
-
-    /// How a task at a server with a session ended; it has.
-    pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Answered {
-        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown().into()) };
-        self.hold_result(client, task, at);
-        let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
-        if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
-            let failure = Failure::malformed("it says that a task is over, and does not tell its result");
-            return Err(failure.of(&at.server));
-        }
-        let outcome = hold.lock().outcome.clone();
-        Ok(outcome.ok_or_else(|| Failure::lost(&Error::Broken).of(&at.server))??)
-    }
-
-    /// Holds a `tasks/result` open, unless that is done or was.
-    fn hold_result(&self, client: &Arc<Client>, task: &Task, at: &At) {
-        let Place::Session { hold, .. } = &task.place else { return };
-        {
-            let mut inner = hold.lock();
-            if inner.is_open || inner.outcome.is_some() {
-                return;
-            }
-            inner.is_open = true;
-        }
-        let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
-        let stop = self.0.stop.clone();
-        // What it brings is for whoever of the client's requests comes next.
-        let account = Some(self.account());
-        let terms = crate::upstream::Terms { account, ..self.task_terms(&client, &at.server, client.mailbox()) };
-        self.0.tasks.spawn(async move {
-            let open = keep_open(&hold, &client, &at, &id, terms);
-            let end = Instant::now() + at.server.config.max_call_time;
-            let outcome = tokio::select! {
-                outcome = open => outcome,
-                () = tokio::time::sleep_until(end) => None,
-                () = stop.cancelled() => None,
-            };
-            hold.close(outcome);
-        });
-    }
-}
-
-async fn keep_open(hold: &Hold, client: &Client, at: &At, id: &str, terms: crate::upstream::Terms) -> Option<Outcome> {
-    let request = at.connection.next_id();
-    let params = task::renamed(&Raw::empty_object(), id);
-    let mut exchange = at.connection.open(request, &Method::TasksResult, Some(&params), &terms);
-    loop {
-        match exchange.next().await {
-            Item::Ask(ask) => hold.ask(at, client, ask),
-            Item::Withdrawn(id) => hold.withdraw(&at.connection, &id),
-            Item::Done(outcome) => return Some(outcome),
-            Item::Lost(_) => return None,
-            // Tasks of 2026-07-28 have neither progress nor log lines.
-            Item::Progress(_) | Item::Log(_) | Item::HangUp(_) => {}
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! 2026-07-28 on both sides, in any pairing.
 //!
 //! A task is begun by a call (`create.rs`), and asked about by its id here. A client of one revision and a server of the
-//! other: `held.rs` and `hold.rs` (server with a session), `driven.rs` (server without). A client that knows no tasks is
+//! other: `held.rs`, `hold.rs` and `holding.rs` (server with a session), `driven.rs` (server without). A client that knows no tasks is
 //! spared them: `hidden.rs`.
 //! **Invariant:** what a client knows as a task's id is sealed for its principal; nobody else's opens, and none shows what
 //! the server calls the task. Start reading at [`Router::task`].
@@ -12,6 +12,7 @@ mod driven;
 mod held;
 mod hidden;
 mod hold;
+mod holding;
 mod list;
 mod news;
 mod registry;
@@ -21,12 +22,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use create::Plan;
-pub(super) use news::question_of;
 pub(super) use registry::{Registry, Task};
 
 use super::answer::Failure;
 use super::client::Client;
+use super::plan::declared;
 use super::{Mailbox, Router};
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult, reworded};
@@ -228,15 +228,6 @@ impl Router {
         terms.has_fixed_roots = !matches!(server.config.roots, crate::config::Roots::Client);
         terms.extensions = Some(declared(terms.extensions.as_ref()));
         terms
-    }
-}
-
-/// These extensions, with that of tasks among them.
-fn declared(extensions: Option<&Raw>) -> Raw {
-    match extensions {
-        Some(extensions) if extensions.member(task::EXTENSION).is_some() => extensions.clone(),
-        Some(extensions) => extensions.with_member(task::EXTENSION, b"{}"),
-        None => Raw::empty_object().with_member(task::EXTENSION, b"{}"),
     }
 }
 

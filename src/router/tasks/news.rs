@@ -7,15 +7,9 @@ use super::registry::Place;
 use crate::adapt::task;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw};
-use crate::router::Router;
 use crate::router::client::Client;
+use crate::router::{Router, question};
 use crate::upstream::{Ask, Connection, Upstream};
-
-/// A question of a task, naming the task as the client knows it.
-pub(in crate::router) fn question_of(mut ask: Ask, handle: &str) -> Ask {
-    ask.params = ask.params.take().map(|params| task::related(&params, handle));
-    ask
-}
 
 impl Router {
     /// A question that belongs to no call. One of a task of a client without a session waits for the client to come; every
@@ -39,7 +33,7 @@ impl Router {
                 hold.ask(&At { server, upstream, connection, version }, &client, ask);
                 None
             }
-            _ => Some(question_of(ask, &task.handle)),
+            _ => Some(question::of_task(ask, &task.handle)),
         }
     }
 

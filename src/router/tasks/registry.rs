@@ -8,7 +8,7 @@ use super::hold::Hold;
 use crate::manager::Principal;
 use crate::name::ServerName;
 use crate::protocol::{Outcome, RequestId};
-use crate::router::running::Rising;
+use crate::router::rising::Rising;
 use crate::upstream::{Connection, Owner};
 
 /// One task.

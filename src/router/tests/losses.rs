@@ -17,7 +17,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
 };
 use crate::router::client::Subscription;
-use crate::router::running::Rising;
+use crate::router::rising::Rising;
 use crate::router::{Client, Mailbox, Router};
 use crate::transport::{Said, Wire};
 use crate::upstream::Starter;

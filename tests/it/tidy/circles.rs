@@ -22,8 +22,18 @@ const INNER: &[(&str, &[&[&str]])] = &[
         "src/upstream/",
         &[
             // What is said, and what is decided without a connection.
-            &["ask.rs", "backoff.rs", "era.rs", "gate.rs", "handshake.rs", "inbox.rs", "modern.rs", "nature.rs"],
-            &["state.rs", "terms.rs"],
+            &[
+                "ask.rs",
+                "backoff.rs",
+                "era.rs",
+                "gate.rs",
+                "handshake.rs",
+                "inbox.rs",
+                "modern.rs",
+                "nature.rs",
+                "state.rs",
+                "terms.rs",
+            ],
             &["connection/"],
             // What is asked over a connection.
             &["exchange.rs", "listing.rs"],
@@ -38,16 +48,32 @@ const INNER: &[(&str, &[&[&str]])] = &[
     (
         "src/router/",
         &[
-            &["answer.rs", "gauges.rs", "level.rs", "named.rs", "presence.rs", "state.rs"],
+            &["answer.rs", "gauges.rs", "level.rs", "named.rs", "plan.rs", "presence.rs", "rising.rs", "state.rs"],
             &["mailbox.rs"],
             &["client.rs"],
-            &["question.rs", "roots.rs"],
-            // Calls: on their way, parked, and as tasks.
-            &["call.rs", "changed.rs", "driver.rs", "invite.rs", "missed.rs", "park.rs", "parking.rs", "reach.rs"],
-            &["relay.rs", "running.rs", "tasks/"],
-            // What is dispatched to.
-            &["audited.rs", "extensions.rs", "find.rs", "list.rs", "modern.rs", "resource.rs", "rewatch.rs"],
-            &["roster/", "standing.rs"],
+            // Questions, and calls that wait for their answers.
+            &["question.rs"],
+            &["missed.rs", "roots.rs"],
+            &["parked.rs", "put.rs"],
+            &["ask_guard.rs", "parking.rs", "toward.rs"],
+            &["ask_roots.rs", "driver.rs", "running.rs"],
+            // Calls on their way, and as tasks.
+            &["forward.rs", "reach.rs"],
+            &["changed.rs", "relay.rs", "tasks/"],
+            &["invite.rs", "park.rs"],
+            &["call.rs"],
+            // What else is dispatched to, and what is told.
+            &[
+                "audited.rs",
+                "extensions.rs",
+                "find.rs",
+                "list.rs",
+                "modern.rs",
+                "resource.rs",
+                "rewatch.rs",
+                "roster/",
+                "standing.rs",
+            ],
             &["subscribe.rs"],
             &["news.rs"],
         ],

@@ -1,0 +1,139 @@
+//! A request as it goes to a server, and what is kept of it from one connection to the next.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::time::Instant;
+
+use super::driver::Driver;
+use super::plan::Plan;
+use super::state;
+use crate::config;
+use crate::manager::{Calling, Server, Slot, Told};
+use crate::protocol::{Method, Raw};
+use crate::registry::Offer;
+use crate::transport::{self, Fate};
+
+/// A request as it goes to a server.
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    pub(super) server: Arc<Server>,
+    pub(super) method: Method,
+    pub(super) params: Raw,
+    /// The member of the params that names the target, as it stands.
+    pub(super) named: Raw,
+    /// What the server itself calls the target.
+    pub(super) target: Arc<str>,
+    /// `_meta` of the params.
+    pub(super) meta: Option<Raw>,
+    /// It brings answers to a result that asked: its server was without a session when it did.
+    pub(super) answers: bool,
+    /// Of the request as the client sent it; made when it is asked for.
+    pub(super) digest: OnceLock<String>,
+    /// Whether it runs as a task.
+    pub(super) task: Plan,
+    /// The roots that its client told for it.
+    pub(super) roots: Option<Arc<Told>>,
+    /// What the client was shown of the server, where that is not what its own lease lists.
+    pub(super) shown: Option<Arc<Offer>>,
+}
+
+impl Forward {
+    pub(super) fn new(
+        server: Arc<Server>,
+        method: Method,
+        params: Raw,
+        named: Raw,
+        meta: Option<Raw>,
+        target: Arc<str>,
+    ) -> Self {
+        let task = Plan::default();
+        Self {
+            server,
+            method,
+            params,
+            named,
+            target,
+            meta,
+            answers: false,
+            digest: OnceLock::new(),
+            task,
+            roots: None,
+            shown: None,
+        }
+    }
+
+    /// The client's progress token, as JSON.
+    pub(super) fn token(&self) -> Option<Raw> {
+        self.meta.as_ref()?.member("progressToken")
+    }
+
+    /// Stands for the request, however a client writes it down again.
+    pub(super) fn digest(&self) -> &str {
+        self.digest.get_or_init(|| state::digest(&self.method, &self.params))
+    }
+
+    /// Finds its parts again after its params were edited.
+    pub(super) fn reopen(&mut self) {
+        self.digest();
+        let [name, meta] =
+            self.params.members([if self.method == Method::ResourcesRead { "uri" } else { "name" }, "_meta"]);
+        if let Some(name) = name {
+            self.named = name;
+        }
+        self.meta = meta;
+    }
+}
+
+/// What is kept of a call from one connection to the next.
+pub(super) struct Course {
+    pub(super) driver: Driver,
+    /// The params with the client's answers in.
+    pub(super) answers: Option<Raw>,
+    /// Nothing of it may run longer.
+    pub(super) end: Instant,
+    /// Whether its client may be invited to sign in: once.
+    #[cfg(feature = "server")]
+    pub(super) invites: bool,
+    pub(super) repeats: Repeats,
+    _calling: Calling,
+    _slot: Option<Slot>,
+}
+
+impl Course {
+    /// Its beginning.
+    pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
+        let now = Instant::now();
+        Self {
+            driver: Driver::default(),
+            answers: None,
+            end: now + config.max_call_time,
+            #[cfg(feature = "server")]
+            invites: true,
+            repeats: Repeats { until: now + config.call_timeout, refused: true, lost: true },
+            _calling: calling,
+            _slot: slot,
+        }
+    }
+}
+
+/// How a request may be sent again (`docs/hazards.md` H57).
+pub(super) struct Repeats {
+    /// Until then one that never left us.
+    until: Instant,
+    /// Once more after it was refused before any work.
+    refused: bool,
+    /// Once more after its answer was lost.
+    pub(super) lost: bool,
+}
+
+impl Repeats {
+    /// Whether it may be after this; counts it.
+    pub(super) fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
+        match error.fate() {
+            Fate::NeverLeft => Instant::now() < self.until,
+            Fate::Refused => std::mem::take(&mut self.refused),
+            Fate::Lost => self.lost && is_safe_twice() && std::mem::take(&mut self.lost),
+            Fate::TurnedAway | Fate::Final => false,
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! One parked call (`park.rs`): who waits for it, what its server asks, and what became of its rounds.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::missed::{Audience, Live, Said};
+use super::rising::Rising;
+use super::state::expired;
+use super::{Mailbox, question, roots};
+use crate::answered::Answered;
+use crate::manager::{Principal, Server, Told, Who};
+use crate::protocol::{ErrorObject, Method, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
+use crate::queues::{Account, Share};
+use crate::upstream::{Ask, Connection, Upstream};
+
+/// All calls that are served here, by number.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) calls: Mutex<BTreeMap<u64, Arc<Parked>>>,
+    pub(super) count: AtomicU64,
+    /// Counts the calls that have reached their server.
+    pub(super) begun: watch::Sender<u64>,
+}
+
+/// One call of a client without a session at a server with one.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) number: u64,
+    pub(super) principal: Principal,
+    pub(super) digest: String,
+    pub(super) server: Arc<Server>,
+    /// What its client can be asked.
+    pub(super) declared: Profile,
+    /// The client whose lease it runs on.
+    pub(super) who: Who,
+    pub(super) inner: Mutex<Inner>,
+    /// For whoever attends: questions, or the answer.
+    pub(super) news: Notify,
+    /// For the call: the client has answered.
+    pub(super) answered: Arc<Notify>,
+    pub(super) cancel: CancellationToken,
+    /// What is kept for the client while it is away.
+    pub(super) account: Account,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// That of `open`, `results` and `answered`.
+    pub(super) share: Share,
+    /// The requests that it serves now, and what was said while it served none.
+    pub(super) audience: Audience,
+    pub(super) attending: usize,
+    /// How often the client was sent away with questions.
+    pub(super) round: u32,
+    /// Up to this round the client has come back.
+    resumed: u32,
+    /// Questions without an answer, by key.
+    open: BTreeMap<String, Ask>,
+    /// Every key that was given.
+    keys: HashSet<String>,
+    /// Answers that the first request brought unasked, by the keys that it expects.
+    pub(super) early: Option<Raw>,
+    /// When the first question came that the client has not been sent away with.
+    pub(super) since: Option<Instant>,
+    /// When the client was sent away last.
+    pub(super) away: Option<Instant>,
+    /// What became of the last rounds.
+    pub(super) results: VecDeque<(u32, Answered)>,
+    pub(super) answered: Option<Answered>,
+    /// The lease, as long as roots may be kept for it.
+    pub(super) upstream: Option<Arc<Upstream>>,
+}
+
+/// Results of rounds that are kept for a client that did not get them.
+const KEPT: usize = 2;
+
+impl Table {
+    /// How many there are.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Parked>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parked {
+    /// A request comes to attend the call. It hears of it from now on, and what the client has missed, unless it only asks for
+    /// the result of an earlier round again.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        round: u32,
+        client: &Arc<Client>,
+        leg: &Arc<Mailbox>,
+        progress: Rising,
+    ) -> Attending {
+        let mut inner = self.lock();
+        inner.attending += 1;
+        if inner.round == round {
+            let live = Live { client: client.clone(), leg: leg.clone(), progress };
+            inner.audience.enter(&self.server, live);
+        }
+        Attending { parked: self.clone(), leg: leg.clone(), over: false }
+    }
+
+    /// Takes the answers that a request brings, unless another brought those of this round before.
+    pub(super) fn take(&self, round: u32, responses: Option<Raw>) -> Result<Vec<(Ask, Raw)>, ErrorObject> {
+        let mut inner = self.lock();
+        if round > inner.round {
+            return Err(expired());
+        }
+        let mut answers = Vec::new();
+        if round < inner.round || inner.resumed >= round {
+            return Ok(answers);
+        }
+        let responses = responses.unwrap_or_else(Raw::empty_object);
+        let wrong = |what: &str| ErrorObject::invalid_params(format!("`inputResponses` {what}"));
+        let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
+        for (key, value) in &given {
+            if !value.get().starts_with('{') {
+                return Err(wrong(&format!("{:?} is no object", Theirs(key))));
+            }
+        }
+        for (key, value) in given {
+            if let Some(ask) = inner.close(&key) {
+                answers.push((ask, Raw::part(responses.bytes(), value)));
+            }
+        }
+        inner.resumed = round;
+        // What was not answered is asked again.
+        inner.since = (!inner.open.is_empty()).then(Instant::now);
+        Ok(answers)
+    }
+
+    /// The server asks something.
+    pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
+        let wish = question::wished_key(&mut ask);
+        let Some(ask) = roots::for_whom_has_none(&self.server, upstream, &self.who, ask) else { return };
+        let Some(ask) = question::judge(&self.server, self.declared, ask) else { return };
+        if let (Method::RootsList, Some(roots)) = (&ask.method, self.roots_on(upstream)) {
+            return ask.answer(Ok(roots));
+        }
+        let Some(ask) = question::reword(&self.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
+        let mut inner = self.lock();
+        inner.upstream.get_or_insert_with(|| upstream.clone());
+        let profile = inner.audience.profile().unwrap_or(self.declared);
+        if let Err(error) = question::permit(profile, &ask.method, ask.params.as_ref()) {
+            drop(inner);
+            return ask.answer(Err(error));
+        }
+        if let Some(wish) = &wish
+            && let Some(answer) = inner.early.as_ref().and_then(|early| early.member(wish)).filter(Raw::is_object)
+        {
+            inner.keys.insert(wish.clone());
+            drop(inner);
+            return ask.answer(Ok(answer));
+        }
+        let key = inner.key(wish);
+        inner.share.add(ask.weight());
+        inner.open.insert(key, ask);
+        inner.since.get_or_insert_with(Instant::now);
+        drop(inner);
+        self.news.notify_waiters();
+    }
+
+    /// What is kept for its client.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    pub(super) fn answered(&self) -> &Arc<Notify> {
+        &self.answered
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        !self.lock().open.is_empty()
+    }
+
+    pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+        let asks = self.lock().take_back(|ask| ask.is(connection, id));
+        for ask in asks {
+            ask.forget();
+            self.answered.notify_one();
+        }
+    }
+
+    /// The call runs on this connection no longer: what was asked there is put to nobody any more.
+    pub(super) fn leaves(&self, connection: &Arc<Connection>) {
+        let asks = self.lock().take_back(|ask| ask.is_on(connection));
+        drop(asks);
+    }
+
+    /// The server says something of the call: to whoever attends, or to whoever comes next.
+    pub(super) fn tell(&self, said: Said) {
+        self.lock().audience.tell(&self.server, said);
+    }
+
+    /// Nobody came back: the server is told.
+    pub(super) fn expire(&self) {
+        let asks = self.lock().take_back(|_| true);
+        asks.into_iter().for_each(question::unanswered);
+    }
+
+    /// The call is over.
+    pub(super) fn end(&self, answered: Answered) {
+        let mut inner = self.lock();
+        inner.since = None;
+        // A result that nobody has taken yet stays.
+        let over = inner.answered.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
+        if !over {
+            inner.share.add(weight(&answered));
+            inner.answered = Some(answered);
+        }
+        let open = inner.take_back(|_| true);
+        drop(inner);
+        drop(open);
+        self.news.notify_waiters();
+    }
+
+    /// Its client has told its roots.
+    pub(super) fn keep_roots(&self, client: &Client, roots: &Raw) {
+        let (upstream, told) = (self.lock().upstream.clone(), Told::read(roots));
+        if client.is_one_conversation() {
+            client.keep_roots(Some(told.clone()));
+        }
+        if let Some(upstream) = &upstream {
+            self.server.told_roots(upstream, &told, &self.who);
+        }
+    }
+
+    /// The roots that a server is told without asking: those of the lease; none where several clients have called; those of
+    /// the call where a lease of its client's own serves several conversations.
+    fn roots_on(&self, upstream: &Upstream) -> Option<Raw> {
+        if let Some(roots) = upstream.roots() {
+            return Some(roots);
+        }
+        let is_shared = !upstream.is_only(self.who.owner);
+        let told = if is_shared { Some(Told::nothing()) } else { self.who.roots.clone() };
+        told.map(|told| told.result().clone())
+    }
+
+    /// Whether it runs on that lease.
+    pub(super) fn is_on(&self, upstream: &Arc<Upstream>) -> bool {
+        let inner = self.lock();
+        inner.answered.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Nothing so far.
+    pub(super) fn of(account: &Account) -> Self {
+        Self {
+            share: account.share(),
+            audience: Audience::of(account),
+            attending: 0,
+            round: 0,
+            resumed: 0,
+            open: BTreeMap::new(),
+            keys: HashSet::new(),
+            early: None,
+            since: None,
+            away: None,
+            results: VecDeque::new(),
+            answered: None,
+            upstream: None,
+        }
+    }
+
+    /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
+    pub(super) fn waits(&self) -> bool {
+        self.audience.is_away() && !self.open.is_empty()
+    }
+
+    /// The lease on which it waits for a client that is away, and since when.
+    pub(super) fn left_at(&self) -> Option<(u64, Instant)> {
+        let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.answered.is_none())?;
+        Some((upstream.id, self.away?))
+    }
+
+    /// Takes questions out that are not to be asked any more.
+    pub(super) fn take_back(&mut self, which: impl Fn(&Ask) -> bool) -> Vec<Ask> {
+        let keys: Vec<String> = self.open.iter().filter(|(_, ask)| which(ask)).map(|(key, _)| key.clone()).collect();
+        let taken = keys.iter().filter_map(|key| self.close(key)).collect();
+        if self.open.is_empty() {
+            self.since = None;
+        }
+        taken
+    }
+
+    /// Takes a question out.
+    fn close(&mut self, key: &str) -> Option<Ask> {
+        let ask = self.open.remove(key)?;
+        self.share.take(ask.weight());
+        Some(ask)
+    }
+
+    /// A key that this call has not used yet.
+    fn key(&mut self, wish: Option<String>) -> String {
+        let numbered = |count: usize| format!("i{count}");
+        let mut key = wish.unwrap_or_else(|| numbered(self.keys.len() + 1));
+        let mut count = self.keys.len();
+        while !self.keys.insert(key.clone()) {
+            count += 1;
+            key = numbered(count);
+        }
+        key
+    }
+
+    /// Keeps the result of a round.
+    pub(super) fn keep(&mut self, round: u32, answered: Answered) {
+        if self.results.len() >= KEPT
+            && let Some((_, oldest)) = self.results.pop_front()
+        {
+            self.share.take(weight(&oldest));
+        }
+        self.share.add(weight(&answered));
+        self.results.push_back((round, answered));
+    }
+}
+
+/// How much it holds.
+pub(super) fn weight(answered: &Answered) -> usize {
+    answered.as_ref().map_or(0, |result| result.as_bytes().len())
+}
+
+/// A request that waits for the call. When the last one goes before its result, the client no longer wants the call.
+pub(super) struct Attending {
+    parked: Arc<Parked>,
+    leg: Arc<Mailbox>,
+    /// It has its result.
+    pub(super) over: bool,
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        let mut inner = self.parked.lock();
+        inner.attending -= 1;
+        inner.audience.leave(&self.leg);
+        if !self.over && inner.attending == 0 {
+            self.parked.cancel.cancel();
+        }
+    }
+}

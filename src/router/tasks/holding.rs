@@ -1,0 +1,85 @@
+//! Holds `tasks/result` open at a server with a session, for what its task asks and how it ends.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::At;
+use super::hold::Hold;
+use super::registry::{Place, Task};
+use crate::adapt::task;
+use crate::answered::Answered;
+use crate::protocol::{Method, Outcome, Raw};
+use crate::router::Router;
+use crate::router::answer::Failure;
+use crate::router::client::Client;
+use crate::transport::Error;
+use crate::upstream::{Item, Terms};
+
+impl Router {
+    /// What a task at a server with a session asks now, once it had the time to.
+    pub(super) async fn held_questions(&self, client: &Arc<Client>, task: &Task, at: &At) -> Option<Raw> {
+        let Place::Session { hold, .. } = &task.place else { return None };
+        if hold.questions().is_none() {
+            self.hold_result(client, task, at);
+            hold.asked().await;
+        }
+        hold.questions()
+    }
+
+    /// How a task at a server with a session ended; it has.
+    pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Answered {
+        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown().into()) };
+        self.hold_result(client, task, at);
+        let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
+        if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
+            let failure = Failure::malformed("it says that a task is over, and does not tell its result");
+            return Err(failure.of(&at.server));
+        }
+        let outcome = hold.lock().outcome.clone();
+        Ok(outcome.ok_or_else(|| Failure::lost(&Error::Broken).of(&at.server))??)
+    }
+
+    /// Holds a `tasks/result` open, unless that is done or was.
+    fn hold_result(&self, client: &Arc<Client>, task: &Task, at: &At) {
+        let Place::Session { hold, .. } = &task.place else { return };
+        {
+            let mut inner = hold.lock();
+            if inner.is_open || inner.outcome.is_some() {
+                return;
+            }
+            inner.is_open = true;
+        }
+        let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
+        let stop = self.0.stop.clone();
+        // What it brings is for whoever of the client's requests comes next.
+        let account = Some(self.account());
+        let terms = Terms { account, ..self.task_terms(&client, &at.server, client.mailbox()) };
+        self.0.tasks.spawn(async move {
+            let open = keep_open(&hold, &client, &at, &id, terms);
+            let end = Instant::now() + at.server.config.max_call_time;
+            let outcome = tokio::select! {
+                outcome = open => outcome,
+                () = tokio::time::sleep_until(end) => None,
+                () = stop.cancelled() => None,
+            };
+            hold.close(outcome);
+        });
+    }
+}
+
+async fn keep_open(hold: &Hold, client: &Client, at: &At, id: &str, terms: Terms) -> Option<Outcome> {
+    let request = at.connection.next_id();
+    let params = task::renamed(&Raw::empty_object(), id);
+    let mut exchange = at.connection.open(request, &Method::TasksResult, Some(&params), &terms);
+    loop {
+        match exchange.next().await {
+            Item::Ask(ask) => hold.ask(at, client, ask),
+            Item::Withdrawn(id) => hold.withdraw(&at.connection, &id),
+            Item::Done(outcome) => return Some(outcome),
+            Item::Lost(_) => return None,
+            // Tasks of 2026-07-28 have neither progress nor log lines.
+            Item::Progress(_) | Item::Log(_) | Item::HangUp(_) => {}
+        }
+    }
+}
