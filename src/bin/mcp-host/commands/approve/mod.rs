@@ -98,7 +98,7 @@ pub(crate) async fn run(args: &Approve, common: &Common, output: &Output) -> Res
         output.remark(&format!("approved: {}", names.join(", ")));
         return Ok(Exit::Ok);
     }
-    let server = args.server.as_ref().map(|name| format!(" {}", crate::text::quoted(name))).unwrap_or_default();
+    let server = args.server.as_ref().map(|name| format!(" {}", text::quoted(name))).unwrap_or_default();
     let help = format!("mcp-host approve{server} --yes approves what is shown, without being asked");
     Err(Failure::new(Exit::Denied, "nothing was approved").help(help))
 }
