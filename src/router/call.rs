@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::answer::Failure;
+use super::asked::Asked;
 use super::changed::changed;
 use super::client::Client;
 use super::driver::{Next, Stage};
@@ -14,6 +15,7 @@ use super::forward::{Course, Forward};
 use super::invite::Invited;
 use super::plan::Plan;
 use super::reach::Reached;
+use super::route::{One, Route};
 use super::running::{Attempt, Running};
 use super::toward::{Handover, Toward};
 use super::{Mailbox, Router};
@@ -21,46 +23,53 @@ use crate::adapt;
 use crate::answered::{Answered, Failed, NoResult, reworded};
 use crate::config;
 use crate::manager::{Asked, Server, Slot};
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code};
-use crate::registry::{Target, expose_content};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
+use crate::registry::expose_content;
 use crate::transport;
 use crate::upstream::{Connection, Terms};
 
 impl Router {
-    pub(super) async fn call_tool(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
-        let [named, arguments, meta, task, ..] = params.distinct(names).map_err(twice)?;
-        let missing = || ErrorObject::invalid_params("tools/call: `name` is missing");
-        let named = named.ok_or_else(missing)?;
-        let name = named.string().ok_or_else(missing)?;
-        if arguments.is_some_and(|arguments| !arguments.is_object() && arguments.as_bytes() != b"null") {
-            let text = format!("tool `{}`: `arguments` is not an object", Theirs(&name));
-            return Err(ErrorObject::invalid_params(text).into());
+    /// Routes a request, unless a door has done that, and serves it where it belongs.
+    pub(super) async fn dispatch(
+        &self,
+        client: &Arc<Client>,
+        asked: Asked,
+        route: Option<Route>,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
+        let route = match route {
+            Some(route) => route,
+            None => self.route(client, asked.what, &asked.name).await.map_err(|lost| lost.of(&asked))?,
+        };
+        match route {
+            Route::Own(tool) => tool.call(self, client, asked.params).await,
+            Route::One(one) => self.to_one(client, one, asked, leg).await,
+            Route::Every => self.to_every(client, &asked).await,
         }
-        let target = self.find(client, "tool", &name, |catalog| catalog.tool(&name)).await?;
-        let server = self.server(&target)?;
-        let name = name.into_owned();
-        let mut forward = Forward::new(server, Method::ToolsCall, params, named, meta, target.name);
-        self.plan_task(client, &mut forward, &name, task.as_ref()).await;
-        self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn get_prompt(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let names = ["name", "_meta", "arguments", "requestState", "inputResponses"];
-        let [named, meta, ..] = params.distinct(names).map_err(twice)?;
-        let missing = || ErrorObject::invalid_params("prompts/get: `name` is missing");
-        let named = named.ok_or_else(missing)?;
-        let name = named.string().ok_or_else(missing)?.into_owned();
-        let target = self.find(client, "prompt", &name, |catalog| catalog.prompt(&name)).await?;
-        let server = self.server(&target)?;
-        let forward = Forward::new(server, Method::PromptsGet, params, named, meta, target.name);
-        self.forward(client, forward, leg).await
+    /// Serves a request that one server answers.
+    async fn to_one(&self, client: &Arc<Client>, one: One, mut asked: Asked, leg: &Arc<Mailbox>) -> Answered {
+        let (name, task) = (std::mem::take(&mut asked.name), asked.task.take());
+        match asked.method {
+            Method::ToolsCall => {
+                let mut forward = Forward::new(one, asked);
+                self.plan_task(client, &mut forward, &name, task.as_ref()).await;
+                self.forward(client, forward, leg).await
+            }
+            Method::ResourcesRead => self.read_resource(client, Forward::new(one, asked), &name, leg).await,
+            Method::ResourcesSubscribe => self.subscribe(client, &one, &name, leg).await,
+            Method::Complete => self.complete(client, Forward::new(one, asked), leg).await,
+            _ => self.forward(client, Forward::new(one, asked), leg).await,
+        }
     }
 
-    pub(super) fn server(&self, target: &Target) -> Result<Arc<Server>, NoResult> {
-        self.manager().server(target.server).ok_or_else(|| Failure::removed().of_host())
+    /// Serves a request that every server has a part in.
+    async fn to_every(&self, client: &Arc<Client>, asked: &Asked) -> Answered {
+        Ok(match asked.method {
+            Method::SetLevel => self.set_level(client, &asked.params)?,
+            _ => self.list(client, &asked.method, &asked.params).await?,
+        })
     }
 
     /// Sends a request to a server and brings its answer back.
@@ -95,7 +104,7 @@ impl Router {
                 Ok(answered) => {
                     // Asked in vain, it may have failed for that: once more, where it is asked what it can answer, or nothing.
                     let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
-                    if more && self.is_safe_twice(client, forward) {
+                    if more && forward.is_safe_twice() {
                         course.repeats.lost = false;
                         continue;
                     }
@@ -107,7 +116,7 @@ impl Router {
                 // It was sent, and its answer lost, before there was no connection any more.
                 Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
                 Err(Stop::Attempt(Attempt::Lost(error))) => {
-                    if course.repeats.allow(&error, || self.is_safe_twice(client, forward)) {
+                    if course.repeats.allow(&error, || forward.is_safe_twice()) {
                         // Whoever is to notice that the connection is over has a turn.
                         tokio::task::yield_now().await;
                         continue;
@@ -123,25 +132,6 @@ impl Router {
             }
             return Err(failure.of(&forward.server));
         }
-    }
-
-    /// Whether doing it twice does no harm: reads do none, and tools where the user says so.
-    fn is_safe_twice(&self, client: &Arc<Client>, forward: &Forward) -> bool {
-        let config = &forward.server.config;
-        forward.method != Method::ToolsCall
-            || config.repeatable.iter().any(|tool| **tool == *forward.target)
-            || (config.trust_annotations && self.is_marked_safe(client, forward))
-    }
-
-    /// Whether the server says of the tool that calling it twice does no harm.
-    fn is_marked_safe(&self, client: &Arc<Client>, forward: &Forward) -> bool {
-        let catalog = self.catalog(client);
-        let mut tools = catalog.tools().iter();
-        let tool =
-            tools.find(|tool| *tool.server() == forward.server.config.alias && *tool.raw_name() == *forward.target);
-        let Some(annotations) = tool.and_then(|tool| tool.definition().member("annotations")) else { return false };
-        let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
-        hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
     async fn slot(&self, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
@@ -356,11 +346,6 @@ impl Router {
 fn has_failed(answered: &Answered) -> bool {
     let is_error = |result: &Raw| result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
     answered.as_ref().map_or(true, is_error)
-}
-
-/// What is read here must be what is read there (`docs/hazards.md` H37).
-pub(super) fn twice(name: &str) -> ErrorObject {
-    ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
 }
 
 /// Why a call does not go on as it was.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::asked::Asked;
 use super::client::Client;
 use super::forward::Forward;
+use super::route::{Listed, One};
 use super::{Mailbox, Router};
 use crate::adapt::{CARRIED, task};
 use crate::answered::Answered;
@@ -64,12 +66,9 @@ impl Router {
         let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
         let mut owners = servers.iter().filter(declares);
         let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown().into()) };
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let meta = params.member("_meta");
         // It names nothing that we know.
-        let named = Raw::from_value("");
-        let forward = Forward::new(server.clone(), method.clone(), params, named, meta, "".into());
-        self.forward(client, forward, leg).await
+        let one = One { server: server.clone(), target: "".into(), listed: Listed::Not };
+        self.forward(client, Forward::new(one, Asked::unnamed(method.clone(), params)), leg).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! Whom a name belongs to. What is in no list yet may be of a server that is on its way: that one is waited for, as a call to
-//! it would wait.
+//! Routes a request. What is in no list yet may be of a server that is on its way: that one is waited for, as a call to it
+//! would wait.
 
 use std::sync::Arc;
 
@@ -7,65 +7,92 @@ use futures_util::future::join_all;
 
 use super::Router;
 use super::answer::Failure;
+use super::asked::{Asked, What};
 use super::client::Client;
+use super::route::{Astray, Map, OwnTool, Route, Routed};
 use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Theirs};
-use crate::registry::{Catalog, Resolution, Target};
+use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
+use crate::registry::Catalog;
 
-/// Why a name leads nowhere.
+/// Why a request has no route.
+#[derive(Debug)]
 pub(super) enum Lost {
-    /// It is nobody's, or that of several.
-    Error(ErrorObject),
-    /// It is of a server that has never listed anything, and is not to be had.
+    Astray(Astray),
+    /// What it names is of a server that has never listed anything, and cannot be reached.
     Down(Arc<Server>, Failure),
 }
 
-impl From<Lost> for NoResult {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Error(error) => error.into(),
-            Lost::Down(server, failure) => failure.of(&server),
+impl Lost {
+    /// The answer to the request.
+    pub(super) fn of(self, asked: &Asked) -> NoResult {
+        let (what, name) = (asked.what.word(), Theirs(&asked.name));
+        let text = match self {
+            Self::Down(server, failure) => return failure.of(&server),
+            Self::Astray(Astray::Removed) => return Failure::removed().of_host(),
+            Self::Astray(Astray::Unknown) => format!("unknown {what}: {name}"),
+            Self::Astray(Astray::Ambiguous(names)) => {
+                format!("several servers offer the {what} {name}; use one of {}", names.join(", "))
+            }
+        };
+        let error = ErrorObject::invalid_params(text);
+        // An error about a resource names it.
+        let names_it = asked.what == What::Resource;
+        let data = names_it.then(|| Raw::from_value(&serde_json::json!({ "uri": asked.name })));
+        match data {
+            Some(data) => error.with_data(data).into(),
+            None => error.into(),
         }
     }
 }
 
 impl Router {
-    /// Finds whom a name belongs to; a client that never listed waits for the servers as a list does.
-    pub(super) async fn find(
-        &self,
-        client: &Arc<Client>,
-        what: &str,
-        name: &str,
-        look: impl Fn(&Catalog) -> Resolution,
-    ) -> Result<Target, Lost> {
-        let mut found = look(&self.catalog(client));
-        if found == Resolution::Unknown && !self.is_settled(client) {
-            found = look(&*self.settled_catalog(client).await);
+    /// Looks a request up without waiting, for a door that needs its route before it is served.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
+    pub(crate) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
+        let is_call = request.method == Method::ToolsCall;
+        let name = request.params.as_ref().filter(|_| is_call).and_then(|params| params.text("name"));
+        let route = name.and_then(|name| self.find_in(&self.catalog(client), What::Tool, &name).ok());
+        Routed { request, route }
+    }
+
+    /// Routes a request; a client that never listed waits for the servers as a list does.
+    pub(super) async fn route(&self, client: &Arc<Client>, what: What, name: &str) -> Result<Route, Lost> {
+        if what == What::Nothing {
+            return Ok(Route::Every);
         }
-        if found == Resolution::Unknown {
-            found = look(&*self.manager().once_shown(&client.who_now()));
+        let mut found = self.find_in(&self.catalog(client), what, name);
+        if is_unknown(&found) && !self.is_settled(client) {
+            found = self.find_in(&self.settled_catalog(client).await, what, name);
         }
-        if found == Resolution::Unknown {
+        if is_unknown(&found) {
+            found = self.find_in(&self.manager().once_shown(&client.who_now()), what, name);
+        }
+        if is_unknown(&found) {
             let down = self.wait_for_owners(client, name).await;
-            found = look(&self.look(client, self.is_settled(client)));
-            if let (Resolution::Unknown, Some((server, failure))) = (&found, down) {
+            found = self.find_in(&self.look(client, self.is_settled(client)), what, name);
+            if let (true, Some((server, failure))) = (is_unknown(&found), down) {
                 return Err(Lost::Down(server, failure));
             }
         }
-        match found {
-            Resolution::Found(target) => Ok(target),
-            Resolution::Unknown => {
-                Err(Lost::Error(ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name)))))
-            }
-            Resolution::Ambiguous(names) => {
-                let text =
-                    format!("several servers offer the {what} {}; use one of {}", Theirs(name), names.join(", "));
-                Err(Lost::Error(ErrorObject::invalid_params(text)))
-            }
-        }
+        found.map_err(Lost::Astray)
+    }
+
+    fn find_in(&self, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
+        let servers = self.manager().servers();
+        Map { own: self.own_tools(), callable, servers: &servers }.find(what, name)
+    }
+
+    fn own_tools(&self) -> &[Arc<dyn OwnTool>] {
+        self.0.own_tools.get().map(|tools| &**tools).unwrap_or_default()
+    }
+
+    /// Gives the host tools of its own.
+    #[cfg(test)]
+    pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
+        self.0.own_tools.set(tools.into()).expect("they are given once");
     }
 
     /// Waits for servers that may own the name and have not shown it to this client: one whose alias it carries as long as a
@@ -91,4 +118,8 @@ impl Router {
         let _ = tokio::time::timeout(wait, all).await;
         None
     }
+}
+
+fn is_unknown(found: &Result<Route, Astray>) -> bool {
+    matches!(found, Err(Astray::Unknown))
 }

@@ -4,8 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
+use super::asked::Asked;
 use super::driver::Driver;
 use super::plan::Plan;
+use super::route::{Listed, One};
 use super::state;
 use crate::config;
 use crate::manager::{Calling, Server, Slot, Told};
@@ -23,6 +25,8 @@ pub(super) struct Forward {
     pub(super) named: Raw,
     /// What the server itself calls the target.
     pub(super) target: Arc<str>,
+    /// How the target was listed when the call was routed.
+    pub(super) listed: Listed,
     /// `_meta` of the params.
     pub(super) meta: Option<Raw>,
     /// It brings answers to a result that asked: its server was without a session when it did.
@@ -38,28 +42,39 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    pub(super) fn new(
-        server: Arc<Server>,
-        method: Method,
-        params: Raw,
-        named: Raw,
-        meta: Option<Raw>,
-        target: Arc<str>,
-    ) -> Self {
-        let task = Plan::default();
+    pub(super) fn new(one: One, asked: Asked) -> Self {
+        let One { server, target, listed } = one;
+        let Asked { method, params, named, meta, .. } = asked;
         Self {
             server,
             method,
             params,
             named,
             target,
+            listed,
             meta,
             answers: false,
             digest: OnceLock::new(),
-            task,
+            task: Plan::default(),
             roots: None,
             shown: None,
         }
+    }
+
+    /// Whether doing it twice does no harm: reads do none, and tools where the user says so.
+    pub(super) fn is_safe_twice(&self) -> bool {
+        let config = &self.server.config;
+        self.method != Method::ToolsCall
+            || config.repeatable.iter().any(|tool| **tool == *self.target)
+            || (config.trust_annotations && self.is_marked_safe())
+    }
+
+    /// Whether the server says of the tool that calling it twice does no harm.
+    fn is_marked_safe(&self) -> bool {
+        let entry = self.listed.entry();
+        let Some(annotations) = entry.and_then(|entry| entry.definition().member("annotations")) else { return false };
+        let hints = annotations.members(["readOnlyHint", "idempotentHint"]);
+        hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
     /// The client's progress token, as JSON.

@@ -3,35 +3,36 @@
 use std::sync::Arc;
 
 use super::Router;
+use super::asked::measured;
 use super::client::{Client, View};
 use super::level::{DEFAULT_LEVEL, LEVELS};
 use crate::manager::Server;
-use crate::protocol::{ErrorObject, Method, Outcome, Raw, Request};
-use crate::registry::{Catalog, Kind, ParamHeader};
+use crate::protocol::{ErrorObject, Method, Outcome, Raw};
+use crate::registry::{Catalog, Kind};
 use crate::upstream::{Owner, Upstream};
 
 impl Router {
-    pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
+    pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: &Raw) -> Outcome {
         let outcome = self.listed(client, method, params).await;
         self.manager().listed();
         outcome
     }
 
-    async fn listed(&self, client: &Arc<Client>, method: &Method, params: Option<&Raw>) -> Outcome {
+    async fn listed(&self, client: &Arc<Client>, method: &Method, params: &Raw) -> Outcome {
         let kind = match method {
             Method::ToolsList => Kind::Tools,
             Method::PromptsList => Kind::Prompts,
             Method::ResourcesList => Kind::Resources,
             _ => Kind::ResourceTemplates,
         };
-        let cursor = match params.and_then(|params| params.member("cursor")) {
+        let cursor = match params.member("cursor") {
             None => None,
             Some(cursor) => {
                 Some(cursor.read::<String>().map_err(|_| ErrorObject::invalid_params("`cursor` is not a string"))?)
             }
         };
         if let Some(cursor) = &cursor {
-            self.measured(&format!("{method}: `cursor`"), cursor)?;
+            measured(&format!("{method}: `cursor`"), cursor, &self.limits())?;
         }
         if kind == Kind::Resources {
             self.manager().prepare_resources(&client.who_now()).await;
@@ -112,18 +113,6 @@ impl Router {
         self.catalog(client)
     }
 
-    /// The headers in which this client was told to repeat arguments of the tool that it calls.
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
-    pub(crate) fn param_headers(&self, client: &Arc<Client>, request: &Request) -> Vec<ParamHeader> {
-        if request.method != Method::ToolsCall {
-            return Vec::new();
-        }
-        let name = request.params.as_ref().and_then(|params| params.text("name"));
-        let catalog = self.catalog(client);
-        let tool = name.and_then(|name| catalog.entry(Kind::Tools, &name));
-        tool.map(crate::registry::Entry::param_headers).unwrap_or_default()
-    }
-
     /// Whether a list would wait for servers.
     pub(super) fn is_settled(&self, client: &Client) -> bool {
         client.view().is_some_and(|view| view.settled)
@@ -138,8 +127,8 @@ impl Router {
         catalog
     }
 
-    pub(super) fn set_level(&self, client: &Arc<Client>, params: Option<&Raw>) -> Outcome {
-        let name = params.and_then(|params| params.text("level"));
+    pub(super) fn set_level(&self, client: &Arc<Client>, params: &Raw) -> Outcome {
+        let name = params.text("level");
         let known = name.as_deref().and_then(|name| LEVELS.iter().position(|level| *level == name));
         let Some(level) = known.and_then(|level| u8::try_from(level).ok()) else {
             return Err(ErrorObject::invalid_params(format!("`level` is none of {}", LEVELS.join(", "))));

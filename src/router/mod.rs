@@ -7,6 +7,7 @@
 mod answer;
 mod ask_guard;
 mod ask_roots;
+mod asked;
 mod audited;
 mod call;
 mod changed;
@@ -40,6 +41,7 @@ mod rewatch;
 mod rising;
 mod roots;
 mod roster;
+mod route;
 mod running;
 mod standing;
 mod state;
@@ -77,7 +79,9 @@ use crate::queues::{Account, Queues};
 use crate::seal::Seal;
 use crate::upstream::Owner;
 use answer::Failure;
+use asked::Asked;
 use client::Refused;
+use route::Routed;
 
 /// Routes what clients say to the servers and back; cheap to clone.
 #[derive(Clone, Debug)]
@@ -109,6 +113,8 @@ struct Inner {
     server_info: Raw,
     /// The client that the embedding program is.
     own: OnceLock<Owner>,
+    /// Tools of the host itself.
+    own_tools: OnceLock<Box<[Arc<dyn route::OwnTool>]>>,
     /// What is written of each call, if that is wanted.
     audit: OnceLock<Audit>,
     tasks: TaskTracker,
@@ -144,6 +150,7 @@ impl Router {
             roster: roster::Roster::new(),
             server_info,
             own: OnceLock::new(),
+            own_tools: OnceLock::new(),
             audit: OnceLock::new(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -241,7 +248,7 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
-        self.serving(client, request, leg, Self::written)
+        self.serving(client, request.into(), leg, Self::written)
     }
 
     /// The same for the embedding program, with the answer by its type.
@@ -251,17 +258,18 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Answered>> + Send + use<> {
-        self.serving(client, request, leg, |_, _, _, answered| answered)
+        self.serving(client, request.into(), leg, |_, _, _, answered| answered)
     }
 
     /// Serves one request, and gives what `end` makes of the answer.
     fn serving<T>(
         &self,
         client: &Arc<Client>,
-        request: Request,
+        routed: Routed,
         leg: &Arc<Mailbox>,
         end: fn(&Self, &Client, &Method, Answered) -> T,
     ) -> impl Future<Output = Option<T>> + Send + use<T> {
+        let request = &routed.request;
         self.note(client, &request.method);
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
         let limits = self.limits();
@@ -274,11 +282,11 @@ impl Router {
         };
         let method = request.method.clone();
         async move {
-            let record = match router.audited(&client, &request, &leg) {
+            let record = match router.audited(&client, &routed.request, &leg) {
                 Ok(record) => record,
                 Err(refused) => return Some(end(&router, &client, &method, Err(refused.into()))),
             };
-            let answered = router.answer_to(&client, request, &method, begun, &leg).await;
+            let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
             if let Some(record) = record {
                 record.finish(answered.as_ref());
             }
@@ -306,7 +314,7 @@ impl Router {
     async fn answer_to(
         &self,
         client: &Arc<Client>,
-        request: Request,
+        routed: Routed,
         method: &Method,
         begun: Result<(client::Guard, Load), Refused>,
         leg: &Arc<Mailbox>,
@@ -318,7 +326,7 @@ impl Router {
             Err(Refused::IdInUse) => {
                 let text = format!(
                     "request id {} is in use by a request without an answer yet",
-                    Theirs(&request.id.to_string())
+                    Theirs(&routed.request.id.to_string())
                 );
                 return Some(Err(ErrorObject::new(code::INVALID_REQUEST, text).into()));
             }
@@ -332,7 +340,7 @@ impl Router {
         }
         tokio::select! {
             biased;
-            answered = self.serve(client, request, leg) => Some(answered.map(|result| self.whole(client, method, result))),
+            answered = self.serve(client, routed, leg) => Some(answered.map(|result| self.whole(client, method, result))),
             () = guard.cancelled() => None,
             () = self.0.ending.cancelled() => Some(Err(Failure::cut_off().of_host())),
         }
@@ -383,31 +391,30 @@ impl Router {
         }
     }
 
-    async fn serve(&self, client: &Arc<Client>, request: Request, leg: &Arc<Mailbox>) -> Answered {
-        let params = request.params;
-        match &request.method {
-            Method::ToolsCall => self.call_tool(client, params, leg).await,
-            Method::Ping => Ok(Raw::empty_object()),
-            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourceTemplatesList => {
-                Ok(self.list(client, &request.method, params.as_ref()).await?)
+    async fn serve(&self, client: &Arc<Client>, routed: Routed, leg: &Arc<Mailbox>) -> Answered {
+        let Routed { request: Request { method, params, .. }, route } = routed;
+        let asked = match &method {
+            Method::ToolsCall => Asked::tool(params)?,
+            Method::PromptsGet => Asked::prompt(params)?,
+            Method::ResourcesRead | Method::ResourcesSubscribe => Asked::resource(method, params, &self.limits())?,
+            Method::Complete => Asked::completion(params, &self.limits())?,
+            Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourceTemplatesList
+            | Method::SetLevel => Asked::unnamed(method, params),
+            Method::Ping => return Ok(Raw::empty_object()),
+            Method::ResourcesUnsubscribe => return Ok(self.unsubscribe(client, params.as_ref())?),
+            Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
+                return self.task(client, &method, params, leg).await;
             }
-            Method::PromptsGet => self.get_prompt(client, params, leg).await,
-            Method::ResourcesRead => self.read_resource(client, params, leg).await,
-            Method::Complete => self.complete(client, params, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, params, leg).await,
-            Method::ResourcesUnsubscribe => Ok(self.unsubscribe(client, params.as_ref())?),
-            method @ (Method::TasksGet
-            | Method::TasksResult
-            | Method::TasksList
-            | Method::TasksCancel
-            | Method::TasksUpdate) => self.task(client, method, params, leg).await,
-            Method::SetLevel => Ok(self.set_level(client, params.as_ref())?),
             Method::Initialize => {
                 let text = "this session is initialized already; open a new one";
-                Err(ErrorObject::new(code::INVALID_REQUEST, text).into())
+                return Err(ErrorObject::new(code::INVALID_REQUEST, text).into());
             }
-            other => self.extension_request(client, other, params, leg).await,
-        }
+            other => return self.extension_request(client, other, params, leg).await,
+        };
+        self.dispatch(client, asked, route, leg).await
     }
 
     /// Takes a notification of the client.

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Failure;
 use super::client::Client;
 use super::level::{LEVELS, Level};
+use super::route::Routed;
 use super::{Mailbox, Principal, Router};
 use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
@@ -136,10 +137,11 @@ impl Router {
     pub(crate) fn stateless(
         &self,
         client: &Arc<Client>,
-        request: Request,
+        routed: impl Into<Routed>,
         leg: &Arc<Mailbox>,
         closing: &CancellationToken,
     ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
+        let Routed { request, route } = routed.into();
         match request.method {
             Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover(client))))),
             Method::Listen => {
@@ -148,7 +150,7 @@ impl Router {
             }
             _ => {
                 let id = RequestId::Number(self.0.modern.requests.fetch_add(1, Ordering::Relaxed));
-                Box::pin(self.request(client, Request { id, ..request }, leg))
+                Box::pin(self.serving(client, Routed { request: Request { id, ..request }, route }, leg, Self::written))
             }
         }
     }

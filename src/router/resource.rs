@@ -5,68 +5,52 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::answer::Failure;
-use super::call::twice;
 use super::client::{Client, Subscription};
-use super::find::Lost;
 use super::forward::Forward;
+use super::route::One;
 use super::{Mailbox, Router};
-use crate::answered::{Answered, NoResult};
+use crate::answered::Answered;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::upstream::{Unsubscribed, Upstream};
 
 impl Router {
+    /// Reads a resource that the client knows by that URI.
     pub(super) async fn read_resource(
         &self,
         client: &Arc<Client>,
-        params: Option<Raw>,
+        forward: Forward,
+        uri: &str,
         leg: &Arc<Mailbox>,
     ) -> Answered {
-        let (uri, forward) = self.resource(client, Method::ResourcesRead, params).await?;
         let answered = self.forward(client, forward, leg).await;
-        answered.map_err(|none| none.map_error(|error| with_exposed_uri(error, &uri)))
+        answered.map_err(|none| none.map_error(|error| with_exposed_uri(error, uri)))
     }
 
-    pub(super) async fn complete(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Arc<Mailbox>) -> Answered {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let [reference, meta] = params.distinct(["ref", "_meta"]).map_err(twice)?;
-        let wrong = || ErrorObject::invalid_params("completion/complete: `ref` names neither a prompt nor a resource");
-        let reference = reference.ok_or_else(wrong)?;
-        let [kind, name, uri] = reference.distinct(["type", "name", "uri"]).map_err(twice)?;
-        let kind = kind.as_ref().and_then(Raw::string).ok_or_else(wrong)?;
-        let named = if kind == "ref/prompt" { name } else { uri }.ok_or_else(wrong)?;
-        let text = named.string().ok_or_else(wrong)?.into_owned();
-        self.measured("completion/complete: what `ref` names", &text)?;
-        let target = match &*kind {
-            "ref/prompt" => self.find(client, "prompt", &text, |catalog| catalog.prompt(&text)).await?,
-            "ref/resource" => self.find(client, "resource template", &text, |catalog| catalog.template(&text)).await?,
-            _ => return Err(wrong().into()),
-        };
-        let server = self.server(&target)?;
-        if !self.offers(client, &server, |offers| offers.completions).await {
+    pub(super) async fn complete(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Answered {
+        if !self.offers(client, &forward.server, |offers| offers.completions).await {
             let none = Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#));
             return Ok(if client.revision().is_modern() { self.completed(&none, None) } else { none });
         }
-        let forward = Forward::new(server, Method::Complete, params, named, meta, target.name);
         self.forward(client, forward, leg).await
     }
 
-    pub(super) async fn subscribe(&self, client: &Arc<Client>, params: Option<Raw>, leg: &Mailbox) -> Answered {
-        let (uri, forward) = self.resource(client, Method::ResourcesSubscribe, params).await?;
-        leg.concerns(&forward.server, &forward.target);
+    /// Watches a resource that the client knows by that URI.
+    pub(super) async fn subscribe(&self, client: &Arc<Client>, one: &One, uri: &str, leg: &Mailbox) -> Answered {
+        let One { server, target: raw, .. } = one;
+        leg.concerns(server, raw);
         let limit = self.limits().subscriptions;
-        if !client.may_watch(&uri, limit) {
+        if !client.may_watch(uri, limit) {
             return Err(too_many(&Method::ResourcesSubscribe, limit).into());
         }
-        let (server, raw) = (forward.server.clone(), forward.target.clone());
-        if !self.offers(client, &server, |offers| offers.subscribe).await {
+        if !self.offers(client, server, |offers| offers.subscribe).await {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
             return Err(ErrorObject::invalid_params(text).into());
         }
-        let (upstream, _) = self.reached(client, &server, None).await.map_err(|failure| failure.of(&server))?;
-        let watched = watch(&server, &upstream, &raw).await;
-        watched.map_err(|none| none.map_error(|error| with_exposed_uri(error, &uri)))?;
-        let subscribed = client.subscribe(&uri, Subscription { server: server.id, raw, upstream }, limit);
+        let (upstream, _) = self.reached(client, server, None).await.map_err(|failure| failure.of(server))?;
+        let watched = watch(server, &upstream, raw).await;
+        watched.map_err(|none| none.map_error(|error| with_exposed_uri(error, uri)))?;
+        let subscribed = client.subscribe(uri, Subscription { server: server.id, raw: raw.clone(), upstream }, limit);
         let is_full = subscribed.is_err();
         if let Some(over) = subscribed.unwrap_or_else(Some) {
             over.upstream.unwant_uri(&over.raw);
@@ -82,37 +66,6 @@ impl Router {
             subscription.upstream.unwant_uri(&subscription.raw);
         }
         Ok(Raw::empty_object())
-    }
-
-    async fn resource(
-        &self,
-        client: &Arc<Client>,
-        method: Method,
-        params: Option<Raw>,
-    ) -> Result<(String, Forward), NoResult> {
-        let params = params.unwrap_or_else(Raw::empty_object);
-        let [named, meta, ..] = params.distinct(["uri", "_meta", "requestState", "inputResponses"]).map_err(twice)?;
-        let missing = || ErrorObject::invalid_params(format!("{method}: `uri` is missing"));
-        let named = named.ok_or_else(missing)?;
-        let uri = named.string().ok_or_else(missing)?.into_owned();
-        self.measured(&format!("{method}: `uri`"), &uri)?;
-        let found = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await;
-        let target = found.map_err(|lost| match lost {
-            Lost::Error(error) => NoResult::from(with_uri(error, &uri)),
-            down @ Lost::Down(..) => NoResult::from(down),
-        })?;
-        let server = self.server(&target)?;
-        Ok((uri, Forward::new(server, method, params, named, meta, target.name)))
-    }
-
-    /// Refuses a URI, a cursor or a name that is larger than any of them may be.
-    pub(super) fn measured(&self, what: &str, text: &str) -> Result<(), ErrorObject> {
-        let limit = self.limits().uri;
-        if text.len() <= limit {
-            return Ok(());
-        }
-        let text = format!("{what} has {} bytes; {limit} at most (host.limits.uri)", text.len());
-        Err(ErrorObject::invalid_params(text))
     }
 
     /// Whether the server offers a family; it is started for that if need be.
@@ -150,11 +103,6 @@ async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered
         Err(_) => Failure::timeout(limit, "callTimeout"),
     };
     Err(failure.of(server))
-}
-
-/// An error about a resource names it.
-pub(super) fn with_uri(error: ErrorObject, uri: &str) -> ErrorObject {
-    error.with_data(Raw::from_value(&serde_json::json!({ "uri": uri })))
 }
 
 /// An error that names the resource names it as the client did.

@@ -13,8 +13,10 @@ use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
+use super::asked::{What, measured};
 use super::client::{Client, is_part};
 use super::resource::too_many;
+use super::route::{One, Route};
 use super::tasks::Task;
 use super::{Mailbox, Router};
 use crate::adapt::task;
@@ -111,12 +113,13 @@ impl Router {
             Ok(filter) => filter,
             Err(error) => return Some(Err(error)),
         };
+        let limits = self.limits();
         for uri in &filter.uris {
-            if let Err(error) = self.measured("subscriptions/listen: a URI", uri) {
+            if let Err(error) = measured("subscriptions/listen: a URI", uri, &limits) {
                 return Some(Err(error));
             }
         }
-        let limit = self.limits().subscriptions;
+        let limit = limits.subscriptions;
         if !place.watch(filter.uris.len(), limit) {
             return Some(Err(too_many(&Method::Listen, limit)));
         }
@@ -167,18 +170,14 @@ impl Router {
 
     /// Watches a resource, if its server lets itself be watched.
     async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
-        let target = self.find(client, "resource", &uri, |catalog| catalog.resource(&uri)).await.ok()?;
-        let server = self.server(&target).ok()?;
+        let Ok(Route::One(one)) = self.route(client, What::Resource, &uri).await else { return None };
+        let One { server, target: raw, .. } = one;
         let (upstream, connection) = self.reached(client, &server, None).await.ok()?;
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
             return None;
         }
-        let agreed = upstream.subscribe(&target.name).await;
-        matches!(agreed, Ok(Ok(_))).then(|| Watch {
-            uri: exposed::one_copy(&uri, &target.name),
-            raw: target.name,
-            upstream,
-        })
+        let agreed = upstream.subscribe(&raw).await;
+        matches!(agreed, Ok(Ok(_))).then(|| Watch { uri: exposed::one_copy(&uri, &raw), raw, upstream })
     }
 
     /// Tells every listen which of its lists have changed; whether any have.

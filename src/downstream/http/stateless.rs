@@ -43,7 +43,9 @@ pub(super) async fn serve(
         .router
         .modern_apart(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
-    headers::check_arguments(headers, &request, &door.router.param_headers(&client, &request))
+    let routed = door.router.look_up(&client, request);
+    let request = &routed.request;
+    headers::check_arguments(headers, request, &routed.param_headers())
         .map_err(|error| about(Refusal::judged(error)))?;
     door.router.seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
     let at_once = request.method == Method::Listen;
@@ -52,7 +54,7 @@ pub(super) async fn serve(
     let outlet = wire.outlet(&account);
     let leg = door.router.modern_leg_of(envelope.level.as_deref(), account);
     let closing = door.stopping.child_token();
-    let mut answer = door.router.stateless(&client, request, &leg, &closing);
+    let mut answer = door.router.stateless(&client, routed, &leg, &closing);
     if at_once && proven.has_end() {
         answer = while_proven(proven.clone(), answer, closing);
     }

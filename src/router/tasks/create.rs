@@ -10,13 +10,14 @@ use super::registry::Place;
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{Outcome, ProtocolVersion, Raw};
-use crate::registry::{Catalog, Entry, Kind};
+use crate::registry::Entry;
 use crate::router::Router;
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::forward::Forward;
 use crate::router::plan::Plan;
 use crate::router::rising::Rising;
+use crate::router::route::Listed;
 use crate::router::running::Attempt;
 use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
@@ -40,14 +41,12 @@ impl Router {
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
-        let catalog = self.catalog(client);
-        let mut is_only = is_task_only(&catalog, forward, exposed);
-        // One that its server does not list is none; but the server may not have listed anything yet.
-        let has_listed = || catalog.tools().iter().any(|tool| *tool.server() == forward.server.config.alias);
-        if is_only.is_none() && !self.is_settled(client) && !has_listed() {
-            is_only = is_task_only(&*self.settled_catalog(client).await, forward, exposed);
+        if matches!(forward.listed, Listed::NotYet) && !self.is_settled(client) {
+            let settled = self.settled_catalog(client).await;
+            forward.listed = Listed::of(&settled, exposed, &forward.server, &forward.target);
         }
-        if is_only == Some(true) {
+        // A tool that its server does not list is no task.
+        if forward.listed.entry().is_some_and(is_task_only) {
             forward.params = task::wanted(&forward.params);
             forward.reopen();
             let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
@@ -118,16 +117,11 @@ fn nested(task: &Raw) -> Raw {
     Raw::empty_object().with_member("task", task.as_bytes())
 }
 
-/// Whether the tool says of itself (2025-11-25) that it runs as a task only; `None` for one that is not listed.
-fn is_task_only(catalog: &Catalog, forward: &Forward, exposed: &str) -> Option<bool> {
+/// Whether the tool says of itself (2025-11-25) that it runs as a task only.
+fn is_task_only(entry: &Entry) -> bool {
     static SUPPORT: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskSupport"));
-    let is_target = |tool: &Entry| *tool.server() == forward.server.config.alias && tool.raw_name() == &*forward.target;
-    let entry = catalog
-        .entry(Kind::Tools, exposed)
-        .filter(|tool| is_target(tool))
-        .or_else(|| catalog.tools().iter().find(|tool| is_target(tool)))?;
     let definition = entry.definition();
     let is_said = || definition.member("execution").and_then(|execution| execution.text("taskSupport"));
     let may_be = SUPPORT.find(definition.as_bytes()).is_some();
-    Some(may_be && is_said().as_deref() == Some("required"))
+    may_be && is_said().as_deref() == Some("required")
 }

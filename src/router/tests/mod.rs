@@ -30,6 +30,7 @@ mod parked;
 mod races;
 #[cfg(feature = "server")]
 mod roster;
+mod route;
 #[cfg(feature = "server")]
 mod sharing;
 mod simulation;

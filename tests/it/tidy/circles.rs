@@ -48,25 +48,34 @@ const INNER: &[(&str, &[&[&str]])] = &[
     (
         "src/router/",
         &[
-            &["answer.rs", "gauges.rs", "level.rs", "named.rs", "plan.rs", "presence.rs", "rising.rs", "state.rs"],
+            &[
+                "answer.rs",
+                "asked.rs",
+                "gauges.rs",
+                "level.rs",
+                "named.rs",
+                "plan.rs",
+                "presence.rs",
+                "rising.rs",
+                "state.rs",
+            ],
             &["mailbox.rs"],
             &["client.rs"],
             // Questions, and calls that wait for their answers.
-            &["question.rs"],
+            &["question.rs", "route.rs"],
             &["missed.rs", "roots.rs"],
             &["parked.rs", "put.rs"],
             &["ask_guard.rs", "parking.rs", "toward.rs"],
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["forward.rs", "reach.rs"],
-            &["changed.rs", "relay.rs", "tasks/"],
+            &["changed.rs", "find.rs", "relay.rs", "tasks/"],
             &["invite.rs", "park.rs"],
             &["call.rs"],
             // What else is dispatched to, and what is told.
             &[
                 "audited.rs",
                 "extensions.rs",
-                "find.rs",
                 "list.rs",
                 "modern.rs",
                 "resource.rs",

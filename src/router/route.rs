@@ -1,0 +1,159 @@
+//! Where a request goes: to a tool of the host itself, to one server, or to every server. Pure: snapshots in, a [`Route`] out.
+//!
+//! A request is routed once, and the route holds what the rest of its way needs: the server, and the tool as it is listed.
+//! `find.rs` decides which snapshots are looked at, and waits for servers between two of them. **Invariant:** of a name that
+//! several servers could mean, none gets the request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::Router;
+use super::asked::What;
+use super::client::Client;
+use crate::answered::Answered;
+use crate::manager::Server;
+use crate::protocol::{Raw, Request};
+use crate::registry::{Catalog, Entry, Kind, ParamHeader, Resolution, Target};
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub(super) enum Route {
+    /// To a tool of the host itself.
+    Own(Arc<dyn OwnTool>),
+    One(One),
+    /// To every server that the client sees.
+    Every,
+}
+
+/// A tool of the host itself.
+///
+/// The host has none so far. This is the seam for the first one: [`Map::own`] is where its name is looked up, and [`Route::Own`] is how
+/// its calls are told from those of servers. Its name wins over a server's, so it must be one that no server is shown under.
+/// Lists do not show it: what a client is shown is decided in `manager/view.rs`.
+pub(super) trait OwnTool: fmt::Debug + Send + Sync {
+    /// The name that clients call it by.
+    fn name(&self) -> &str;
+
+    /// Serves one call. `params` are those of the request, as its client sent them.
+    ///
+    /// # Cancel safety
+    /// The future is dropped when the client cancels the call.
+    fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered>;
+}
+
+/// One server, and what a request names there.
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub(super) server: Arc<Server>,
+    /// What the server itself calls it.
+    pub(super) target: Arc<str>,
+    pub(super) listed: Listed,
+}
+
+/// How a tool is listed by its server.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Listed {
+    As(Entry),
+    /// It is not, or it is no tool.
+    #[default]
+    Not,
+    /// Its server has listed no tools so far.
+    NotYet,
+}
+
+/// Why a request goes nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Astray {
+    /// No server has what it names.
+    Unknown,
+    /// Several servers have it, under these names.
+    Ambiguous(Vec<Arc<str>>),
+    /// Its server left the config a moment ago.
+    Removed,
+}
+
+/// What a name is looked up in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Map<'a> {
+    /// Tools of the host itself.
+    pub(super) own: &'a [Arc<dyn OwnTool>],
+    /// What the client may call.
+    pub(super) callable: &'a Catalog,
+    pub(super) servers: &'a [Arc<Server>],
+}
+
+/// A request of a client, and its route if a door has looked it up already.
+#[derive(Clone, Debug)]
+pub(crate) struct Routed {
+    pub(crate) request: Request,
+    pub(super) route: Option<Route>,
+}
+
+impl From<Request> for Routed {
+    fn from(request: Request) -> Self {
+        Self { request, route: None }
+    }
+}
+
+impl Routed {
+    /// The headers in which the client was told to repeat arguments of the tool that it calls.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
+    pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
+        let Some(Route::One(One { listed: Listed::As(entry), .. })) = &self.route else { return Vec::new() };
+        // Who calls it by another name than the one in the list was told nothing.
+        let name = self.request.params.as_ref().and_then(|params| params.text("name"));
+        if name.as_deref() == Some(entry.name()) { entry.param_headers() } else { Vec::new() }
+    }
+}
+
+impl Map<'_> {
+    /// The route of a request that names something.
+    pub(super) fn find(&self, what: What, name: &str) -> Result<Route, Astray> {
+        let found = match what {
+            What::Tool => {
+                if let Some(tool) = self.own.iter().find(|tool| tool.name() == name) {
+                    return Ok(Route::Own(tool.clone()));
+                }
+                self.callable.tool(name)
+            }
+            What::Prompt => self.callable.prompt(name),
+            What::Resource => self.callable.resource(name),
+            What::Template => self.callable.template(name),
+            What::Nothing => return Ok(Route::Every),
+        };
+        let target = match found {
+            Resolution::Found(target) => target,
+            Resolution::Ambiguous(names) => return Err(Astray::Ambiguous(names)),
+            Resolution::Unknown => return Err(Astray::Unknown),
+        };
+        let server = self.servers.iter().find(|server| server.id == target.server).ok_or(Astray::Removed)?.clone();
+        let Target { name: target, .. } = target;
+        let listed =
+            if what == What::Tool { Listed::of(self.callable, name, &server, &target) } else { Listed::default() };
+        Ok(Route::One(One { server, target, listed }))
+    }
+}
+
+impl Listed {
+    /// How the server lists the tool that clients may call `exposed`.
+    pub(super) fn of(catalog: &Catalog, exposed: &str, server: &Server, raw: &str) -> Self {
+        let alias = &server.config.alias;
+        let is_it = |tool: &&Entry| tool.server() == alias && tool.raw_name() == raw;
+        let entry = catalog.entry(Kind::Tools, exposed).filter(is_it);
+        match entry.or_else(|| catalog.tools().iter().find(is_it)) {
+            Some(entry) => Self::As(entry.clone()),
+            None if catalog.tools().iter().any(|tool| tool.server() == alias) => Self::Not,
+            None => Self::NotYet,
+        }
+    }
+
+    /// The tool as it is listed.
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::As(entry) => Some(entry),
+            Self::Not | Self::NotYet => None,
+        }
+    }
+}
