@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::answer::Failure;
-use super::asked::Asked;
 use super::changed::changed;
 use super::client::Client;
 use super::driver::{Next, Stage};
@@ -18,6 +17,7 @@ use super::reach::Reached;
 use super::route::{One, Route};
 use super::running::{Attempt, Running};
 use super::toward::{Handover, Toward};
+use super::wanted::Wanted;
 use super::{Mailbox, Router};
 use crate::adapt;
 use crate::answered::{Answered, Failed, NoResult, reworded};
@@ -33,42 +33,42 @@ impl Router {
     pub(super) async fn dispatch(
         &self,
         client: &Arc<Client>,
-        asked: Asked,
+        wanted: Wanted,
         route: Option<Route>,
         leg: &Arc<Mailbox>,
     ) -> Answered {
         let route = match route {
             Some(route) => route,
-            None => self.route(client, asked.what, &asked.name).await.map_err(|lost| lost.of(&asked))?,
+            None => self.route(client, wanted.what, &wanted.name).await.map_err(|lost| lost.of(&wanted))?,
         };
         match route {
-            Route::Own(tool) => tool.call(self, client, asked.params).await,
-            Route::One(one) => self.to_one(client, one, asked, leg).await,
-            Route::Every => self.to_every(client, &asked).await,
+            Route::Own(tool) => tool.call(self, client, wanted.params).await,
+            Route::One(one) => self.to_one(client, one, wanted, leg).await,
+            Route::Every => self.to_every(client, &wanted).await,
         }
     }
 
     /// Serves a request that one server answers.
-    async fn to_one(&self, client: &Arc<Client>, one: One, mut asked: Asked, leg: &Arc<Mailbox>) -> Answered {
-        let (name, task) = (std::mem::take(&mut asked.name), asked.task.take());
-        match asked.method {
+    async fn to_one(&self, client: &Arc<Client>, one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
+        let (name, task) = (std::mem::take(&mut wanted.name), wanted.task.take());
+        match wanted.method {
             Method::ToolsCall => {
-                let mut forward = Forward::new(one, asked);
+                let mut forward = Forward::new(one, wanted);
                 self.plan_task(client, &mut forward, &name, task.as_ref()).await;
                 self.forward(client, forward, leg).await
             }
-            Method::ResourcesRead => self.read_resource(client, Forward::new(one, asked), &name, leg).await,
+            Method::ResourcesRead => self.read_resource(client, Forward::new(one, wanted), &name, leg).await,
             Method::ResourcesSubscribe => self.subscribe(client, &one, &name, leg).await,
-            Method::Complete => self.complete(client, Forward::new(one, asked), leg).await,
-            _ => self.forward(client, Forward::new(one, asked), leg).await,
+            Method::Complete => self.complete(client, Forward::new(one, wanted), leg).await,
+            _ => self.forward(client, Forward::new(one, wanted), leg).await,
         }
     }
 
     /// Serves a request that every server has a part in.
-    async fn to_every(&self, client: &Arc<Client>, asked: &Asked) -> Answered {
-        Ok(match asked.method {
-            Method::SetLevel => self.set_level(client, &asked.params)?,
-            _ => self.list(client, &asked.method, &asked.params).await?,
+    async fn to_every(&self, client: &Arc<Client>, wanted: &Wanted) -> Answered {
+        Ok(match wanted.method {
+            Method::SetLevel => self.set_level(client, &wanted.params)?,
+            _ => self.list(client, &wanted.method, &wanted.params).await?,
         })
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::asked::Asked;
 use super::client::Client;
 use super::forward::Forward;
 use super::route::{Listed, One};
+use super::wanted::Wanted;
 use super::{Mailbox, Router};
 use crate::adapt::{CARRIED, task};
 use crate::answered::Answered;
@@ -68,7 +68,7 @@ impl Router {
         let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown().into()) };
         // It names nothing that we know.
         let one = One { server: server.clone(), target: "".into(), listed: Listed::Not };
-        self.forward(client, Forward::new(one, Asked::unnamed(method.clone(), params)), leg).await
+        self.forward(client, Forward::new(one, Wanted::unnamed(method.clone(), params)), leg).await
     }
 }
 

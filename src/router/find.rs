@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 
 use super::Router;
 use super::answer::Failure;
-use super::asked::{Asked, What};
 use super::client::Client;
 use super::route::{Astray, Map, OwnTool, Route, Routed};
+use super::wanted::{Wanted, What};
 use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
@@ -27,8 +27,8 @@ pub(super) enum Lost {
 
 impl Lost {
     /// The answer to the request.
-    pub(super) fn of(self, asked: &Asked) -> NoResult {
-        let (what, name) = (asked.what.word(), Theirs(&asked.name));
+    pub(super) fn of(self, wanted: &Wanted) -> NoResult {
+        let (what, name) = (wanted.what.word(), Theirs(&wanted.name));
         let text = match self {
             Self::Down(server, failure) => return failure.of(&server),
             Self::Astray(Astray::Removed) => return Failure::removed().of_host(),
@@ -39,8 +39,8 @@ impl Lost {
         };
         let error = ErrorObject::invalid_params(text);
         // An error about a resource names it.
-        let names_it = asked.what == What::Resource;
-        let data = names_it.then(|| Raw::from_value(&serde_json::json!({ "uri": asked.name })));
+        let names_it = wanted.what == What::Resource;
+        let data = names_it.then(|| Raw::from_value(&serde_json::json!({ "uri": wanted.name })));
         match data {
             Some(data) => error.with_data(data).into(),
             None => error.into(),

@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 
-use super::asked::Asked;
 use super::driver::Driver;
 use super::plan::Plan;
 use super::route::{Listed, One};
 use super::state;
+use super::wanted::Wanted;
 use crate::config;
 use crate::manager::{Calling, Server, Slot, Told};
 use crate::protocol::{Method, Raw};
@@ -42,9 +42,9 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    pub(super) fn new(one: One, asked: Asked) -> Self {
+    pub(super) fn new(one: One, wanted: Wanted) -> Self {
         let One { server, target, listed } = one;
-        let Asked { method, params, named, meta, .. } = asked;
+        let Wanted { method, params, named, meta, .. } = wanted;
         Self {
             server,
             method,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Router;
-use super::asked::measured;
 use super::client::{Client, View};
 use super::level::{DEFAULT_LEVEL, LEVELS};
+use super::wanted::measured;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::registry::{Catalog, Kind};

@@ -7,7 +7,6 @@
 mod answer;
 mod ask_guard;
 mod ask_roots;
-mod asked;
 mod audited;
 mod call;
 mod changed;
@@ -48,6 +47,7 @@ mod state;
 mod subscribe;
 mod tasks;
 mod toward;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -79,9 +79,9 @@ use crate::queues::{Account, Queues};
 use crate::seal::Seal;
 use crate::upstream::Owner;
 use answer::Failure;
-use asked::Asked;
 use client::Refused;
 use route::Routed;
+use wanted::Wanted;
 
 /// Routes what clients say to the servers and back; cheap to clone.
 #[derive(Clone, Debug)]
@@ -393,16 +393,16 @@ impl Router {
 
     async fn serve(&self, client: &Arc<Client>, routed: Routed, leg: &Arc<Mailbox>) -> Answered {
         let Routed { request: Request { method, params, .. }, route } = routed;
-        let asked = match &method {
-            Method::ToolsCall => Asked::tool(params)?,
-            Method::PromptsGet => Asked::prompt(params)?,
-            Method::ResourcesRead | Method::ResourcesSubscribe => Asked::resource(method, params, &self.limits())?,
-            Method::Complete => Asked::completion(params, &self.limits())?,
+        let wanted = match &method {
+            Method::ToolsCall => Wanted::tool(params)?,
+            Method::PromptsGet => Wanted::prompt(params)?,
+            Method::ResourcesRead | Method::ResourcesSubscribe => Wanted::resource(method, params, &self.limits())?,
+            Method::Complete => Wanted::completion(params, &self.limits())?,
             Method::ToolsList
             | Method::PromptsList
             | Method::ResourcesList
             | Method::ResourceTemplatesList
-            | Method::SetLevel => Asked::unnamed(method, params),
+            | Method::SetLevel => Wanted::unnamed(method, params),
             Method::Ping => return Ok(Raw::empty_object()),
             Method::ResourcesUnsubscribe => return Ok(self.unsubscribe(client, params.as_ref())?),
             Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
@@ -414,7 +414,7 @@ impl Router {
             }
             other => return self.extension_request(client, other, params, leg).await,
         };
-        self.dispatch(client, asked, route, leg).await
+        self.dispatch(client, wanted, route, leg).await
     }
 
     /// Takes a notification of the client.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::Router;
-use super::asked::What;
 use super::client::Client;
+use super::wanted::What;
 use crate::answered::Answered;
 use crate::manager::Server;
 use crate::protocol::{Raw, Request};

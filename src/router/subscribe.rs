@@ -13,11 +13,11 @@ use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
-use super::asked::{What, measured};
 use super::client::{Client, is_part};
 use super::resource::too_many;
 use super::route::{One, Route};
 use super::tasks::Task;
+use super::wanted::{What, measured};
 use super::{Mailbox, Router};
 use crate::adapt::task;
 use crate::exposed;

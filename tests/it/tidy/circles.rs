@@ -50,7 +50,6 @@ const INNER: &[(&str, &[&[&str]])] = &[
         &[
             &[
                 "answer.rs",
-                "asked.rs",
                 "gauges.rs",
                 "level.rs",
                 "named.rs",
@@ -58,6 +57,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "presence.rs",
                 "rising.rs",
                 "state.rs",
+                "wanted.rs",
             ],
             &["mailbox.rs"],
             &["client.rs"],

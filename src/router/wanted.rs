@@ -1,6 +1,6 @@
 //! What a request names, read from its params; that decides where the request goes (`route.rs`). Pure.
 //!
-//! In: params as the client sent them. Out: an [`Asked`], or the error that the client gets. **Invariant:** a member that
+//! In: params as the client sent them. Out: a [`Wanted`], or the error that the client gets. **Invariant:** a member that
 //! decides where a request goes, or what it does there, stands in the params once (`docs/hazards.md` H37).
 
 use crate::config::Limits;
@@ -33,7 +33,7 @@ impl What {
 
 /// A request whose params have been read as far as its way depends on them.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct Wanted {
     pub(super) method: Method,
     pub(super) params: Raw,
     pub(super) what: What,
@@ -47,7 +47,7 @@ pub(super) struct Asked {
     pub(super) task: Option<Raw>,
 }
 
-impl Asked {
+impl Wanted {
     /// A call of a tool.
     pub(super) fn tool(params: Option<Raw>) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
