@@ -44,31 +44,32 @@ impl Router {
         match route {
             Route::Own(tool) => tool.call(self, client, wanted.params).await,
             Route::One(one) => self.to_one(client, one, wanted, leg).await,
-            Route::Every => self.to_every(client, &wanted).await,
+            Route::Every => self.to_every(client, &wanted, leg).await,
         }
     }
 
     /// Serves a request that one server answers.
     async fn to_one(&self, client: &Arc<Client>, one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
         let (name, task) = (std::mem::take(&mut wanted.name), wanted.task.take());
+        let limits = leg.limits().clone();
         match wanted.method {
             Method::ToolsCall => {
-                let mut forward = Forward::new(one, wanted);
+                let mut forward = Forward::new(one, wanted, limits);
                 self.plan_task(client, &mut forward, &name, task.as_ref()).await;
                 self.forward(client, forward, leg).await
             }
-            Method::ResourcesRead => self.read_resource(client, Forward::new(one, wanted), &name, leg).await,
+            Method::ResourcesRead => self.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
             Method::ResourcesSubscribe => self.subscribe(client, &one, &name, leg).await,
-            Method::Complete => self.complete(client, Forward::new(one, wanted), leg).await,
-            _ => self.forward(client, Forward::new(one, wanted), leg).await,
+            Method::Complete => self.complete(client, Forward::new(one, wanted, limits), leg).await,
+            _ => self.forward(client, Forward::new(one, wanted, limits), leg).await,
         }
     }
 
     /// Serves a request that every server has a part in.
-    async fn to_every(&self, client: &Arc<Client>, wanted: &Wanted) -> Answered {
+    async fn to_every(&self, client: &Arc<Client>, wanted: &Wanted, leg: &Mailbox) -> Answered {
         Ok(match wanted.method {
             Method::SetLevel => self.set_level(client, &wanted.params)?,
-            _ => self.list(client, &wanted.method, &wanted.params).await?,
+            _ => self.list(client, &wanted.method, &wanted.params, leg.limits()).await?,
         })
     }
 
@@ -201,7 +202,7 @@ impl Router {
             return Err(Attempt::Lost(transport::Error::Unwritten).into());
         }
         let eras = (client.revision().is_modern(), version.is_modern());
-        let patience = self.limits().answer;
+        let patience = forward.limits.answer;
         loop {
             let id = connection.next_id();
             let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);

@@ -68,7 +68,8 @@ impl Router {
         let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown().into()) };
         // It names nothing that we know.
         let one = One { server: server.clone(), target: "".into(), listed: Listed::Not };
-        self.forward(client, Forward::new(one, Wanted::unnamed(method.clone(), params)), leg).await
+        self.forward(client, Forward::new(one, Wanted::unnamed(method.clone(), params), leg.limits().clone()), leg)
+            .await
     }
 }
 

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::route::{Listed, One};
 use super::state;
 use super::wanted::Wanted;
-use crate::config;
+use crate::config::{self, Limits};
 use crate::manager::{Calling, Server, Slot, Told};
 use crate::protocol::{Method, Raw};
 use crate::registry::Offer;
@@ -29,6 +29,8 @@ pub(super) struct Forward {
     pub(super) listed: Listed,
     /// `_meta` of the params.
     pub(super) meta: Option<Raw>,
+    /// The limits that hold for the call to its end.
+    pub(super) limits: Arc<Limits>,
     /// It brings answers to a result that asked: its server was without a session when it did.
     pub(super) answers: bool,
     /// Of the request as the client sent it; made when it is asked for.
@@ -42,7 +44,7 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    pub(super) fn new(one: One, wanted: Wanted) -> Self {
+    pub(super) fn new(one: One, wanted: Wanted, limits: Arc<Limits>) -> Self {
         let One { server, target, listed } = one;
         let Wanted { method, params, named, meta, .. } = wanted;
         Self {
@@ -53,6 +55,7 @@ impl Forward {
             target,
             listed,
             meta,
+            limits,
             answers: false,
             digest: OnceLock::new(),
             task: Plan::default(),

@@ -71,7 +71,7 @@ impl Router {
         } else {
             // As long as the one that asked: until its client says no, or the login ends.
             toward.tick();
-            invitation.wait(client.owner().0, self.limits().login).await
+            invitation.wait(client.owner().0, forward.limits.login).await
         };
         // The clock stops while a person is asked.
         course.end += asked.elapsed();
@@ -122,7 +122,7 @@ impl Router {
 
     /// Waits as long as one request may; `None` if the login goes on.
     async fn wait(&self, client: &Arc<Client>, forward: &Forward, invitation: &Invitation) -> Option<Invited> {
-        match invitation.wait(client.owner().0, PATIENCE.min(self.limits().answer)).await {
+        match invitation.wait(client.owner().0, PATIENCE.min(forward.limits.answer)).await {
             Stands::SignedIn => {
                 self.token_is_known(client, forward).await;
                 Some(Invited::SignedIn)
@@ -135,7 +135,7 @@ impl Router {
     /// The result that asks a client without a session.
     fn ask_to_sign_in(&self, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
         let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
-        let sealed = self.seal_state(client.principal(), state, forward.digest(), self.limits().answer)?;
+        let sealed = self.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
         invitation.shown();
         let page = page(forward, invitation);
         Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
@@ -159,7 +159,7 @@ impl Router {
         let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let page = adapt::url::numbered(&page(forward, invitation), &id);
         let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
-        let limits = self.limits();
+        let limits = &forward.limits;
         {
             let shown = Shown::to(client.owner().0, invitation);
             let _asks = AskGuard::new(client, call);

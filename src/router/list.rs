@@ -6,19 +6,20 @@ use super::Router;
 use super::client::{Client, View};
 use super::level::{DEFAULT_LEVEL, LEVELS};
 use super::wanted::measured;
+use crate::config::Limits;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::{Owner, Upstream};
 
 impl Router {
-    pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: &Raw) -> Outcome {
-        let outcome = self.listed(client, method, params).await;
+    pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: &Raw, limits: &Limits) -> Outcome {
+        let outcome = self.listed(client, method, params, limits).await;
         self.manager().listed();
         outcome
     }
 
-    async fn listed(&self, client: &Arc<Client>, method: &Method, params: &Raw) -> Outcome {
+    async fn listed(&self, client: &Arc<Client>, method: &Method, params: &Raw, limits: &Limits) -> Outcome {
         let kind = match method {
             Method::ToolsList => Kind::Tools,
             Method::PromptsList => Kind::Prompts,
@@ -32,7 +33,7 @@ impl Router {
             }
         };
         if let Some(cursor) = &cursor {
-            measured(&format!("{method}: `cursor`"), cursor, &self.limits())?;
+            measured(&format!("{method}: `cursor`"), cursor, limits)?;
         }
         if kind == Kind::Resources {
             self.manager().prepare_resources(&client.who_now()).await;

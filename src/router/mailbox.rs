@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::level::Level;
 use crate::audit::Subject;
+use crate::config::Limits;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
 
@@ -23,7 +24,8 @@ pub(crate) struct Mailbox {
     news: Notify,
     readers: AtomicUsize,
     reader_came: Notify,
-    cap: usize,
+    /// The limits that hold for it, and for the request that it belongs to, to its end: those of the config when it was made.
+    limits: Arc<Limits>,
     account: Account,
     /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
     level: Option<Level>,
@@ -52,8 +54,8 @@ enum Opening {
 pub(crate) struct Reader<'a>(&'a Mailbox);
 
 impl Mailbox {
-    /// An empty box that takes up to `cap` bytes, or one message of any size; they count for `account`.
-    pub(crate) fn new(cap: usize, account: Account) -> Self {
+    /// An empty box that takes up to `clientQueue` bytes, or one message of any size; they count for `account`.
+    pub(crate) fn new(limits: Arc<Limits>, account: Account) -> Self {
         let queue =
             Queue { messages: VecDeque::new(), share: account.share(), state: Opening::default(), hang_up: None };
         Self {
@@ -61,7 +63,7 @@ impl Mailbox {
             news: Notify::new(),
             readers: AtomicUsize::new(0),
             reader_came: Notify::new(),
-            cap,
+            limits,
             account,
             level: None,
             subject: OnceLock::new(),
@@ -76,6 +78,11 @@ impl Mailbox {
     /// The same for one request, whose door reads as long as it runs.
     pub(crate) fn of_request(self) -> Self {
         Self { readers: AtomicUsize::new(1), ..self }
+    }
+
+    /// The limits that hold for its request, however the config changes meanwhile.
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
     }
 
     /// What it counts for.
@@ -108,14 +115,16 @@ impl Mailbox {
             return;
         }
         if !queue.messages.is_empty() {
-            let over = queue.share.bytes() + size > self.cap;
+            let over = queue.share.bytes() + size > self.limits.client_queue;
             if over || !self.account.has_plenty(size) {
                 queue.drop_droppable();
-                if droppable(&message) && (!self.account.has_plenty(size) || queue.share.bytes() + size > self.cap) {
+                if droppable(&message)
+                    && (!self.account.has_plenty(size) || queue.share.bytes() + size > self.limits.client_queue)
+                {
                     return;
                 }
             }
-            if queue.share.bytes() + size > self.cap {
+            if queue.share.bytes() + size > self.limits.client_queue {
                 queue.messages = VecDeque::new();
                 queue.share = self.account.share();
                 (queue.state, queue.hang_up) = (Opening::Overflowed, None);

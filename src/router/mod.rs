@@ -215,7 +215,7 @@ impl Router {
         let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
         let is_one = !revision.is_modern();
         let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one };
-        let mailbox = Mailbox::new(self.limits().client_queue, account);
+        let mailbox = Mailbox::new(self.limits(), account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.clients().insert(owner, client.clone());
         client
@@ -272,7 +272,7 @@ impl Router {
         let request = &routed.request;
         self.note(client, &request.method);
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
-        let limits = self.limits();
+        let limits = leg.limits();
         let (limit, in_all) = (limits.pending_per_client, limits.pending);
         // Before the first poll: a `cancelled` that comes right behind the request has to find it.
         let begun = match self.load(in_all) {
@@ -319,7 +319,7 @@ impl Router {
         begun: Result<(client::Guard, Load), Refused>,
         leg: &Arc<Mailbox>,
     ) -> Option<Answered> {
-        let limits = self.limits();
+        let limits = leg.limits();
         let (guard, _load) = match begun {
             Ok(begun) => begun,
             Err(Refused::Closed) => return None,
@@ -396,8 +396,8 @@ impl Router {
         let wanted = match &method {
             Method::ToolsCall => Wanted::tool(params)?,
             Method::PromptsGet => Wanted::prompt(params)?,
-            Method::ResourcesRead | Method::ResourcesSubscribe => Wanted::resource(method, params, &self.limits())?,
-            Method::Complete => Wanted::completion(params, &self.limits())?,
+            Method::ResourcesRead | Method::ResourcesSubscribe => Wanted::resource(method, params, leg.limits())?,
+            Method::Complete => Wanted::completion(params, leg.limits())?,
             Method::ToolsList
             | Method::PromptsList
             | Method::ResourcesList
@@ -439,10 +439,10 @@ impl Router {
         }
     }
 
-    /// A mailbox for one request of that client.
+    /// A mailbox for one request of that client, which the limits of now hold for.
     #[must_use]
     pub(crate) fn leg(&self, client: &Client) -> Arc<Mailbox> {
-        Arc::new(Mailbox::new(self.limits().client_queue, client.account().clone()).of_request())
+        Arc::new(Mailbox::new(self.limits(), client.account().clone()).of_request())
     }
 
     /// What waits for all clients.
@@ -457,7 +457,7 @@ impl Router {
         self.0.queues.account()
     }
 
-    /// The limits of the config.
+    /// The limits of the config now. A request reads them from its leg instead, so that it sees one config to its end.
     #[must_use]
     pub(crate) fn limits(&self) -> Arc<config::Limits> {
         self.0.manager.limits()

@@ -127,7 +127,7 @@ impl Router {
     pub(crate) fn modern_leg_of(&self, level: Option<&str>, account: Account) -> Arc<Mailbox> {
         let known = level.and_then(|level| LEVELS.iter().position(|known| *known == level));
         let level: Option<Level> = known.and_then(|level| u8::try_from(level).ok());
-        Arc::new(Mailbox::new(self.limits().client_queue, account).of_request().with_level(level))
+        Arc::new(Mailbox::new(self.limits(), account).of_request().with_level(level))
     }
 
     /// Serves a request that speaks for itself, as [`Router::request`] does. A listen ends when its door closes.

@@ -42,16 +42,16 @@ impl Router {
         Handover { leg, progress }: Handover,
     ) -> Answered {
         let table = &self.0.parked;
-        let limit = self.limits().parked;
+        let limits = forward.limits.clone();
+        let limit = limits.parked;
         if table.lock().len() >= limit {
             return Err(Failure::parked(limit).of_host());
         }
         let number = table.count.fetch_add(1, Ordering::Relaxed) + 1;
         // It holds its client, which has no session to be held by.
         let id = RequestId::Text(format!("parked {number}").into());
-        let Ok(guard) = client.begin(&id, &leg, self.limits().pending_per_client) else {
-            let limit = self.limits().pending_per_client;
-            return Err(Failure::client_limit(limit).of_host());
+        let Ok(guard) = client.begin(&id, &leg, limits.pending_per_client) else {
+            return Err(Failure::client_limit(limits.pending_per_client).of_host());
         };
         let account = self.account();
         let parked = Arc::new(Parked {
@@ -66,6 +66,7 @@ impl Router {
             answered: Arc::default(),
             cancel: CancellationToken::new(),
             account,
+            limits,
         });
         table.lock().insert(number, parked.clone());
         // A server with a session does not know them: they may be answers to what it has not asked yet.
@@ -127,7 +128,7 @@ impl Router {
 
     fn result_of(&self, parked: &Arc<Parked>, round: u32) -> Look {
         // Before the call is locked: the others are locked to be counted.
-        self.0.parked.make_way(&parked.principal, parked.number, self.limits().parked_per_principal);
+        self.0.parked.make_way(&parked.principal, parked.number, parked.limits.parked_per_principal);
         let mut inner = parked.lock();
         if let Some((_, answered)) = inner.results.iter().find(|(of, _)| *of == round) {
             return Look::Result(answered.clone());
@@ -157,9 +158,8 @@ impl Router {
 
     /// The result that sends the client away with the open questions.
     fn input_required(&self, parked: &Parked, inner: &Inner) -> Outcome {
-        let limits = self.limits();
         let state = State::Parked { call: parked.number, round: inner.round + 1 };
-        let sealed = self.seal_state(&parked.principal, state, &parked.digest, limits.answer)?;
+        let sealed = self.seal_state(&parked.principal, state, &parked.digest, parked.limits.answer)?;
         let open = inner.open.iter();
         Ok(relay::input_required(open.map(|(key, ask)| (&**key, &ask.method, ask.params.as_ref())), &sealed))
     }
@@ -221,7 +221,7 @@ fn serve(
                 let inner = parked.lock();
                 match (inner.round, inner.attending) {
                     (0, _) => return,
-                    (_, 0) => router.limits().answer,
+                    (_, 0) => parked.limits.answer,
                     _ => LINGER,
                 }
             };

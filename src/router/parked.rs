@@ -14,6 +14,7 @@ use super::rising::Rising;
 use super::state::expired;
 use super::{Mailbox, question, roots};
 use crate::answered::Answered;
+use crate::config::Limits;
 use crate::manager::{Principal, Server, Told, Who};
 use crate::protocol::{ErrorObject, Method, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
@@ -47,6 +48,8 @@ pub(super) struct Parked {
     pub(super) cancel: CancellationToken,
     /// What is kept for the client while it is away.
     pub(super) account: Account,
+    /// Those of its call.
+    pub(super) limits: Arc<Limits>,
 }
 
 #[derive(Debug)]

@@ -39,7 +39,7 @@ impl Router {
     pub(super) async fn subscribe(&self, client: &Arc<Client>, one: &One, uri: &str, leg: &Mailbox) -> Answered {
         let One { server, target: raw, .. } = one;
         leg.concerns(server, raw);
-        let limit = self.limits().subscriptions;
+        let limit = leg.limits().subscriptions;
         if !client.may_watch(uri, limit) {
             return Err(too_many(&Method::ResourcesSubscribe, limit).into());
         }

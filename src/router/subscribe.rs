@@ -105,7 +105,7 @@ impl Router {
         leg: Arc<Mailbox>,
         closing: CancellationToken,
     ) -> Option<Outcome> {
-        let limit = self.limits().pending_per_client;
+        let limit = leg.limits().pending_per_client;
         let Some(mut place) = client.listen(limit) else {
             return Some(self.written(&client, &Method::Listen, Err(Failure::listens(limit).of_host())));
         };
@@ -113,13 +113,12 @@ impl Router {
             Ok(filter) => filter,
             Err(error) => return Some(Err(error)),
         };
-        let limits = self.limits();
         for uri in &filter.uris {
-            if let Err(error) = measured("subscriptions/listen: a URI", uri, &limits) {
+            if let Err(error) = measured("subscriptions/listen: a URI", uri, leg.limits()) {
                 return Some(Err(error));
             }
         }
-        let limit = limits.subscriptions;
+        let limit = leg.limits().subscriptions;
         if !place.watch(filter.uris.len(), limit) {
             return Some(Err(too_many(&Method::Listen, limit)));
         }

@@ -10,6 +10,7 @@ use super::parked::Parked;
 use super::question::{self, log};
 use super::rising::Rising;
 use super::{Mailbox, put};
+use crate::config::Limits;
 use crate::manager::Server;
 use crate::protocol::{Raw, RequestId};
 use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
@@ -59,6 +60,14 @@ impl<'a> Toward<'a> {
         match self {
             Self::Leg(leg) => Self::Leg(Leg { task: Some(task.clone()), ..leg }),
             parked @ Self::Parked(_) => parked,
+        }
+    }
+
+    /// The limits that hold for the call.
+    pub(super) fn limits(&self) -> &Limits {
+        match self {
+            Self::Leg(leg) => leg.leg.limits(),
+            Self::Parked(parked) => &parked.limits,
         }
     }
 

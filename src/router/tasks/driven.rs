@@ -103,7 +103,7 @@ impl Router {
             version: at.version,
             method: &Method::TasksResult,
             call: at.connection.next_id(),
-            patience: self.limits().answer,
+            patience: leg.limits().answer,
         };
         match driver.round(&stage, open, &Raw::empty_object()).await {
             Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),

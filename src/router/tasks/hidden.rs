@@ -73,6 +73,7 @@ impl Router {
         if let Some(call) = call {
             call.goes_on_in(&exchange);
         }
+        let patience = toward.limits().answer;
         let mut running = Running {
             toward,
             server: &at.server,
@@ -80,7 +81,7 @@ impl Router {
             connection: &at.connection,
             answered: None,
             idle: at.server.config.max_call_time,
-            patience: self.limits().answer,
+            patience,
             end,
             vigil: self.manager().vigil(),
         };

@@ -38,7 +38,7 @@ impl Router {
         let mine: Vec<&Arc<Task>> = mine.iter().filter(|task| task.is_on(&at.connection)).collect();
         let mut found = Vec::new();
         let mut sent = Raw::empty_object();
-        for _ in 0..self.limits().list_pages {
+        for _ in 0..leg.limits().list_pages {
             let Ok(page) = self.ask_about(client, at, &Method::TasksList, &sent, leg).await else { break };
             for told in page.value_of("tasks").and_then(array).unwrap_or_default() {
                 let told = Raw::part(page.bytes(), told);

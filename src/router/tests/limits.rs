@@ -560,3 +560,18 @@ async fn h105_a_page_to_visit_is_told_in_few_characters() {
     assert!(text(&answer).len() < 10 << 10, "{} bytes", text(&answer).len());
     assert!(!text(&answer).contains('\u{202e}') && text(&answer).contains("https://example.com/"), "{answer}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_sees_one_config_to_its_end() {
+    let stage = stage().await;
+    let client = legacy(&stage);
+    let refusal = async |leg: &Arc<crate::router::Mailbox>| {
+        let params = Some(Raw::from_value(&json!({ "uri": "file:///a/b" })));
+        let request = Request { id: RequestId::Number(1), method: Method::ResourcesRead, params };
+        stage.router.request(&client, request, leg).await.unwrap().unwrap_err().message
+    };
+    let before = stage.router.leg(&client);
+    stage.router.manager().configure(|settings| settings.limits.uri = 10);
+    assert!(!refusal(&before).await.contains("host.limits.uri"), "it came before that limit did");
+    assert!(refusal(&stage.router.leg(&client)).await.contains("11 bytes; 10 at most (host.limits.uri)"));
+}

@@ -220,6 +220,22 @@ fn nothing_travels_in_a_map_of_types() {
     assert_none(&wrong, "handed over by its type");
 }
 
+/// A call that reads the limits twice may see two configs. Its leg has those that hold for it.
+#[test]
+fn a_call_reads_the_limits_once() {
+    // They make legs and clients, and tell what is taken of each limit.
+    let may = ["mod.rs", "modern.rs", "gauges.rs"].map(|name| format!("src/router/{name}"));
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with("src/router/") && !is_test(&path) && !may.contains(&path) {
+            let reads = ["self.limits()", "router.limits()", "manager().limits()"];
+            let found = code(&text).filter(|(_, line)| reads.iter().any(|read| line.contains(read)));
+            wrong.extend(found.map(|(number, line)| format!("{path}:{number}: {}", line.trim())));
+        }
+    }
+    assert_none(&wrong, "the limits are read once more");
+}
+
 #[test]
 fn every_area_of_the_tests_is_run() {
     let main = fs::read_to_string(root().join("tests/it/main.rs")).unwrap();
