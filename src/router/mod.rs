@@ -7,7 +7,6 @@
 mod answer;
 mod ask_guard;
 mod ask_roots;
-mod audited;
 mod call;
 mod changed;
 mod client;
@@ -26,6 +25,7 @@ mod missed;
 mod modern;
 mod named;
 mod news;
+mod observed;
 mod park;
 mod parked;
 mod parking;

@@ -74,10 +74,10 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["call.rs"],
             // What else is dispatched to, and what is told.
             &[
-                "audited.rs",
                 "extensions.rs",
                 "list.rs",
                 "modern.rs",
+                "observed.rs",
                 "resource.rs",
                 "rewatch.rs",
                 "roster/",
