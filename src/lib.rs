@@ -39,6 +39,7 @@ mod lineage;
 mod loopback;
 mod manager;
 pub mod name;
+mod observe;
 pub mod protocol;
 mod queues;
 pub mod redact;

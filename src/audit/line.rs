@@ -1,15 +1,15 @@
 //! One line: who, when, which server and what there, how it ended. Values of arguments are only a hash.
 
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::Caller;
-use crate::answered::{Answered, NoResult};
-use crate::protocol::{Method, Raw};
-use crate::redact::{Scrubber, without_query};
+use crate::answered::Kind;
+use crate::observe::{At, Begun, Ended};
+use crate::protocol::Raw;
+use crate::redact::without_query;
 
 /// Bytes of a name that are written down.
 const NAME: usize = 1024;
@@ -39,52 +39,41 @@ pub(super) struct Line {
     duration_ms: u64,
 }
 
-/// How a call ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    outcome: &'static str,
-    kind: Option<&'static str>,
-    code: Option<i64>,
-    bytes: usize,
-}
-
 impl Line {
-    pub(super) fn begin(caller: &Caller<'_>, method: &Method, params: Option<&Raw>, now: SystemTime) -> Self {
-        let [name, uri, arguments] =
-            params.map_or([None, None, None], |params| params.members(["name", "uri", "arguments"]));
+    pub(super) fn begin(call: &Begun<'_>, now: SystemTime) -> Self {
+        let members = |params: &Raw| params.members(["name", "uri", "arguments"]);
+        let [name, uri, arguments] = call.params.map_or([None, None, None], members);
         let named = name.or(uri).as_ref().and_then(Raw::string).map(|named| short(&without_query(&named)));
         Self {
             time: timestamp(now),
-            principal: short(caller.principal),
-            client: caller.client.map(short),
+            principal: short(call.principal),
+            client: call.client.as_deref().map(short),
             server: None,
-            method: short(method.as_str()),
+            method: short(call.method.as_str()),
             target: named,
             pin: None,
             arguments: arguments.map(|arguments| format!("sha256:{}", hex(&Sha256::digest(arguments.as_bytes())))),
             outcome: "",
             kind: None,
             code: None,
-            bytes_in: params.map_or(0, |params| params.as_bytes().len()),
+            bytes_in: 0,
             bytes_out: 0,
             duration_ms: 0,
         }
     }
 
     /// Adds where it went and how it ended.
-    pub(super) fn end(&mut self, subject: Option<(&str, &str, &Scrubber)>, ended: &Ended) {
-        if let Some((server, target, scrubber)) = subject {
-            self.server = Some(server.to_owned());
+    pub(super) fn end(&mut self, ended: &Ended<'_>) {
+        if let Some(At { server, target, scrubber }) = ended.at {
+            self.server = Some(server.as_ref().to_owned());
             self.target = Some(short(&scrubber.without_known(&without_query(target))));
         }
-        self.outcome = ended.outcome;
-        self.kind = ended.kind;
+        self.outcome = ended.end.word();
+        self.kind = ended.kind.map(Kind::word);
         self.code = ended.code;
-        self.bytes_out = ended.bytes;
-    }
-
-    pub(super) fn took(&mut self, time: Duration) {
-        self.duration_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.bytes_in = ended.bytes_in;
+        self.bytes_out = ended.bytes_out;
+        self.duration_ms = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
     }
 
     /// Writes it, with its end.
@@ -92,36 +81,6 @@ impl Line {
         // A vector takes everything, and there is no key that JSON has no words for.
         let _ = serde_json::to_writer(&mut *out, self);
         out.push(b'\n');
-    }
-}
-
-impl Ended {
-    pub(super) fn cancelled() -> Self {
-        Self { outcome: "cancelled", kind: None, code: None, bytes: 0 }
-    }
-
-    /// What an answer is.
-    pub(super) fn of(answered: &Answered) -> Self {
-        match answered {
-            Ok(result) => {
-                let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
-                let outcome = match kind.as_ref().and_then(Raw::string).as_deref() {
-                    _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => "tool_error",
-                    Some("input_required") => "input_required",
-                    Some("task") => "task",
-                    _ if task.is_some() => "task",
-                    _ => "ok",
-                };
-                Self { outcome, kind: None, code: None, bytes: result.as_bytes().len() }
-            }
-            Err(NoResult::Error(error)) => {
-                let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-                Self { outcome: "error", kind: None, code: Some(error.code), bytes: error.message.len() + data }
-            }
-            Err(NoResult::Failed(failed)) => {
-                Self { outcome: "host_error", kind: Some(failed.kind.word()), code: None, bytes: failed.text.len() }
-            }
-        }
     }
 }
 

@@ -3,27 +3,28 @@
 //! In: calls as they begin and end. Out: lines, by one task that writes them in the order in which calls ended.
 //! **Invariant:** no call goes to a server without a place for its line. The place is taken before the call begins and
 //! filled when it ends, however it ends; while the file cannot be written, no call begins. Start reading at
-//! [`Audit::begin`]; `file.rs` is the file, `line.rs` the line.
+//! `Audit::begin`; `file.rs` is the file, `line.rs` the line.
 
 mod file;
 mod line;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc::{self, OwnedPermit, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::file::File;
-use self::line::{Ended, Line};
-use crate::answered::{Answered, Failed, Kind};
+use self::line::Line;
+use crate::answered::{Failed, Kind};
 use crate::config;
 use crate::keep;
-use crate::protocol::{Method, Raw};
-use crate::redact::Scrubber;
+use crate::observe::{Begun, Ended, Listener, Pending};
+use crate::protocol::Method;
 
 /// Calls that may be under way or wait to be written.
 const PLACES: usize = 16 * 1024;
@@ -60,21 +61,10 @@ impl Trouble {
     }
 }
 
-/// Which server a request went to, and what it named there; filled in on the way.
-#[derive(Debug, Default)]
-pub(crate) struct Subject(OnceLock<(Arc<str>, Arc<str>, Arc<Scrubber>)>);
-
-impl Subject {
-    /// The request is one for that server. The first word counts.
-    pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
-        let _ = self.0.set((server.clone(), target.clone(), scrubber.clone()));
-    }
-}
-
 /// Whether requests of a method are written down: those that make a server do or tell something. Lists, pings, settings of
 /// the session and questions after the state of a task are not.
 #[must_use]
-pub(crate) fn covers(method: &Method) -> bool {
+fn covers(method: &Method) -> bool {
     match method {
         Method::ToolsCall
         | Method::PromptsGet
@@ -88,14 +78,6 @@ pub(crate) fn covers(method: &Method) -> bool {
         Method::Other(_) => true,
         _ => false,
     }
-}
-
-/// Who calls.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller<'a> {
-    pub(crate) principal: &'a str,
-    /// What the client calls itself: shown, never believed.
-    pub(crate) client: Option<&'a str>,
 }
 
 impl Audit {
@@ -112,38 +94,39 @@ impl Audit {
         let writer = tokio::spawn(write(file, lines, trouble.clone(), stop.clone()));
         Ok(Self(Arc::new(Inner { places, trouble, stop, writer: Mutex::new(Some(writer)) })))
     }
+}
+
+impl Listener for Audit {
+    fn wants(&self, method: &Method) -> bool {
+        covers(method)
+    }
 
     /// Takes the place for a call that begins now.
     ///
     /// # Errors
     /// When there is none, or no line can be written: then the call must not be made.
-    pub(crate) fn begin(
-        &self,
-        caller: &Caller<'_>,
-        method: &Method,
-        params: Option<&Raw>,
-        subject: Arc<Subject>,
-    ) -> Result<Record, Failed> {
+    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
         if let Some(trouble) = self.0.trouble.now() {
             return Err(refused(format!("the audit cannot be written, so no call is made: {trouble}"), Some(trouble)));
         }
         let full = || refused(format!("{PLACES} calls wait for a place in the audit, so no more is made"), None);
         let place = self.0.places.clone().try_reserve_owned().map_err(|_| full())?;
-        let line = Line::begin(caller, method, params, SystemTime::now());
-        Ok(Record { open: Some((place, line)), begun: Instant::now(), subject })
+        Ok(Box::new(Record { place, line: Line::begin(call, SystemTime::now()) }))
     }
 
     /// Writes what is left, and ends. Calls that still run then have no line any more.
-    pub(crate) async fn finish(&self) {
-        self.0.stop.cancel();
-        let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut writer) = writer
-            && tokio::time::timeout(LAST, &mut writer).await.is_err()
-        {
-            let trouble = self.0.trouble.now().unwrap_or_else(|| "calls still run".to_owned());
-            tracing::error!("the last lines of the audit are lost: {trouble}");
-            writer.abort();
-        }
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.0.stop.cancel();
+            let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(mut writer) = writer
+                && tokio::time::timeout(LAST, &mut writer).await.is_err()
+            {
+                let trouble = self.0.trouble.now().unwrap_or_else(|| "calls still run".to_owned());
+                tracing::error!("the last lines of the audit are lost: {trouble}");
+                writer.abort();
+            }
+        })
     }
 }
 
@@ -153,33 +136,18 @@ fn refused(text: String, cause: Option<String>) -> Failed {
     Failed { kind: Kind::Unavailable, server: None, text, cause, sent: false, retryable: true }
 }
 
-/// One call under way. Dropped before it is finished, it was cancelled.
+/// One call under way: its line so far, and the place for it.
 #[derive(Debug)]
-pub(crate) struct Record {
-    open: Option<(OwnedPermit<Line>, Line)>,
-    begun: Instant,
-    subject: Arc<Subject>,
+struct Record {
+    place: OwnedPermit<Line>,
+    line: Line,
 }
 
-impl Record {
-    /// The call has its answer; `None` where its client wanted none any more.
-    pub(crate) fn finish(mut self, answered: Option<&Answered>) {
-        self.close(&answered.map_or_else(Ended::cancelled, Ended::of));
-    }
-
-    fn close(&mut self, ended: &Ended) {
-        if let Some((place, mut line)) = self.open.take() {
-            let subject = self.subject.0.get();
-            line.end(subject.map(|(server, target, scrubber)| (&**server, &**target, &**scrubber)), ended);
-            line.took(self.begun.elapsed());
-            place.send(line);
-        }
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
-        self.close(&Ended::cancelled());
+impl Pending for Record {
+    fn end(self: Box<Self>, ended: &Ended<'_>) {
+        let Self { place, mut line } = *self;
+        line.end(ended);
+        place.send(line);
     }
 }
 

@@ -196,7 +196,7 @@ impl HostBuilder {
         let client = router.admit_as(Principal::local(), speaks, named, Account::free());
         router.belongs_to(&client);
         if let Some(audit) = audit {
-            router.write_down(audit);
+            router.report_to(vec![Arc::new(audit)]);
         }
         router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));

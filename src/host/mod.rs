@@ -250,7 +250,7 @@ impl Host {
         let _ = tokio::time::timeout(drain, self.0.doors.wait()).await;
         self.0.router.shutdown().await;
         self.0.manager.shutdown().await;
-        self.0.router.finish_audit().await;
+        self.0.router.finish_reports().await;
     }
 }
 

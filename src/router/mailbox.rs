@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::level::Level;
-use crate::audit::Subject;
 use crate::config::Limits;
+use crate::observe::Subject;
 use crate::protocol::{Message, Method};
 use crate::queues::{Account, Share};
 
@@ -29,7 +29,7 @@ pub(crate) struct Mailbox {
     account: Account,
     /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
     level: Option<Level>,
-    /// What the audit is told of the request that it belongs to, if there is an audit.
+    /// Where its request goes, if anybody wants to hear that.
     subject: OnceLock<Arc<Subject>>,
 }
 
@@ -90,12 +90,12 @@ impl Mailbox {
         &self.account
     }
 
-    /// Where the audit learns which server the request goes to; from now on it does.
-    pub(super) fn audited(&self) -> Arc<Subject> {
+    /// Where it is noted which server the request goes to; from now on it is.
+    pub(super) fn observed(&self) -> Arc<Subject> {
         self.subject.get_or_init(Arc::default).clone()
     }
 
-    /// The same, if the request is one for the audit.
+    /// The same, if anybody wants to hear of the request.
     pub(super) fn subject(&self) -> Option<&Subject> {
         self.subject.get().map(|subject| &**subject)
     }

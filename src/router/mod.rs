@@ -67,10 +67,10 @@ pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStat
 
 use crate::adapt;
 use crate::answered::{Answered, NoResult};
-use crate::audit::Audit;
 use crate::config;
 pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, ServerStatus, Who};
+use crate::observe::Observer;
 use crate::protocol::{
     ErrorObject, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, Theirs,
     code,
@@ -115,8 +115,8 @@ struct Inner {
     own: OnceLock<Owner>,
     /// Tools of the host itself.
     own_tools: OnceLock<Box<[Arc<dyn route::OwnTool>]>>,
-    /// What is written of each call, if that is wanted.
-    audit: OnceLock<Audit>,
+    /// Where it is told what becomes of each request.
+    observer: Observer,
     tasks: TaskTracker,
     /// The host ends: new requests are refused,
     closing: CancellationToken,
@@ -151,7 +151,7 @@ impl Router {
             server_info,
             own: OnceLock::new(),
             own_tools: OnceLock::new(),
-            audit: OnceLock::new(),
+            observer: Observer::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
@@ -282,14 +282,12 @@ impl Router {
         };
         let method = request.method.clone();
         async move {
-            let record = match router.audited(&client, &routed.request, &leg) {
-                Ok(record) => record,
+            let observed = match router.observed(&client, &routed.request, &leg) {
+                Ok(observed) => observed,
                 Err(refused) => return Some(end(&router, &client, &method, Err(refused.into()))),
             };
             let answered = router.answer_to(&client, routed, &method, begun, &leg).await;
-            if let Some(record) = record {
-                record.finish(answered.as_ref());
-            }
+            observed.finish(answered.as_ref());
             answered.map(|answered| end(&router, &client, &method, answered))
         }
     }

@@ -143,10 +143,14 @@ impl Router {
     ) -> Pin<Box<dyn Future<Output = Option<Outcome>> + Send>> {
         let Routed { request, route } = routed.into();
         match request.method {
-            Method::Discover => Box::pin(std::future::ready(Some(Ok(self.discover(client))))),
+            Method::Discover => {
+                let answer = std::future::ready(Ok(self.discover(client)));
+                Box::pin(self.clone().beside(client.clone(), request, leg.clone(), answer))
+            }
             Method::Listen => {
-                let (client, leg, closing) = (client.clone(), leg.clone(), closing.clone());
-                Box::pin(self.clone().listen(client, request.id, request.params, leg, closing))
+                let (id, params) = (request.id.clone(), request.params.clone());
+                let answer = self.clone().listen(client.clone(), id, params, leg.clone(), closing.clone());
+                Box::pin(self.clone().beside(client.clone(), request, leg.clone(), answer))
             }
             _ => {
                 let id = RequestId::Number(self.0.modern.requests.fetch_add(1, Ordering::Relaxed));

@@ -20,8 +20,9 @@ use super::tasks::Task;
 use super::wanted::{What, measured};
 use super::{Mailbox, Router};
 use crate::adapt::task;
+use crate::answered::Answered;
 use crate::exposed;
-use crate::protocol::{ErrorObject, Message, Method, Notification, Outcome, Raw, RequestId, code, meta};
+use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, RequestId, code, meta};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
 
@@ -104,23 +105,18 @@ impl Router {
         params: Option<Raw>,
         leg: Arc<Mailbox>,
         closing: CancellationToken,
-    ) -> Option<Outcome> {
+    ) -> Answered {
         let limit = leg.limits().pending_per_client;
         let Some(mut place) = client.listen(limit) else {
-            return Some(self.written(&client, &Method::Listen, Err(Failure::listens(limit).of_host())));
+            return Err(Failure::listens(limit).of_host());
         };
-        let filter = match Filter::read(params.as_ref(), client.declares(task::EXTENSION)) {
-            Ok(filter) => filter,
-            Err(error) => return Some(Err(error)),
-        };
+        let filter = Filter::read(params.as_ref(), client.declares(task::EXTENSION))?;
         for uri in &filter.uris {
-            if let Err(error) = measured("subscriptions/listen: a URI", uri, leg.limits()) {
-                return Some(Err(error));
-            }
+            measured("subscriptions/listen: a URI", uri, leg.limits())?;
         }
         let limit = leg.limits().subscriptions;
         if !place.watch(filter.uris.len(), limit) {
-            return Some(Err(too_many(&Method::Listen, limit)));
+            return Err(too_many(&Method::Listen, limit).into());
         }
         let tasks = self.watched_tasks(&client, &filter.tasks);
         let watches = join_all(filter.uris.into_iter().map(|uri| {
@@ -164,7 +160,7 @@ impl Router {
         drop(entry);
         // The result alone: to the SDKs for Python and TypeScript `notifications/cancelled` before it means that the stream is
         // lost, and after it there is nothing left to cancel.
-        Some(Ok(tagged(&self.completed(&Raw::empty_object(), None), &listening.id)))
+        Ok(tagged(&self.completed(&Raw::empty_object(), None), &listening.id))
     }
 
     /// Watches a resource, if its server lets itself be watched.

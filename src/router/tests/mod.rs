@@ -26,6 +26,7 @@ mod losses;
 mod mailbox;
 mod marks;
 mod news;
+mod observed;
 mod parked;
 mod races;
 #[cfg(feature = "server")]

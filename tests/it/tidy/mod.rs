@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("adapt", 0, &["protocol"]),
     ("answered", 0, &["protocol"]),
     ("redact", 0, &[]),
+    ("observe", 0, &["protocol", "answered", "redact"]),
     ("glob", 0, &[]),
     ("loopback", 0, &[]),
     ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol"]),

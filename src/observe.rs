@@ -1,0 +1,369 @@
+//! What becomes of each call: the one place where its outcome, kind, duration, and bytes meet.
+//!
+//! In: requests of clients, as they begin and as they end. Out: the same to each [`Listener`]; the audit is the first.
+//! **Invariant:** a call that began ends exactly once at each listener that took it, also where its future is dropped. A call
+//! that nobody listens to costs a counter: its answer is not looked into.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+
+use crate::answered::{Answered, Failed, Kind, NoResult};
+use crate::protocol::{Method, Raw};
+use crate::redact::Scrubber;
+
+/// Who wants to hear of calls.
+pub(crate) trait Listener: fmt::Debug + Send + Sync {
+    /// Whether it wants to hear of requests of that method.
+    fn wants(&self, method: &Method) -> bool;
+
+    /// A call begins; what is returned hears of its end.
+    ///
+    /// # Errors
+    /// When the call must not be made.
+    fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed>;
+
+    /// The host ends: what was told is kept.
+    fn finish(&self) -> BoxFuture<'_, ()>;
+}
+
+/// One call under way, as a listener knows it.
+pub(crate) trait Pending: fmt::Debug + Send {
+    /// The call has ended.
+    fn end(self: Box<Self>, ended: &Ended<'_>);
+}
+
+/// A call that begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Begun<'a> {
+    pub(crate) principal: &'a str,
+    /// What the client calls itself: shown, never believed.
+    pub(crate) client: Option<Cow<'a, str>>,
+    pub(crate) method: &'a Method,
+    pub(crate) params: Option<&'a Raw>,
+    /// Filled in on the way.
+    pub(crate) subject: Arc<Subject>,
+}
+
+/// Which server a request went to, and what it named there.
+#[derive(Debug, Default)]
+pub(crate) struct Subject(OnceLock<At>);
+
+/// A place at a server.
+#[derive(Debug)]
+pub(crate) struct At {
+    /// The server's name in errors and logs.
+    pub(crate) server: Arc<str>,
+    /// What the server itself calls the target.
+    pub(crate) target: Arc<str>,
+    /// Takes the server's secrets out of what is told.
+    pub(crate) scrubber: Arc<Scrubber>,
+}
+
+impl Subject {
+    /// The request is one for that server. The first word counts.
+    pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
+        let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
+        let _ = self.0.set(at);
+    }
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) end: End,
+    /// Where it is a failure of the host: of which kind.
+    pub(crate) kind: Option<Kind>,
+    /// Where it is an error of JSON-RPC, and no failure of the host: its code.
+    pub(crate) code: Option<i64>,
+    /// Bytes of the params.
+    pub(crate) bytes_in: usize,
+    /// Bytes of the answer.
+    pub(crate) bytes_out: usize,
+    pub(crate) took: Duration,
+    /// Where it went, if it came that far.
+    pub(crate) at: Option<&'a At>,
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Ok,
+    /// The tool says that it failed.
+    ToolError,
+    /// The result asks its client something.
+    InputRequired,
+    /// It goes on as a task.
+    Task,
+    /// A JSON-RPC error.
+    Error,
+    /// A failure of the host.
+    HostError,
+    /// Its client wanted no answer any more.
+    Cancelled,
+}
+
+impl End {
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::InputRequired => "input_required",
+            Self::Task => "task",
+            Self::Error => "error",
+            Self::HostError => "host_error",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn of_result(result: &Raw) -> Self {
+        let [is_error, kind, task] = result.members(["isError", "resultType", "task"]);
+        match kind.as_ref().and_then(Raw::string).as_deref() {
+            _ if is_error.is_some_and(|flag| flag.as_bytes() == b"true") => Self::ToolError,
+            Some("input_required") => Self::InputRequired,
+            Some("task") => Self::Task,
+            _ if task.is_some() => Self::Task,
+            _ => Self::Ok,
+        }
+    }
+}
+
+/// All calls of a host.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    listeners: OnceLock<Box<[Arc<dyn Listener>]>>,
+    results: AtomicU64,
+    errors: AtomicU64,
+    failures: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+impl Observer {
+    /// From now on these hear of each call. Only the first ones count.
+    pub(crate) fn tell(&self, listeners: Vec<Arc<dyn Listener>>) {
+        let _ = self.listeners.set(listeners.into());
+    }
+
+    /// A call begins. `about` says what is known of it, if anybody wants to hear that.
+    ///
+    /// # Errors
+    /// When a listener does not let it be made.
+    pub(crate) fn begin<'a>(&self, method: &Method, about: impl FnOnce() -> Begun<'a>) -> Result<Observed<'_>, Failed> {
+        let mut observed = Observed { observer: Some(self), told: None };
+        let mut wanting = self.listeners().iter().filter(|listener| listener.wants(method)).peekable();
+        if wanting.peek().is_none() {
+            return Ok(observed);
+        }
+        let call = about();
+        let bytes_in = call.params.map_or(0, |params| params.as_bytes().len());
+        let told = Told { begun: Instant::now(), bytes_in, subject: call.subject.clone(), pending: Vec::new() };
+        let told = observed.told.insert(Box::new(told));
+        for listener in wanting {
+            match listener.begin(&call) {
+                Ok(pending) => told.pending.push(pending),
+                Err(failed) => {
+                    observed.finish(Some(&Err(failed.clone().into())));
+                    return Err(failed);
+                }
+            }
+        }
+        Ok(observed)
+    }
+
+    /// The listeners keep what they were told.
+    pub(crate) async fn finish(&self) {
+        let [results, errors, failures, cancelled] = self.counts();
+        tracing::debug!(results, errors, failures, cancelled, "requests of clients since the start");
+        for listener in self.listeners() {
+            listener.finish().await;
+        }
+    }
+
+    /// Calls so far: results, JSON-RPC errors, failures of the host, and those without an answer.
+    pub(crate) fn counts(&self) -> [u64; 4] {
+        [&self.results, &self.errors, &self.failures, &self.cancelled].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn count(&self, answered: Option<&Answered>) {
+        let count = match answered {
+            Some(Ok(_)) => &self.results,
+            Some(Err(NoResult::Error(_))) => &self.errors,
+            Some(Err(NoResult::Failed(_))) => &self.failures,
+            None => &self.cancelled,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn listeners(&self) -> &[Arc<dyn Listener>] {
+        self.listeners.get().map(|listeners| &**listeners).unwrap_or_default()
+    }
+}
+
+/// One call under way. Dropped before it is finished, it was cancelled.
+#[derive(Debug)]
+pub(crate) struct Observed<'a> {
+    /// `None` once it is finished.
+    observer: Option<&'a Observer>,
+    told: Option<Box<Told>>,
+}
+
+/// What is kept of a call for its listeners.
+#[derive(Debug)]
+struct Told {
+    begun: Instant,
+    bytes_in: usize,
+    subject: Arc<Subject>,
+    pending: Vec<Box<dyn Pending>>,
+}
+
+impl Observed<'_> {
+    /// The call has its answer; `None` where its client wanted none any more.
+    pub(crate) fn finish(mut self, answered: Option<&Answered>) {
+        self.close(answered);
+    }
+
+    fn close(&mut self, answered: Option<&Answered>) {
+        if let Some(observer) = self.observer.take() {
+            observer.count(answered);
+        }
+        if let Some(told) = self.told.take() {
+            told.end(answered);
+        }
+    }
+}
+
+impl Drop for Observed<'_> {
+    fn drop(&mut self) {
+        self.close(None);
+    }
+}
+
+impl Told {
+    fn end(self, answered: Option<&Answered>) {
+        let (end, bytes_out) = match answered {
+            Some(Ok(result)) => (End::of_result(result), result.as_bytes().len()),
+            Some(Err(NoResult::Error(error))) => {
+                let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
+                (End::Error, error.message.len() + data)
+            }
+            Some(Err(NoResult::Failed(failed))) => (End::HostError, failed.text.len()),
+            None => (End::Cancelled, 0),
+        };
+        let (kind, code) = match answered {
+            Some(Err(NoResult::Failed(failed))) => (Some(failed.kind), None),
+            Some(Err(NoResult::Error(error))) => (None, Some(error.code)),
+            Some(Ok(_)) | None => (None, None),
+        };
+        let (bytes_in, took, at) = (self.bytes_in, self.begun.elapsed(), self.subject.0.get());
+        let ended = Ended { end, kind, code, bytes_in, bytes_out, took, at };
+        self.pending.into_iter().for_each(|pending| pending.end(&ended));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::protocol::ErrorObject;
+
+    type Ends = Arc<Mutex<Vec<(&'static str, End, usize, usize)>>>;
+
+    /// A listener that notes what it hears of calls of tools, and may refuse them.
+    #[derive(Debug)]
+    struct Ear(&'static str, Ends, bool);
+
+    impl Listener for Ear {
+        fn wants(&self, method: &Method) -> bool {
+            *method == Method::ToolsCall
+        }
+
+        fn begin(&self, _: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
+            if self.2 { Err(failed()) } else { Ok(Box::new(Self(self.0, self.1.clone(), false))) }
+        }
+
+        fn finish(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    impl Pending for Ear {
+        fn end(self: Box<Self>, ended: &Ended<'_>) {
+            self.1.lock().unwrap().push((self.0, ended.end, ended.bytes_in, ended.bytes_out));
+        }
+    }
+
+    fn failed() -> Failed {
+        let text = "no".into();
+        Failed { kind: Kind::Timeout, server: None, text, cause: None, sent: false, retryable: false }
+    }
+
+    fn begin<'a>(observer: &'a Observer, method: &Method) -> Result<Observed<'a>, Failed> {
+        let params = Raw::trusted(r#"{"name":"x"}"#.into());
+        let subject = Arc::default();
+        let about = || Begun { principal: "p", client: None, method, params: Some(&params), subject };
+        observer.begin(method, about)
+    }
+
+    fn answers() -> Vec<Option<Answered>> {
+        let result = |text: &'static str| Some(Ok(Raw::trusted(text.into())));
+        vec![
+            result("{}"),
+            result(r#"{"isError":true}"#),
+            result(r#"{"resultType":"input_required"}"#),
+            result(r#"{"task":{}}"#),
+            Some(Err(ErrorObject::new(-1, "error").into())),
+            Some(Err(failed().into())),
+            None,
+        ]
+    }
+
+    #[test]
+    fn each_call_ends_once_at_each_listener() {
+        let (observer, ends) = (Observer::default(), Ends::default());
+        observer.tell(vec![Arc::new(Ear("a", ends.clone(), false)), Arc::new(Ear("b", ends.clone(), false))]);
+        for answered in answers() {
+            begin(&observer, &Method::ToolsCall).unwrap().finish(answered.as_ref());
+        }
+        drop(begin(&observer, &Method::ToolsCall).unwrap());
+        begin(&observer, &Method::Ping).unwrap().finish(answers()[0].as_ref());
+        let heard = std::mem::take(&mut *ends.lock().unwrap());
+        let expected = [
+            (End::Ok, 2),
+            (End::ToolError, 16),
+            (End::InputRequired, 31),
+            (End::Task, 11),
+            (End::Error, 5),
+            (End::HostError, 2),
+            (End::Cancelled, 0),
+            (End::Cancelled, 0),
+        ];
+        let both = expected.into_iter().flat_map(|(end, bytes)| [("a", end, 12, bytes), ("b", end, 12, bytes)]);
+        assert_eq!(heard, both.collect::<Vec<_>>());
+        assert_eq!(observer.counts(), [5, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_call_that_one_listener_refuses_ends_at_the_others() {
+        let (observer, ends) = (Observer::default(), Ends::default());
+        observer.tell(vec![Arc::new(Ear("a", ends.clone(), false)), Arc::new(Ear("b", ends.clone(), true))]);
+        assert_eq!(begin(&observer, &Method::ToolsCall).unwrap_err(), failed());
+        assert_eq!(*ends.lock().unwrap(), [("a", End::HostError, 12, 2)]);
+        assert_eq!(observer.counts(), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn calls_are_counted_though_nobody_listens() {
+        let observer = Observer::default();
+        for answered in answers() {
+            let call = observer.begin(&Method::ToolsCall, || unreachable!("nobody wants to know")).unwrap();
+            call.finish(answered.as_ref());
+        }
+        assert_eq!(observer.counts(), [4, 1, 1, 1]);
+    }
+}
