@@ -117,7 +117,7 @@ impl Call {
     }
 
     fn target(&self) -> Resolution {
-        let catalog = self.host.catalog();
+        let catalog = self.host.0.router.view(&self.host.0.client).callable;
         match self.method {
             Method::ToolsCall => catalog.tool(&self.name),
             Method::PromptsGet => catalog.prompt(&self.name),

@@ -90,7 +90,7 @@ impl Host {
     /// What all servers offer now, under the names that [`Host::call_tool`] takes.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.0.router.catalog_now(&self.0.client)
+        self.0.router.view(&self.0.client).shown
     }
 
     /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
@@ -98,7 +98,7 @@ impl Host {
     /// # Cancel safety
     /// Dropping the wait changes nothing.
     pub async fn catalog_ready(&self) -> Arc<Catalog> {
-        self.0.router.settled_catalog(&self.0.client).await
+        self.0.router.settled_view(&self.0.client).await.shown
     }
 
     /// Waits until no server is on its way any more: each is connected, failed, idle, disabled or between two attempts.

@@ -14,8 +14,9 @@ impl Manager {
     /// it allows.
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
-        let mut all = Cache { ttl: live, public: true };
-        for server in self.servers().iter().filter(|server| server.fixed.is_none()) {
+        // What somebody may not see may not be seen by others who are shown a copy.
+        let mut all = Cache { ttl: live, public: self.sight(&who.principal).shown.is_everything() };
+        for server in self.shown_to(&who.principal).iter().filter(|server| server.fixed.is_none()) {
             // What is said of all servers is gathered from whichever lease of theirs.
             let leases = match list {
                 Some(_) => Self::shown_by(server, who).into_iter().collect(),

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::view::{Key, key};
+use super::sight::Scope;
+use super::view::Key;
 use super::{Inner, lock};
 use crate::registry::{Catalog, Contribution};
 
@@ -26,9 +27,9 @@ pub(super) struct Looks {
 const MOST: usize = 64;
 
 impl Inner {
-    /// The merged catalog of these offers.
-    pub(super) fn look(&self, contributions: &[Contribution]) -> Arc<Catalog> {
-        let key = key(contributions);
+    /// The merged catalog of these offers, which are all that the scope holds.
+    pub(super) fn look(&self, scope: &Scope, contributions: &[Contribution]) -> Arc<Catalog> {
+        let key = Key::of(scope, contributions);
         // The catalog of a client with the same view will do: its names are assigned already.
         if let Some(catalog) = lock(&self.catalogs).get(&key) {
             return catalog.clone();
@@ -95,13 +96,13 @@ mod tests {
         let (manager, _news) = manager();
         let who = anybody();
         let mut generation = manager.generation();
-        let before = manager.once_shown(&who);
+        let before = manager.once_callable(&who);
         assert_eq!(before.tools().len(), 0);
         while manager.hint().tools().is_empty() {
             generation.changed().await.unwrap();
         }
         let (first, made) = (manager.hint(), manager.looks());
-        assert!(Arc::ptr_eq(&first, &manager.hint()) && Arc::ptr_eq(&first, &manager.once_shown(&who)));
+        assert!(Arc::ptr_eq(&first, &manager.hint()) && Arc::ptr_eq(&first, &manager.once_callable(&who)));
         assert_eq!(manager.status()[0].tools, 1);
         assert_eq!(manager.looks(), made, "none of them made another one");
         assert!(!Arc::ptr_eq(&first, &before), "another generation is looked at anew");

@@ -19,6 +19,7 @@ mod looks;
 mod reload;
 mod room;
 mod sharing;
+mod sight;
 mod slots;
 mod starts;
 mod status;
@@ -47,9 +48,12 @@ pub(crate) use leases::{NoLease, Stay};
 pub(crate) use reload::Calling;
 pub use reload::{ConfigStatus, Reload};
 pub(crate) use room::{Parking, Waiting, share};
+#[cfg(test)]
+pub(crate) use sight::{Scope, Sight};
 pub(crate) use slots::{Slot, Slots};
 pub use status::ServerStatus;
 pub(crate) use told::Told;
+pub(crate) use view::View;
 
 use known::Known;
 use last::LastOffers;
@@ -253,6 +257,8 @@ struct Inner {
     /// What servers that want tokens share.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
+    /// Who may not see and call everything.
+    limited: sight::Limited,
     looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
@@ -313,6 +319,7 @@ impl Manager {
             starts: Arc::default(),
             keys,
             catalogs: Mutex::default(),
+            limited: sight::Limited::default(),
             looks: Mutex::default(),
             stop: tokio_util::sync::CancellationToken::new(),
         }));

@@ -1,4 +1,4 @@
-//! The catalog that one client sees: the offers of the leases it uses, hints for the others.
+//! What one client sees and may call: the offers of the leases it uses, hints for the others, as far as `sight.rs` lets it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,46 @@ use tokio::time::Instant;
 
 use super::lease::Key as LeaseKey;
 use super::list_key::ListKey;
-use super::{Manager, Server, Who, lock};
+use super::sight::{Scope, Sight};
+use super::{Manager, Principal, Server, Who, lock};
 use crate::config::Start;
 use crate::registry::{Catalog, Contribution, Kind, Offer};
 use crate::upstream::{StateName, Upstream};
 
-/// The servers of a view, and what each lists.
-pub(super) type Key = Vec<(usize, u128)>;
+/// What tells one catalog from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    scope: Scope,
+    /// The servers, and what each lists.
+    offers: Vec<(usize, u128)>,
+}
 
-/// Catalogs kept for clients with the same view.
+impl Key {
+    pub(super) fn of(scope: &Scope, contributions: &[Contribution]) -> Self {
+        let offers = contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash()));
+        Self { scope: scope.clone(), offers: offers.collect() }
+    }
+}
+
+/// What one client sees, and what it may call. Where that is the same, it is one catalog.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// What its lists show.
+    pub(crate) shown: Arc<Catalog>,
+    /// What its requests are routed by.
+    pub(crate) callable: Arc<Catalog>,
+}
+
+/// Catalogs kept for clients that see or may call the same.
 const CATALOGS: usize = 64;
+/// Instructions of all servers together.
+const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Manager {
     /// Waits until something is known of every server, or it has failed, or had its `startupWait`. Where nothing is known, the
     /// lease that lists is started; no list waits for a client's own ([`Self::to_open`]).
     pub(crate) async fn prepare(&self, who: &Who) {
-        let (servers, wait) = (self.servers(), self.startup_wait());
+        let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
         // One whose login is slow to be read keeps no other from being started.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
@@ -41,7 +65,7 @@ impl Manager {
     /// Waits as long for the resources of servers of which only what they listed in an earlier life is known: resources are
     /// data, and are not kept. A server that starts when it is needed is not started for that.
     pub(crate) async fn prepare_resources(&self, who: &Who) {
-        let (servers, wait) = (self.servers(), self.startup_wait());
+        let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
         let lacks = |server: &&Arc<Server>| {
             server.config.start == Start::Eager
@@ -70,7 +94,7 @@ impl Manager {
                     || ((config.idle_stop.is_zero() || Self::lists_apart(server, who))
                         && Self::lease_of(server, who).is_none()))
         };
-        self.servers().iter().filter(is_to_open).cloned().collect()
+        self.shown_to(&who.principal).iter().filter(is_to_open).cloned().collect()
     }
 
     /// Has this client on the rest lease of that server in its era; where its own may list otherwise and never did, opens that
@@ -97,7 +121,7 @@ impl Manager {
     /// What this client was shown of the server, if its own lease of it is not up.
     pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
         let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
-        if is_live { None } else { known(server, who) }
+        if is_live || !self.sight(&who.principal).shown.holds(server) { None } else { known(server, who) }
     }
 
     /// Waits until the next list is answered and written, or a moment.
@@ -110,15 +134,22 @@ impl Manager {
         self.0.starts.listed();
     }
 
-    /// What this client sees now.
-    pub(crate) fn catalog(&self, who: &Who) -> Arc<Catalog> {
+    /// What this client sees and may call now.
+    pub(crate) fn view(&self, who: &Who) -> View {
+        let Sight { shown: seen, callable } = self.sight(&who.principal);
+        let shown = self.catalog(who, &seen);
+        let callable = if callable == seen { shown.clone() } else { self.catalog(who, &callable) };
+        View { shown, callable }
+    }
+
+    fn catalog(&self, who: &Who, scope: &Scope) -> Arc<Catalog> {
         let stale = self.limits().stale_max;
-        let contributions = self.contributions(|server| match Self::shown_by(server, who) {
+        let contributions = self.contributions(scope, |server| match Self::shown_by(server, who) {
             Some(upstream) if is_over(&upstream, stale) => None,
             None if is_given_up(server, stale) => None,
             _ => known(server, who),
         });
-        let key = key(&contributions);
+        let key = Key::of(scope, &contributions);
         let mut catalogs = lock(&self.0.catalogs);
         if let Some(catalog) = catalogs.get(&key) {
             return catalog.clone();
@@ -133,16 +164,17 @@ impl Manager {
 
     /// What is known of every server, whoever asked for it. A look that gives no name to anybody.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
-        let contributions = self.contributions(|server| {
+        let everything = Scope::default();
+        let contributions = self.contributions(&everything, |server| {
             let offers = server.upstreams().into_iter().filter_map(|upstream| upstream.offer());
             offers.last().or_else(|| server.last_offers.newest())
         });
-        self.0.look(&contributions)
+        self.0.look(&everything, &contributions)
     }
 
     /// The servers that have never shown this client anything, or nothing of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
-        let servers = self.servers();
+        let servers = self.callable_by(&who.principal);
         let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
         servers.iter().filter(never).cloned().collect()
     }
@@ -150,32 +182,53 @@ impl Manager {
     /// The servers that may have more than this client was ever shown: these, and those of which it was shown only what the
     /// rest lease lists, where its own may list otherwise.
     pub(crate) fn having_more(&self, who: &Who) -> Vec<Arc<Server>> {
-        let servers = self.servers();
+        let servers = self.callable_by(&who.principal);
         let more = |server: &&Arc<Server>| {
             known(server, who).is_none() || server.is_to_list_anew(who) || Self::may_list_more(server, who)
         };
         servers.iter().filter(more).cloned().collect()
     }
 
-    /// What this client has ever been shown, also of servers that offer nothing now: a call to one of these is told why it
-    /// cannot be served, and may have it tried once more. A look that gives no name to anybody.
-    pub(crate) fn once_shown(&self, who: &Who) -> Arc<Catalog> {
-        self.0.look(&self.contributions(|server| known(server, who)))
+    /// What this client could ever call, also of servers that offer nothing now: a call to one of these is told why it cannot
+    /// be served, and may have it tried once more. A look that gives no name to anybody.
+    pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
+        let scope = self.sight(&who.principal).callable;
+        self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))
     }
 
-    fn contributions(&self, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
+    /// The instructions of the servers that a principal sees, each under its alias, as far as they are for it.
+    pub(crate) fn instructions(&self, principal: &Principal) -> Option<String> {
+        let mut text = String::new();
+        let stale = self.limits().stale_max;
+        for server in self.shown_to(principal).iter() {
+            let peers = server
+                .upstreams_for(principal)
+                .into_iter()
+                .filter_map(|upstream| upstream.connection()?.peer().cloned());
+            let now = peers.filter_map(|peer| peer.instructions).last();
+            let Some(own) = now.map(Into::into).or_else(|| server.last_instructions(stale)) else { continue };
+            let own: Arc<str> = own;
+            if text.is_empty() {
+                text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
+            }
+            if text.len() + own.len() > INSTRUCTIONS {
+                continue;
+            }
+            text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn contributions(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
         let contribute = |server: &Arc<Server>| {
-            let offer = offer_of(server).unwrap_or_else(|| self.0.nothing.clone());
+            // Every server has its place, so that no other one takes a name that carries its alias.
+            let offer = if scope.holds(server) { offer_of(server) } else { None };
+            let offer = offer.unwrap_or_else(|| self.0.nothing.clone());
             let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
             Contribution { server: server.id, alias, settings, offer }
         };
         self.servers().iter().map(contribute).collect()
     }
-}
-
-/// What tells one view from another.
-pub(super) fn key(contributions: &[Contribution]) -> Key {
-    contributions.iter().map(|contribution| (contribution.server, contribution.offer.hash())).collect()
 }
 
 /// What is known of a server for this client: what its own lease lists, what was listed last under its key, what the rest lease
@@ -191,7 +244,7 @@ pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
 
 impl Server {
     /// What it said of its use in an earlier life or to the host itself; nothing once it is given up.
-    pub(crate) fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
+    fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
         self.last_offers.of(&ListKey::Rest)?.instructions.filter(|_| !is_given_up(self, stale))
     }
 }
@@ -228,4 +281,16 @@ async fn listed(upstream: &Upstream, wait: Duration, end: Instant) {
     };
     let until = upstream.status().first_start.map_or(end, |start| end.min(start + wait));
     let _ = tokio::time::timeout_at(until, over).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catalogs_of_the_same_offers_differ_by_their_scope() {
+        let limited = Scope { without: [7].into() };
+        assert_ne!(Key::of(&limited, &[]), Key::of(&Scope::default(), &[]));
+        assert_eq!(Key::of(&limited, &[]), Key::of(&limited.clone(), &[]));
+    }
 }

@@ -53,7 +53,7 @@ pub(super) struct State {
     /// It is one conversation for sure, though it has no session: what it told once is good for all that it asks.
     pub(super) is_apart: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
-    view: Option<View>,
+    seen: Option<Seen>,
     told: Option<Told>,
     /// Lists of several pages whose first one it was given, and when.
     begun: Box<[(Instant, Arc<Catalog>)]>,
@@ -93,11 +93,11 @@ pub(super) struct Subscription {
     pub(super) upstream: Arc<Upstream>,
 }
 
-/// What the client saw last of the catalog.
+/// What the client saw last.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(super) struct Seen {
     pub(super) generation: u64,
-    pub(super) catalog: Arc<Catalog>,
+    pub(super) view: manager::View,
     /// Every server has listed or had its time.
     pub(super) settled: bool,
 }
@@ -287,7 +287,7 @@ impl Client {
         let asked = std::mem::take(&mut state.asked);
         let subscriptions = std::mem::take(&mut state.subscriptions).into_values().collect();
         state.leases = Vec::new();
-        state.view = None;
+        state.seen = None;
         state.told = None;
         state.begun = Box::default();
         drop(state);
@@ -404,14 +404,14 @@ impl Client {
         least.is_some_and(|least| level >= usize::from(least))
     }
 
-    pub(super) fn view(&self) -> Option<View> {
-        self.state().view.clone()
+    pub(super) fn seen(&self) -> Option<Seen> {
+        self.state().seen.clone()
     }
 
-    pub(super) fn keep_view(&self, view: View) {
+    pub(super) fn keep_seen(&self, seen: Seen) {
         let mut state = self.state();
         if !state.closed {
-            state.view = Some(view);
+            state.seen = Some(seen);
         }
     }
 

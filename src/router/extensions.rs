@@ -10,7 +10,7 @@ use super::client::Client;
 use super::forward::Forward;
 use super::route::{Listed, One};
 use super::wanted::Wanted;
-use super::{Mailbox, Router};
+use super::{Mailbox, Principal, Router};
 use crate::adapt::{CARRIED, task};
 use crate::answered::Answered;
 use crate::manager::Server;
@@ -34,14 +34,14 @@ impl Router {
         CARRIED.contains(&id) && (id != task::EXTENSION || (revision.is_modern() && self.has_tasks()))
     }
 
-    /// The `extensions` of our own capabilities: those of all servers together. Tasks are always among them, since servers of
+    /// The `extensions` of our own capabilities: those of all servers that the principal sees. Tasks are always among them, since servers of
     /// 2025-11-25 have them, too, and clients may ask before the first server is connected.
-    pub(super) fn offered_extensions(&self, revision: ProtocolVersion) -> Raw {
+    pub(super) fn offered_extensions(&self, revision: ProtocolVersion, principal: &Principal) -> Raw {
         let mut offered = BTreeMap::new();
         if self.carries(task::EXTENSION, revision) {
             offered.insert(task::EXTENSION.to_owned(), Map::new());
         }
-        for server in self.manager().servers().iter() {
+        for server in self.manager().shown_to(principal).iter() {
             let Some(extensions) = declared_by(server) else { continue };
             for (id, settings) in extensions.read::<Map<String, Value>>().unwrap_or_default() {
                 if let (Value::Object(settings), true) = (settings, self.carries(&id, revision)) {
@@ -62,7 +62,7 @@ impl Router {
     ) -> Answered {
         let unknown = || ErrorObject::method_not_found(method.as_str());
         let extension = owner_of(method.as_str()).filter(|id| client.declares(id)).ok_or_else(unknown)?;
-        let servers = self.manager().servers();
+        let servers = self.manager().callable_by(client.principal());
         let declares = |server: &&Arc<Server>| declared_by(server).is_some_and(|all| all.member(extension).is_some());
         let mut owners = servers.iter().filter(declares);
         let (Some(server), None) = (owners.next(), owners.next()) else { return Err(unknown().into()) };

@@ -54,7 +54,7 @@ impl Router {
     pub(crate) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
         let is_call = request.method == Method::ToolsCall;
         let name = request.params.as_ref().filter(|_| is_call).and_then(|params| params.text("name"));
-        let route = name.and_then(|name| self.find_in(&self.catalog(client), What::Tool, &name).ok());
+        let route = name.and_then(|name| self.find_in(client, &self.view(client).callable, What::Tool, &name).ok());
         Routed { request, route }
     }
 
@@ -63,16 +63,16 @@ impl Router {
         if what == What::Nothing {
             return Ok(Route::Every);
         }
-        let mut found = self.find_in(&self.catalog(client), what, name);
+        let mut found = self.find_in(client, &self.view(client).callable, what, name);
         if is_unknown(&found) && !self.is_settled(client) {
-            found = self.find_in(&self.settled_catalog(client).await, what, name);
+            found = self.find_in(client, &self.settled_view(client).await.callable, what, name);
         }
         if is_unknown(&found) {
-            found = self.find_in(&self.manager().once_shown(&client.who_now()), what, name);
+            found = self.find_in(client, &self.manager().once_callable(&client.who_now()), what, name);
         }
         if is_unknown(&found) {
             let down = self.wait_for_owners(client, name).await;
-            found = self.find_in(&self.look(client, self.is_settled(client)), what, name);
+            found = self.find_in(client, &self.look(client, self.is_settled(client)).callable, what, name);
             if let (true, Some((server, failure))) = (is_unknown(&found), down) {
                 return Err(Lost::Down(server, failure));
             }
@@ -80,9 +80,13 @@ impl Router {
         found.map_err(Lost::Astray)
     }
 
-    fn find_in(&self, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
-        let servers = self.manager().servers();
-        Map { own: self.own_tools(), callable, servers: &servers }.find(what, name)
+    fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
+        let principal = client.principal();
+        let servers = self.manager().callable_by(principal);
+        let found = Map { own: self.own_tools(), callable, servers: &servers }.find(what, name);
+        // A name may carry the alias of a server that the principal may not call.
+        let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager().may_call_all(principal);
+        if is_hidden { Err(Astray::Unknown) } else { found }
     }
 
     fn own_tools(&self) -> &[Arc<dyn OwnTool>] {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::Router;
-use super::client::{Client, View};
+use super::client::{Client, Seen};
 use super::level::{DEFAULT_LEVEL, LEVELS};
 use super::wanted::measured;
 use crate::config::Limits;
-use crate::manager::Server;
+use crate::manager::{Server, View};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
-use crate::registry::{Catalog, Kind};
+use crate::registry::Kind;
 use crate::upstream::{Owner, Upstream};
 
 impl Router {
@@ -38,7 +38,7 @@ impl Router {
         if kind == Kind::Resources {
             self.manager().prepare_resources(&client.who_now()).await;
         }
-        let catalog = self.settled_catalog(client).await;
+        let catalog = self.settled_view(client).await.shown;
         if cursor.is_none() {
             // A later page may be one of a list that has changed meanwhile, which is to be told yet.
             client.tell(kind, &catalog);
@@ -65,11 +65,11 @@ impl Router {
         })
     }
 
-    /// The catalog once every server has listed, failed, or had its time.
-    pub(crate) async fn settled_catalog(&self, client: &Arc<Client>) -> Arc<Catalog> {
+    /// What the client sees and may call once every server has listed, failed, or had its time.
+    pub(crate) async fn settled_view(&self, client: &Arc<Client>) -> View {
         let generation = *self.manager().generation().borrow();
-        if let Some(view) = client.view().filter(|view| view.settled && view.generation == generation) {
-            return view.catalog;
+        if let Some(seen) = client.seen().filter(|seen| seen.settled && seen.generation == generation) {
+            return seen.view;
         }
         self.manager().prepare(&client.who_now()).await;
         self.is_gone(client);
@@ -100,32 +100,27 @@ impl Router {
         });
     }
 
-    /// The catalog as it is.
-    pub(super) fn catalog(&self, client: &Arc<Client>) -> Arc<Catalog> {
+    /// What the client sees and may call now.
+    pub(crate) fn view(&self, client: &Arc<Client>) -> View {
         let generation = *self.manager().generation().borrow();
-        match client.view() {
-            Some(view) if view.generation == generation => view.catalog,
-            view => self.look(client, view.is_some_and(|view| view.settled)),
+        match client.seen() {
+            Some(seen) if seen.generation == generation => seen.view,
+            seen => self.look(client, seen.is_some_and(|seen| seen.settled)),
         }
-    }
-
-    /// What the client may call now; it gets its leases.
-    pub(crate) fn catalog_now(&self, client: &Arc<Client>) -> Arc<Catalog> {
-        self.catalog(client)
     }
 
     /// Whether a list would wait for servers.
     pub(super) fn is_settled(&self, client: &Client) -> bool {
-        client.view().is_some_and(|view| view.settled)
+        client.seen().is_some_and(|seen| seen.settled)
     }
 
     /// A new look at what there is.
-    pub(super) fn look(&self, client: &Arc<Client>, settled: bool) -> Arc<Catalog> {
-        // Read first: what changes while the catalog is made makes the next look.
+    pub(super) fn look(&self, client: &Arc<Client>, settled: bool) -> View {
+        // Read first: what changes while the view is made makes the next look.
         let generation = *self.manager().generation().borrow();
-        let catalog = self.manager().catalog(&client.who_now());
-        client.keep_view(View { generation, catalog: catalog.clone(), settled });
-        catalog
+        let view = self.manager().view(&client.who_now());
+        client.keep_seen(Seen { generation, view: view.clone(), settled });
+        view
     }
 
     pub(super) fn set_level(&self, client: &Arc<Client>, params: &Raw) -> Outcome {

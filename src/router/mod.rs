@@ -128,8 +128,6 @@ struct Inner {
 /// How long requests that are cut off may take to be answered.
 const ANSWERED: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(5);
-/// Instructions of all servers together.
-const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Router {
     /// Makes the router and its tasks.
@@ -522,7 +520,7 @@ impl Router {
         } else {
             ""
         };
-        let extensions = self.offered_extensions(revision);
+        let extensions = self.offered_extensions(revision, principal);
         let extensions = match extensions.as_bytes() {
             // A list of none is none.
             b"{}" => String::new(),
@@ -533,7 +531,7 @@ impl Router {
             r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
             self.0.server_info
         );
-        if let Some(instructions) = self.instructions(principal) {
+        if let Some(instructions) = self.manager().instructions(principal) {
             result += r#","instructions":"#;
             result += Raw::from_value(&instructions).as_str();
         }
@@ -542,29 +540,6 @@ impl Router {
         }
         result.push('}');
         Raw::trusted(result.into())
-    }
-
-    /// The instructions of the servers that are connected, each under its alias, as far as they are for that principal.
-    fn instructions(&self, principal: &Principal) -> Option<String> {
-        let mut text = String::new();
-        let stale = self.limits().stale_max;
-        for server in self.0.manager.servers().iter() {
-            let peers = server
-                .upstreams_for(principal)
-                .into_iter()
-                .filter_map(|upstream| upstream.connection()?.peer().cloned());
-            let now = peers.filter_map(|peer| peer.instructions).last();
-            let Some(own) = now.map(Into::into).or_else(|| server.last_instructions(stale)) else { continue };
-            let own: Arc<str> = own;
-            if text.is_empty() {
-                text += "Several MCP servers behind one endpoint. A tool or prompt `NAME` of server `ALIAS` is called `ALIAS__NAME` here.";
-            }
-            if text.len() + own.len() > INSTRUCTIONS {
-                continue;
-            }
-            text += &format!("\n\n# {}\n\n{}", server.config.alias, own.trim());
-        }
-        (!text.is_empty()).then_some(text)
     }
 
     /// Every client that is there now, oldest first.

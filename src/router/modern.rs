@@ -165,9 +165,9 @@ impl Router {
         let mut result = format!(
             r#"{{"supportedVersions":{},"capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"completions":{{}},"logging":{{}},"extensions":{}}}"#,
             Raw::from_value(&versions),
-            self.offered_extensions(ProtocolVersion::LATEST_MODERN)
+            self.offered_extensions(ProtocolVersion::LATEST_MODERN, client.principal())
         );
-        if let Some(instructions) = self.instructions(client.principal()) {
+        if let Some(instructions) = self.manager().instructions(client.principal()) {
             result += r#","instructions":"#;
             result += Raw::from_value(&instructions).as_str();
         }

@@ -60,7 +60,7 @@ impl Router {
     /// Tells a client what has changed; whether anything has.
     fn tell_change(&self, client: &Arc<Client>) -> bool {
         let Some(told) = client.told() else { return false };
-        let catalog = self.catalog(client);
+        let catalog = self.view(client).shown;
         client.catch_up(&catalog);
         let changes = changes(|kind| &told[kind as usize], &catalog);
         let any = changes.iter().any(Option::is_some);

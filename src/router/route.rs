@@ -81,6 +81,7 @@ pub(super) struct Map<'a> {
     pub(super) own: &'a [Arc<dyn OwnTool>],
     /// What the client may call.
     pub(super) callable: &'a Catalog,
+    /// The servers that it may call.
     pub(super) servers: &'a [Arc<Server>],
 }
 

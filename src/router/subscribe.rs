@@ -129,7 +129,7 @@ impl Router {
             let _ = self.manager().prepare(&client.who_now()).now_or_never();
             self.is_gone(&client);
         }
-        let told = Mutex::new(self.catalog(&client));
+        let told = Mutex::new(self.view(&client).shown);
         let listening = Arc::new(Listening {
             client,
             id,
@@ -187,7 +187,7 @@ impl Router {
             return false;
         }
         let mut any = false;
-        let catalog = self.catalog(&listening.client);
+        let catalog = self.view(&listening.client).shown;
         let told = std::mem::replace(&mut *lock(&listening.told), catalog.clone());
         for (method, wanted) in changes(|_| &told, &catalog).into_iter().zip(listening.lists.in_order()) {
             if let (Some(method), true) = (method, wanted) {

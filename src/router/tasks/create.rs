@@ -42,8 +42,8 @@ impl Router {
             forward.reopen();
         }
         if matches!(forward.listed, Listed::NotYet) && !self.is_settled(client) {
-            let settled = self.settled_catalog(client).await;
-            forward.listed = Listed::of(&settled, exposed, &forward.server, &forward.target);
+            let settled = self.settled_view(client).await;
+            forward.listed = Listed::of(&settled.callable, exposed, &forward.server, &forward.target);
         }
         // A tool that its server does not list is no task.
         if forward.listed.entry().is_some_and(is_task_only) {

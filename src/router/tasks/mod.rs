@@ -152,8 +152,12 @@ impl Router {
         }
         // A server without a session keeps its tasks by itself.
         let is_elsewhere = sealed.lease.is_none() && !sealed.here;
-        let server =
-            self.manager().servers().iter().find(|server| server.config.alias.as_str() == sealed.server).cloned();
+        let server = self
+            .manager()
+            .callable_by(principal)
+            .iter()
+            .find(|server| server.config.alias.as_str() == sealed.server)
+            .cloned();
         let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
         Ok(self.0.known_tasks.put(Task {
             handle: handle.into(),
@@ -187,7 +191,12 @@ impl Router {
     }
 
     async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
-        let server = self.manager().servers().iter().find(|server| server.config.alias == task.server).cloned();
+        let server = self
+            .manager()
+            .callable_by(client.principal())
+            .iter()
+            .find(|server| server.config.alias == task.server)
+            .cloned();
         let server = server.ok_or_else(unknown)?;
         let (upstream, connection) = match &task.place {
             Place::Session { lease, connection, .. } => {

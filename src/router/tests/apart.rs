@@ -208,7 +208,7 @@ async fn a_reload_shows_what_was_listed_to_the_same_account_alone() {
         let mut config = Config::default();
         config.servers.push(entry);
         world.router.manager().reload(config, &memory);
-        world.router.manager().catalog(&one.client.who_now()).tools().len()
+        world.router.manager().view(&one.client.who_now()).shown.tools().len()
     };
     assert_eq!(tools(None, 7), 2, "it is the same account");
     assert_eq!(tools(Some("one"), 7), 0);

@@ -34,6 +34,7 @@ mod roster;
 mod route;
 #[cfg(feature = "server")]
 mod sharing;
+mod sight;
 mod simulation;
 mod support;
 #[cfg(feature = "server")]

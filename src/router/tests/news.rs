@@ -137,7 +137,7 @@ async fn h50_the_rest_of_an_old_list_does_not_stand_for_the_new_one() {
     for change in 0..6 {
         let name = format!("t{change}");
         act(&router, &client, "offer", &name).await;
-        while router.catalog_now(&client).tools().iter().all(|tool| tool.raw_name() != name) {
+        while router.view(&client).shown.tools().iter().all(|tool| tool.raw_name() != name) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // A list without a second page takes the place of none.

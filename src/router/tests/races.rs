@@ -170,10 +170,10 @@ async fn race_13_progress_after_the_answer() {
 async fn race_15_a_tool_goes_between_list_and_call() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
-    let listed = stage.router.settled_catalog(&client).await;
+    let listed = stage.router.settled_view(&client).await.shown;
     assert!(listed.tools().iter().any(|tool| tool.name() == "echo"));
     stage.answer(&client, &call("drop")).await;
-    let gone = |stage: &Stage| !stage.router.catalog_now(&client).tools().iter().any(|tool| tool.name() == "echo");
+    let gone = |stage: &Stage| !stage.router.view(&client).shown.tools().iter().any(|tool| tool.name() == "echo");
     while !gone(&stage) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -1,0 +1,75 @@
+//! What a principal may see and call: decided here, and nowhere else.
+//!
+//! In: a principal. Out: its [`Sight`], which `view.rs` makes catalogs of. **Invariant:** a server outside of a scope shows
+//! nothing there, not its lists, its instructions, or its extensions, and gets no request from there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+use super::{Manager, Principal, Server, lock};
+
+/// What a principal is shown, and what it may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub(crate) shown: Scope,
+    pub(crate) callable: Scope,
+}
+
+/// A part of what all servers offer. Catalogs are kept by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    /// The servers outside of it, by id.
+    pub(crate) without: BTreeSet<usize>,
+}
+
+impl Scope {
+    /// Whether nothing is outside of it.
+    pub(super) fn is_everything(&self) -> bool {
+        self.without.is_empty()
+    }
+
+    pub(super) fn holds(&self, server: &Server) -> bool {
+        !self.without.contains(&server.id)
+    }
+}
+
+/// The principals that may not see and call everything. The config has no word for that so far, so there are none.
+#[derive(Debug, Default)]
+pub(super) struct Limited(Mutex<HashMap<Principal, Sight>>);
+
+impl Manager {
+    /// What a principal may see and call.
+    pub(super) fn sight(&self, principal: &Principal) -> Sight {
+        lock(&self.0.limited.0).get(principal).cloned().unwrap_or_default()
+    }
+
+    /// Lets a principal see and call only this.
+    #[cfg(test)]
+    pub(crate) fn limit(&self, principal: Principal, sight: Sight) {
+        lock(&self.0.limited.0).insert(principal, sight);
+        self.touch();
+    }
+
+    /// The servers that a principal may see anything of, in config order.
+    pub(crate) fn shown_to(&self, principal: &Principal) -> Arc<Vec<Arc<Server>>> {
+        self.within(&self.sight(principal).shown)
+    }
+
+    /// The servers that a principal may call, in config order.
+    pub(crate) fn callable_by(&self, principal: &Principal) -> Arc<Vec<Arc<Server>>> {
+        self.within(&self.sight(principal).callable)
+    }
+
+    /// Whether a principal may call everything.
+    pub(crate) fn may_call_all(&self, principal: &Principal) -> bool {
+        self.sight(principal).callable.is_everything()
+    }
+
+    fn within(&self, scope: &Scope) -> Arc<Vec<Arc<Server>>> {
+        let servers = self.servers();
+        if scope.is_everything() {
+            return servers;
+        }
+        Arc::new(servers.iter().filter(|server| scope.holds(server)).cloned().collect())
+    }
+}
