@@ -11,7 +11,7 @@ use crate::router::Client;
 
 /// A client of a principal that may not see, or may not call, the only server.
 fn limited(stage: &Stage, name: &str, limit: fn(&mut Sight) -> &mut Scope) -> Arc<Client> {
-    let principal = Principal::bearer(name);
+    let principal = Principal::named(name);
     let mut sight = Sight::default();
     limit(&mut sight).without.insert(stage.router.manager().servers()[0].id);
     stage.router.manager().limit(principal.clone(), sight);
