@@ -34,8 +34,8 @@ impl Router {
         CARRIED.contains(&id) && (id != task::EXTENSION || (revision.is_modern() && self.has_tasks()))
     }
 
-    /// The `extensions` of our own capabilities: those of all servers that the principal sees. Tasks are always among them, since servers of
-    /// 2025-11-25 have them, too, and clients may ask before the first server is connected.
+    /// The `extensions` of our own capabilities: those of all servers that the principal sees. Tasks are always among them,
+    /// since servers of 2025-11-25 have them, too, and clients may ask before the first server is connected.
     pub(super) fn offered_extensions(&self, revision: ProtocolVersion, principal: &Principal) -> Raw {
         let mut offered = BTreeMap::new();
         if self.carries(task::EXTENSION, revision) {
