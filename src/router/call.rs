@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::answer::Failure;
 use super::changed::changed;
 use super::client::Client;
+use super::clocks::Clocks;
 use super::driver::{Next, Stage};
 use super::forward::{Course, Forward};
 #[cfg(feature = "server")]
@@ -209,11 +210,11 @@ impl Router {
             toward.set_token(token);
             let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
             let (upstream, connection) = (&upstream, &connection);
-            let (idle, end, vigil) = (server.config.call_timeout, course.end, self.manager().vigil());
-            let mut running =
-                Running { toward, server, upstream, connection, answered: None, idle, patience, end, vigil };
+            let clocks = Clocks::start(Instant::now(), server.config.call_timeout, patience, course.end);
+            let vigil = self.manager().vigil();
+            let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
             let outcome = running.wait(id, &mut exchange).await;
-            course.end = running.end;
+            course.end = running.clocks.end();
             let outcome = outcome?;
             if !version.is_modern() {
                 server.note_answer(upstream, connection);

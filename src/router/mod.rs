@@ -10,6 +10,7 @@ mod ask_roots;
 mod call;
 mod changed;
 mod client;
+mod clocks;
 mod driver;
 mod extensions;
 mod find;

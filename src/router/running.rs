@@ -1,13 +1,13 @@
-//! A request of ours that a server is working on: waits for the answer, hands on what comes before it, keeps the clocks.
+//! A request of ours that a server is working on: waits for the answer, hands on what comes before it, keeps its clocks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::answer::Failure;
 use super::ask_guard::AskGuard;
+use super::clocks::{Clocks, Late, Sign};
 use super::toward::{Leg, Toward};
 use crate::manager::Server;
 use crate::protocol::Outcome;
@@ -27,116 +27,115 @@ pub(super) struct Running<'a, 'b> {
     pub(super) server: &'a Arc<Server>,
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) connection: &'a Arc<Connection>,
+    /// For the call: its client has answered. Once something was asked.
     pub(super) answered: Option<Arc<Notify>>,
-    /// How long it may be silent.
-    pub(super) idle: Duration,
-    /// How long a person may take to answer.
-    pub(super) patience: Duration,
-    /// Nothing of it may run longer.
-    pub(super) end: Instant,
+    pub(super) clocks: Clocks,
     pub(super) vigil: &'a Vigil,
+}
+
+/// What a call is woken by.
+enum Heard {
+    Item(Item),
+    /// Its client has answered a question.
+    Answer,
+    /// Its time is over.
+    Due,
 }
 
 impl Running<'_, '_> {
     /// Waits for the answer, and hands on what comes before it. The clock of `callTimeout` starts anew with each progress
     /// and stops while a person is asked.
     pub(super) async fn wait(&mut self, id: u64, exchange: &mut Exchange) -> Result<Outcome, Attempt> {
-        let idle = self.idle;
-        let mut asked_at: Option<Instant> = None;
         let mut awake = self.vigil.mark();
-        let clock = tokio::time::sleep_until((Instant::now() + idle).min(self.end));
-        tokio::pin!(clock);
+        let timer = tokio::time::sleep_until(self.clocks.due());
+        tokio::pin!(timer);
         let _asks = match self.toward {
             Toward::Leg(Leg { client, .. }) => AskGuard::new(client, id),
             Toward::Parked(parked) => AskGuard::Parked(parked.clone(), self.connection.clone()),
         };
         loop {
+            if timer.deadline() != self.clocks.due() {
+                timer.as_mut().reset(self.clocks.due());
+            }
             let answered = self.answered.clone();
-            let item = tokio::select! {
+            let heard = tokio::select! {
                 biased;
-                item = exchange.next() => item,
-                () = notified(answered.as_deref()) => {
-                    if !self.toward.is_asked(id) {
-                        self.end += asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
-                        reset(clock.as_mut(), idle, self.end);
-                    }
-                    continue;
-                }
-                () = &mut clock => {
-                    // Time that was slept through is nobody's silence.
-                    let (slept, now) = self.vigil.slept_since(awake);
-                    if !slept.is_zero() {
-                        awake = now;
-                        self.end += slept;
-                        let due = clock.deadline() + slept;
-                        clock.as_mut().reset(due);
-                        continue;
-                    }
-                    if !self.toward.is_asked(id) {
-                        return Err(Attempt::Failed(self.too_late()));
-                    }
-                    if !self.toward.give_up_asking(id) {
-                        return Err(Attempt::Failed(Failure::nobody_answered(self.patience)));
-                    }
-                    self.end += asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
-                    reset(clock.as_mut(), idle, self.end);
-                    continue;
-                }
+                item = exchange.next() => Heard::Item(item),
+                () = notified(answered.as_deref()) => Heard::Answer,
+                () = &mut timer => Heard::Due,
             };
-            match item {
-                Item::Progress(params) => {
-                    if !self.toward.is_asked(id) {
-                        reset(clock.as_mut(), idle, self.end);
-                    }
-                    self.toward.progress(&params);
+            match heard {
+                Heard::Item(Item::Done(outcome)) => return Ok(outcome),
+                Heard::Item(Item::Lost(error)) => return Err(Attempt::Lost(error)),
+                Heard::Item(item) => self.hand_on(id, item),
+                Heard::Answer => {
+                    self.step(id, Sign::Settled);
                 }
-                Item::Log(params) => self.toward.log(self.server, &params),
-                Item::Ask(ask) => {
-                    let at = *asked_at.get_or_insert_with(Instant::now);
-                    clock.as_mut().reset(at + self.patience);
-                    let answered = match self.toward {
-                        Toward::Parked(parked) => parked.answered().clone(),
-                        Toward::Leg(_) => self.answered.clone().unwrap_or_default(),
-                    };
-                    self.answered = Some(answered.clone());
-                    self.toward.ask(id, ask, (self.server, self.upstream, &answered));
-                    if !self.toward.is_asked(id) {
-                        asked_at = None;
-                        reset(clock.as_mut(), idle, self.end);
+                Heard::Due => {
+                    let (slept, now) = self.vigil.slept_since(awake);
+                    if slept.is_zero() {
+                        self.late(id)?;
+                    } else {
+                        awake = now;
+                        self.step(id, Sign::Slept(slept));
                     }
                 }
-                Item::HangUp(retry) => {
-                    if let Toward::Leg(Leg { leg, .. }) = self.toward {
-                        leg.hang_up(retry);
-                    }
-                }
-                Item::Withdrawn(ask) => {
-                    self.toward.withdraw(self.connection, &ask);
-                    if asked_at.is_some() && !self.toward.is_asked(id) {
-                        // It is the server's time again.
-                        self.end += asked_at.take().map_or(Duration::ZERO, |at| at.elapsed());
-                        reset(clock.as_mut(), idle, self.end);
-                    }
-                }
-                Item::Done(outcome) => return Ok(outcome),
-                Item::Lost(error) => return Err(Attempt::Lost(error)),
             }
         }
     }
 
-    /// Which of its clocks ran out.
-    fn too_late(&self) -> Failure {
-        let config = &self.server.config;
-        if Instant::now() < self.end {
-            Failure::timeout(config.call_timeout, "callTimeout")
-        } else {
-            Failure::timeout(config.max_call_time, "maxCallTime")
+    /// Hands on what the server says before it answers.
+    fn hand_on(&mut self, id: u64, item: Item) {
+        match item {
+            Item::Progress(params) => {
+                self.step(id, Sign::Progress);
+                self.toward.progress(&params);
+            }
+            Item::Log(params) => self.toward.log(self.server, &params),
+            Item::Ask(ask) => {
+                let answered = match self.toward {
+                    Toward::Parked(parked) => parked.answered().clone(),
+                    Toward::Leg(_) => self.answered.clone().unwrap_or_default(),
+                };
+                self.answered = Some(answered.clone());
+                self.toward.ask(id, ask, (self.server, self.upstream, &answered));
+                self.step(id, Sign::Asked);
+            }
+            Item::HangUp(retry) => {
+                if let Toward::Leg(Leg { leg, .. }) = self.toward {
+                    leg.hang_up(retry);
+                }
+            }
+            Item::Withdrawn(ask) => {
+                self.toward.withdraw(self.connection, &ask);
+                self.step(id, Sign::Settled);
+            }
+            // They end the wait.
+            Item::Done(_) | Item::Lost(_) => {}
         }
     }
-}
 
-fn reset(clock: std::pin::Pin<&mut Sleep>, limit: Duration, end: Instant) {
-    clock.reset((Instant::now() + limit).min(end));
+    fn step(&mut self, id: u64, sign: Sign) -> Option<Late> {
+        self.clocks.step(Instant::now(), sign, self.toward.is_asked(id))
+    }
+
+    /// The time is over; the call goes on where only its questions end with that.
+    fn late(&mut self, id: u64) -> Result<(), Attempt> {
+        let config = &self.server.config;
+        let failure = match self.step(id, Sign::Due) {
+            None => return Ok(()),
+            Some(Late::Silent) => Failure::timeout(config.call_timeout, "callTimeout"),
+            Some(Late::End) => Failure::timeout(config.max_call_time, "maxCallTime"),
+            Some(Late::Unanswered) => {
+                if self.toward.give_up_asking(id) {
+                    self.step(id, Sign::Settled);
+                    return Ok(());
+                }
+                Failure::nobody_answered(self.clocks.patience())
+            }
+        };
+        Err(Attempt::Failed(failure))
+    }
 }
 
 async fn notified(notify: Option<&Notify>) {

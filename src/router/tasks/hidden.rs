@@ -11,6 +11,7 @@ use crate::answered::{Answered, NoResult};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 use crate::router::answer::Failure;
 use crate::router::client::Client;
+use crate::router::clocks::Clocks;
 use crate::router::forward::Forward;
 use crate::router::running::{Attempt, Running};
 use crate::router::toward::Toward;
@@ -80,9 +81,7 @@ impl Router {
             upstream: &at.upstream,
             connection: &at.connection,
             answered: None,
-            idle: at.server.config.max_call_time,
-            patience,
-            end,
+            clocks: Clocks::start(Instant::now(), at.server.config.max_call_time, patience, end),
             vigil: self.manager().vigil(),
         };
         running.wait(id, &mut exchange).await

@@ -50,6 +50,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
         &[
             &[
                 "answer.rs",
+                "clocks.rs",
                 "gauges.rs",
                 "level.rs",
                 "named.rs",
