@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::answer::Failure;
@@ -18,16 +19,17 @@ use super::reach::Reached;
 use super::route::{One, Route};
 use super::running::{Attempt, Running};
 use super::toward::{Handover, Toward};
+use super::verdict::{Bench, Verdict};
 use super::wanted::Wanted;
 use super::{Mailbox, Router};
 use crate::adapt;
 use crate::answered::{Answered, Failed, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Server, Slot};
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
+use crate::manager::{Asked, Server, Slot, Stay};
+use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw};
 use crate::registry::expose_content;
 use crate::transport;
-use crate::upstream::{Connection, Terms};
+use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
 impl Router {
     /// Routes a request, unless a door has done that, and serves it where it belongs.
@@ -174,6 +176,7 @@ impl Router {
         forward.task.at(&forward.server, connection).map_err(Stop::Refused)
     }
 
+    /// Sends the call to a lease, round by round, until it has its answer there or cannot have it.
     async fn attempt(
         &self,
         client: &Arc<Client>,
@@ -181,8 +184,53 @@ impl Router {
         toward: &mut Toward<'_>,
         course: &mut Course,
     ) -> Result<Answered, Stop> {
+        let on = self.board(client, forward, toward, course).await?;
+        let (server, plan, version) = (&forward.server, on.plan, on.version);
+        let bench = Bench { method: &forward.method, plan, server: version, client: client.revision() };
+        loop {
+            let Round { id, mut exchange, outcome } = self.round(client, forward, toward, course, &on).await?;
+            if !version.is_modern() {
+                server.note_answer(&on.upstream, &on.connection);
+            }
+            return Ok(match bench.judge(outcome) {
+                Verdict::Over(outcome) => self.adapted(client, forward, version, outcome),
+                Verdict::TaskOver(result) => {
+                    let answered = self.adapted(client, forward, version, Ok(result));
+                    reworded(answered, |outcome| self.task_over_at_once(client, forward, outcome))
+                }
+                Verdict::Task(result) => {
+                    let lease = (&on.upstream, &on.connection);
+                    let made = (&mut exchange, &result);
+                    let created = self.task_created(client, (forward, plan), lease, toward, made).await?;
+                    reworded(created, |created| self.adapted(client, forward, version, created))
+                }
+                Verdict::Visits(error) => {
+                    server.note_asked(Asked::ELICITATION, None);
+                    self.visits_required(client, forward, error)
+                }
+                Verdict::Relay(result) => self.relay_questions(client, forward, &result),
+                Verdict::Ask(result) => match ask(client, forward, toward, course, (&on, id, &result)).await? {
+                    Next::Again(params) => {
+                        course.answers = Some(params);
+                        continue;
+                    }
+                    Next::Over(outcome) => outcome.map_err(NoResult::from),
+                },
+                Verdict::Malformed(what) => return Err(Attempt::Failed(Failure::malformed(&what)).into()),
+            });
+        }
+    }
+
+    /// Gets the lease that the call runs on, and decides how it runs there.
+    async fn board(
+        &self,
+        client: &Arc<Client>,
+        forward: &Forward,
+        toward: &mut Toward<'_>,
+        course: &mut Course,
+    ) -> Result<On, Stop> {
         let server = &forward.server;
-        let Reached { upstream, connection, lane: _lane, stay: _stay } =
+        let Reached { upstream, connection, lane, stay } =
             self.reach(client, server, toward, forward.roots.as_ref()).await?;
         if let Some(failure) = changed(forward, &upstream) {
             return Err(Attempt::Failed(failure).into());
@@ -202,99 +250,31 @@ impl Router {
             client.drop_lease(server.id);
             return Err(Attempt::Lost(transport::Error::Unwritten).into());
         }
-        let eras = (client.revision().is_modern(), version.is_modern());
-        let patience = forward.limits.answer;
-        loop {
-            let id = connection.next_id();
-            let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
-            toward.set_token(token);
-            let mut exchange = connection.open(id, &forward.method, Some(&params), &terms);
-            let (upstream, connection) = (&upstream, &connection);
-            let clocks = Clocks::start(Instant::now(), server.config.call_timeout, patience, course.end);
-            let vigil = self.manager().vigil();
-            let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
-            let outcome = running.wait(id, &mut exchange).await;
-            course.end = running.clocks.end();
-            let outcome = outcome?;
-            if !version.is_modern() {
-                server.note_answer(upstream, connection);
-                if let (true, Ok(result)) = (plan != Plan::Theirs, &outcome)
-                    && result.member("task").is_some()
-                {
-                    let on = (upstream, connection);
-                    let made = (&mut exchange, result);
-                    let created = self.task_created(client, (forward, plan), on, toward, made).await?;
-                    return Ok(reworded(created, |created| self.adapted(client, forward, version, created)));
-                }
-                return Ok(self.answer_of_session(client, forward, version, outcome));
-            }
-            let result = match outcome {
-                Ok(result) => result,
-                Err(error) => return Ok(self.adapted(client, forward, version, Err(error))),
-            };
-            // One that is no text is unknown, too.
-            let kind = result.member("resultType");
-            let kind = kind.as_ref().map(|kind| kind.string().unwrap_or_else(|| kind.as_str().into()));
-            match kind.as_deref() {
-                None | Some("complete") => {
-                    let answered = self.adapted(client, forward, version, Ok(result));
-                    return Ok(match plan {
-                        Plan::Upward => reworded(answered, |outcome| self.task_over_at_once(client, forward, outcome)),
-                        _ => answered,
-                    });
-                }
-                Some("task") => {
-                    let on = (upstream, connection);
-                    let made = (&mut exchange, &result);
-                    let created = self.task_created(client, (forward, plan), on, toward, made).await?;
-                    return Ok(reworded(created, |created| self.adapted(client, forward, version, created)));
-                }
-                Some("input_required") if !forward.method.may_ask() => {
-                    let what = format!("a result of {} that asks something", forward.method);
-                    return Err(Attempt::Failed(Failure::malformed(&what)).into());
-                }
-                Some("input_required") if client.revision().is_modern() => {
-                    return Ok(self.relay_questions(client, forward, &result));
-                }
-                Some("input_required") => {
-                    let Toward::Leg(leg) = &*toward else {
-                        return Err(Attempt::Failed(Failure::malformed("a question")).into());
-                    };
-                    let (leg, method) = (leg.mailbox().clone(), &forward.method);
-                    let stage = Stage { client, leg: &leg, server, upstream, version, method, call: id, patience };
-                    toward.tick();
-                    let asked = Instant::now();
-                    let next = course.driver.round(&stage, &result, &forward.params).await.map_err(Attempt::Failed)?;
-                    // The clock stops while a person is asked.
-                    course.end += asked.elapsed();
-                    match next {
-                        Next::Again(params) => course.answers = Some(params),
-                        Next::Over(outcome) => return Ok(outcome.map_err(NoResult::from)),
-                    }
-                }
-                Some(other) => {
-                    let what = format!("a result of the unknown type {}", transport::excerpt(other.as_bytes(), 60));
-                    return Err(Attempt::Failed(Failure::malformed(&what)).into());
-                }
-            }
-        }
+        Ok(On { upstream, connection, version, plan, terms, _lane: lane, _stay: stay })
     }
 
-    /// What a server with a session answered.
-    fn answer_of_session(
+    /// Sends the call once, with what the client has answered so far, and waits for what the server answers.
+    async fn round(
         &self,
-        client: &Arc<Client>,
+        client: &Client,
         forward: &Forward,
-        version: ProtocolVersion,
-        outcome: Outcome,
-    ) -> Answered {
-        match outcome {
-            Err(error) if error.code == code::URL_ELICITATION_REQUIRED && version == ProtocolVersion::V2025_11_25 => {
-                forward.server.note_asked(Asked::ELICITATION, None);
-                self.visits_required(client, forward, error)
-            }
-            outcome => self.adapted(client, forward, version, outcome),
-        }
+        toward: &mut Toward<'_>,
+        course: &mut Course,
+        on: &On,
+    ) -> Result<Round, Attempt> {
+        let On { upstream, connection, .. } = on;
+        let (server, id) = (&forward.server, connection.next_id());
+        let eras = (client.revision().is_modern(), on.version.is_modern());
+        let (params, token) = outgoing(forward, course.answers.as_ref(), eras, id);
+        toward.set_token(token);
+        let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
+        let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
+        let clocks = Clocks::start(Instant::now(), idle, patience, course.end);
+        let vigil = self.manager().vigil();
+        let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
+        let outcome = running.wait(id, &mut exchange).await;
+        course.end = running.clocks.end();
+        Ok(Round { id, exchange, outcome: outcome? })
     }
 
     /// An answer as the client's revision has it, under the names that it knows.
@@ -348,6 +328,47 @@ impl Router {
 fn has_failed(answered: &Answered) -> bool {
     let is_error = |result: &Raw| result.member("isError").is_some_and(|value| value.as_bytes() == b"true");
     answered.as_ref().map_or(true, is_error)
+}
+
+/// The lease that a call runs on, and how it runs there.
+struct On {
+    upstream: Arc<Upstream>,
+    connection: Arc<Connection>,
+    /// The server's revision.
+    version: ProtocolVersion,
+    plan: Plan,
+    terms: Terms,
+    _lane: Option<OwnedSemaphorePermit>,
+    _stay: Option<Stay>,
+}
+
+/// A call that was sent once, and what came of that.
+struct Round {
+    id: u64,
+    exchange: Exchange,
+    outcome: Outcome,
+}
+
+/// Puts the questions in a server's result to a client with a session; what the call goes on with.
+async fn ask(
+    client: &Arc<Client>,
+    forward: &Forward,
+    toward: &mut Toward<'_>,
+    course: &mut Course,
+    (on, call, result): (&On, u64, &Raw),
+) -> Result<Next, Attempt> {
+    let Toward::Leg(leg) = &*toward else {
+        return Err(Attempt::Failed(Failure::malformed("a question")));
+    };
+    let (leg, server, upstream) = (leg.mailbox().clone(), &forward.server, &on.upstream);
+    let (method, patience) = (&forward.method, forward.limits.answer);
+    let stage = Stage { client, leg: &leg, server, upstream, version: on.version, method, call, patience };
+    toward.tick();
+    let asked = Instant::now();
+    let next = course.driver.round(&stage, result, &forward.params).await.map_err(Attempt::Failed)?;
+    // The clock stops while a person is asked.
+    course.end += asked.elapsed();
+    Ok(next)
 }
 
 /// Why a call does not go on as it was.

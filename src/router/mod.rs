@@ -48,6 +48,7 @@ mod state;
 mod subscribe;
 mod tasks;
 mod toward;
+mod verdict;
 mod wanted;
 
 use std::collections::BTreeMap;

@@ -60,7 +60,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "state.rs",
                 "wanted.rs",
             ],
-            &["mailbox.rs"],
+            &["mailbox.rs", "verdict.rs"],
             &["client.rs"],
             // Questions, and calls that wait for their answers.
             &["question.rs", "route.rs"],
