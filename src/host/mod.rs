@@ -149,7 +149,7 @@ impl Host {
     /// silent for five minutes.
     #[must_use]
     pub fn client_events(&self) -> ClientEvents {
-        self.0.router.client_events()
+        self.0.router.people().events()
     }
 
     /// Serves one client over standard input and output, until input ends or the host shuts down. Calls that are under way at

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Router;
 use super::ask_guard::AskGuard;
 use super::client::Client;
-use crate::manager::{Server, Told};
+use crate::manager::{Manager, Server, Told};
 use crate::protocol::{Method, Profile};
 use crate::upstream::Ask;
 
@@ -17,85 +16,88 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The number of no call, under which a client is asked for its roots.
 const NO_CALL: u64 = u64::MAX;
 
-impl Router {
-    /// The roots of the client, if they decide which lease of the server it gets.
-    pub(super) async fn roots_for(&self, client: &Arc<Client>, server: &Arc<Server>) -> Option<Arc<Told>> {
-        if !server.wants_roots(client.profile()) || server.is_sessionless(&client.who) {
+impl Client {
+    /// Its roots, if they decide which lease of the server it gets.
+    pub(super) async fn roots_for(self: &Arc<Self>, server: &Server) -> Option<Arc<Told>> {
+        if !server.wants_roots(self.profile()) || server.is_sessionless(&self.who) {
             return None;
         }
-        if client.revision().is_modern() {
+        if self.revision().is_modern() {
             // One that is asked by results told them with the request, or is asked nothing during it.
-            return client.roots();
+            return self.roots();
         }
-        Some(self.roots_of(client).await)
+        Some(self.known_roots().await)
     }
 
     /// The roots of a client with a session; it is asked if it was not before.
-    async fn roots_of(&self, client: &Arc<Client>) -> Arc<Told> {
-        if let Some(told) = client.roots() {
+    async fn known_roots(self: &Arc<Self>) -> Arc<Told> {
+        if let Some(told) = self.roots() {
             return told;
         }
-        let asking = client.asking();
+        let asking = self.asking();
         let _turn = asking.turn.lock().await;
-        if let Some(told) = client.roots() {
+        if let Some(told) = self.roots() {
             return told;
         }
-        let told = self.ask_roots(client).await;
-        client.keep_roots(Some(told.clone()));
+        let told = self.ask_roots().await;
+        self.keep_roots(Some(told.clone()));
         told
     }
 
-    async fn ask_roots(&self, client: &Arc<Client>) -> Arc<Told> {
-        let (ask, answer) = Ask::gathered("roots", client.revision(), Method::RootsList, None);
+    async fn ask_roots(self: &Arc<Self>) -> Arc<Told> {
+        let (ask, answer) = Ask::gathered("roots", self.revision(), Method::RootsList, None);
         // It is asked for a call of it: strict clients hear of such on the streams of requests alone.
-        let leg = client.any_leg();
-        let _taken_back = AskGuard::new(client, NO_CALL);
-        client.ask_beside(ask, NO_CALL, leg);
+        let leg = self.any_leg();
+        let _taken_back = AskGuard::new(self, NO_CALL);
+        self.ask_beside(ask, NO_CALL, leg);
         match tokio::time::timeout(PATIENCE, answer).await {
             Ok(Ok(Ok(result))) => Told::read(&result),
             Ok(_) | Err(_) => Told::nothing(),
         }
     }
 
-    /// The client has other roots: it is asked anew. Where nobody else has called, its lease stays with it and the server is
-    /// told; else the client moves at its next request.
-    pub(super) fn roots_changed(&self, client: &Arc<Client>) {
-        if !client.profile().has(Profile::ROOTS) {
-            return;
+    /// It has other roots: it is asked anew, by the future that is returned. Where nobody else has called, its lease stays
+    /// with it and the server is told; else it moves at its next request.
+    pub(super) fn roots_changed(
+        self: &Arc<Self>,
+        manager: &Manager,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        if !self.profile().has(Profile::ROOTS) {
+            return None;
         }
-        if client.roots().is_none() {
+        if self.roots().is_none() {
             // Nobody has asked it so far; a server that asks is told by the client itself.
-            return self.tell_roots(client, None);
+            self.tell_roots(manager, None);
+            return None;
         }
-        let asking = client.asking();
+        let asking = self.asking();
         if asking.has_others.swap(true, Ordering::AcqRel) {
             // What it tells then is of now.
-            return;
+            return None;
         }
-        let (router, client) = (self.clone(), client.clone());
-        self.spawn(async move {
+        let (client, manager) = (self.clone(), manager.clone());
+        Some(async move {
             let told = {
                 let _turn = asking.turn.lock().await;
                 asking.has_others.store(false, Ordering::Release);
-                let told = router.ask_roots(&client).await;
+                let told = client.ask_roots().await;
                 client.keep_roots(Some(told.clone()));
                 told
             };
-            router.tell_roots(&client, Some(&told));
-        });
+            client.tell_roots(&manager, Some(&told));
+        })
     }
 
-    fn tell_roots(&self, client: &Arc<Client>, told: Option<&Arc<Told>>) {
-        for (server, upstream) in client.leases() {
-            let Some(server) = self.manager().server(server) else { continue };
-            if upstream.is_only(client.owner()) {
-                if let Some(told) = told.filter(|_| server.wants_roots(client.profile()) || upstream.roots().is_some())
-                {
-                    server.told_roots(&upstream, told, &client.who_now());
+    fn tell_roots(&self, manager: &Manager, told: Option<&Arc<Told>>) {
+        for (server, upstream) in self.leases() {
+            let Some(server) = manager.server(server) else { continue };
+            if upstream.is_only(self.owner()) {
+                if let Some(told) = told.filter(|_| server.wants_roots(self.profile()) || upstream.roots().is_some()) {
+                    server.told_roots(&upstream, told, &self.who_now());
                 }
                 upstream.tell_roots_changed();
             }
-            client.drop_lease(server.id);
+            self.drop_lease(server.id);
         }
     }
 }

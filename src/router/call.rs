@@ -240,7 +240,7 @@ impl Router {
         let mut terms = plan.dress(self.terms(client, server, toward));
         // A session has one level; where requests say theirs, the most verbose one under way counts.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
-            self.apply_level(server, &upstream);
+            self.0.clients.apply_level(server, &upstream);
         }
         upstream.level_told().await;
         terms.turn = Some(upstream.turn());

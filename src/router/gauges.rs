@@ -141,7 +141,7 @@ impl Router {
             sessions: held.sessions,
             ..Gauges::default()
         };
-        let clients: Vec<_> = self.clients().values().cloned().collect();
+        let clients = self.0.clients.all();
         gauges.clients = clients.len();
         for client in clients {
             let counts = client.counts();
@@ -194,7 +194,7 @@ impl Router {
     }
 
     fn fullest(&self) -> Clients {
-        let clients: Vec<_> = self.clients().values().cloned().collect();
+        let clients = self.0.clients.all();
         clients.iter().map(|client| (client.counts(), client.account().used())).fold(
             Clients::default(),
             |most, (counts, queue)| Clients {

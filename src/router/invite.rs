@@ -135,7 +135,7 @@ impl Router {
     /// The result that asks a client without a session.
     fn ask_to_sign_in(&self, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
         let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
-        let sealed = self.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+        let sealed = self.0.sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
         invitation.shown();
         let page = page(forward, invitation);
         Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use super::Router;
 use super::client::{Client, Seen};
-use super::level::{DEFAULT_LEVEL, LEVELS};
+use super::level::LEVELS;
 use super::wanted::measured;
 use crate::config::Limits;
-use crate::manager::{Server, View};
+use crate::manager::View;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::registry::Kind;
-use crate::upstream::{Owner, Upstream};
 
 impl Router {
     pub(super) async fn list(&self, client: &Arc<Client>, method: &Method, params: &Raw, limits: &Limits) -> Outcome {
@@ -72,7 +71,7 @@ impl Router {
             return seen.view;
         }
         self.manager().prepare(&client.who_now()).await;
-        self.is_gone(client);
+        client.is_gone(self.manager());
         self.open_behind(client);
         self.look(client, true)
     }
@@ -91,7 +90,7 @@ impl Router {
                     return;
                 }
                 router.manager().open(&server, &client.who_now());
-                if router.is_gone(&client) {
+                if client.is_gone(router.manager()) {
                     return;
                 }
                 // The doors have their turn.
@@ -132,31 +131,9 @@ impl Router {
         client.set_level(level);
         for (server, upstream) in client.leases() {
             if let Some(server) = self.manager().server(server) {
-                self.apply_level(&server, &upstream);
+                self.0.clients.apply_level(&server, &upstream);
             }
         }
         Ok(Raw::empty_object())
-    }
-
-    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has said one. A client with
-    /// a session that said none is served as by default; one without wants nothing then.
-    pub(super) fn apply_level(&self, server: &Server, upstream: &Upstream) {
-        let users = server.users(upstream.id).unwrap_or_default();
-        let mut said = false;
-        let mut least = None;
-        for client in self.clients_by(&users) {
-            let level = client.level();
-            said |= level.is_some();
-            let wanted = if client.revision().is_modern() { level } else { level.or(Some(DEFAULT_LEVEL)) };
-            least = least.into_iter().chain(wanted).min();
-        }
-        if said {
-            upstream.want_level(least.map(|level| LEVELS[usize::from(level)]));
-        }
-    }
-
-    fn clients_by(&self, owners: &[Owner]) -> Vec<Arc<Client>> {
-        let clients = self.clients();
-        owners.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 }

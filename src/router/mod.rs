@@ -10,6 +10,7 @@ mod ask_roots;
 mod call;
 mod changed;
 mod client;
+mod clients;
 mod clocks;
 mod driver;
 mod extensions;
@@ -51,9 +52,8 @@ mod toward;
 mod verdict;
 mod wanted;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -78,10 +78,10 @@ use crate::protocol::{
     code,
 };
 use crate::queues::{Account, Queues};
-use crate::seal::Seal;
 use crate::upstream::Owner;
 use answer::Failure;
 use client::Refused;
+use roster::Roster;
 use route::Routed;
 use wanted::Wanted;
 
@@ -92,9 +92,7 @@ pub(crate) struct Router(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     manager: Manager,
-    /// Oldest first.
-    clients: Mutex<BTreeMap<Owner, Arc<Client>>>,
-    next_client: AtomicU64,
+    clients: clients::Clients,
     /// Clients without a session.
     modern: modern::Pool,
     /// What such clients listen to.
@@ -103,7 +101,7 @@ struct Inner {
     parked: Arc<parked::Table>,
     /// What waits for all clients.
     queues: Queues,
-    seal: Option<Seal>,
+    sealer: state::Sealer,
     /// Requests being served, of all clients.
     load: Arc<AtomicUsize>,
     /// Tasks that clients know of.
@@ -134,26 +132,26 @@ const TICK: Duration = Duration::from_millis(5);
 impl Router {
     /// Makes the router and its tasks.
     pub(crate) fn start(manager: Manager, news: News, server_info: Raw) -> Self {
+        let closing = CancellationToken::new();
         let queues = Queues::new(manager.settings().limits.client_queues);
         let router = Self(Arc::new(Inner {
             manager,
             queues,
-            clients: Mutex::default(),
-            next_client: AtomicU64::new(1),
+            clients: clients::Clients::default(),
             modern: modern::Pool::default(),
             listens: subscribe::Listens::default(),
             parked: Arc::default(),
-            seal: Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok(),
+            sealer: state::Sealer::new(),
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
             doors: gauges::Doors::default(),
-            roster: roster::Roster::new(),
+            roster: roster::Roster::new(closing.clone()),
             server_info,
             own: OnceLock::new(),
             own_tools: OnceLock::new(),
             observer: Observer::default(),
             tasks: TaskTracker::new(),
-            closing: CancellationToken::new(),
+            closing,
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
         }));
@@ -212,12 +210,12 @@ impl Router {
         named: Named,
         account: Account,
     ) -> Arc<Client> {
-        let owner = Owner(self.0.next_client.fetch_add(1, Ordering::Relaxed));
+        let owner = self.0.clients.next();
         let is_one = !revision.is_modern();
         let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one };
         let mailbox = Mailbox::new(self.limits(), account);
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
-        self.clients().insert(owner, client.clone());
+        self.0.clients.lock().insert(owner, client.clone());
         client
     }
 
@@ -228,8 +226,8 @@ impl Router {
 
     /// The session ended: its calls are cancelled, its leases given back.
     pub(crate) fn close(&self, client: &Arc<Client>) {
-        if self.clients().remove(&client.owner()).is_some() {
-            self.farewell(client);
+        if self.0.clients.lock().remove(&client.owner()).is_some() {
+            self.0.roster.farewell(client);
         }
         for subscription in client.close() {
             subscription.upstream.unwant_uri(&subscription.raw);
@@ -270,7 +268,7 @@ impl Router {
         end: fn(&Self, &Client, &Method, Answered) -> T,
     ) -> impl Future<Output = Option<T>> + Send + use<T> {
         let request = &routed.request;
-        self.note(client, &request.method);
+        self.0.roster.note(client, &request.method);
         let (router, client, leg) = (self.clone(), client.clone(), leg.clone());
         let limits = leg.limits();
         let (limit, in_all) = (limits.pending_per_client, limits.pending);
@@ -355,13 +353,7 @@ impl Router {
     /// and there is somebody else.
     fn has_its_half(&self, client: &Client, limit: usize) -> bool {
         let half = limit.div_ceil(2);
-        if self.0.load.load(Ordering::Relaxed) <= half {
-            return false;
-        }
-        let clients = self.clients();
-        let (own, others): (Vec<_>, Vec<_>) =
-            clients.values().partition(|other| other.principal() == client.principal());
-        !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
+        self.0.load.load(Ordering::Relaxed) > half && self.0.clients.has_its_half(client, half)
     }
 
     /// Counts a request in, if there may be one more.
@@ -424,7 +416,11 @@ impl Router {
                     client.cancel(&id);
                 }
             }
-            Method::RootsListChanged => self.roots_changed(client),
+            Method::RootsListChanged => {
+                if let Some(asks) = client.roots_changed(self.manager()) {
+                    self.spawn(asks);
+                }
+            }
             // The handshake of each lease is our own; servers' questions ask for no progress through us.
             _ => {}
         }
@@ -461,6 +457,17 @@ impl Router {
         self.0.manager.limits()
     }
 
+    /// Who is shown to people as a client.
+    pub(crate) fn people(&self) -> &Roster {
+        &self.0.roster
+    }
+
+    /// The clients that people are shown, the oldest first.
+    #[must_use]
+    pub(crate) fn roster(&self) -> Vec<ClientStatus> {
+        self.0.roster.list(&self.0.clients.all())
+    }
+
     /// All servers, in config order.
     #[must_use]
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
@@ -489,7 +496,7 @@ impl Router {
     pub(crate) async fn end_requests(&self) {
         self.0.ending.cancel();
         let end = tokio::time::Instant::now() + ANSWERED;
-        let busy = || self.clients().values().any(|client| !client.is_quiet());
+        let busy = || self.0.clients.lock().values().any(|client| !client.is_quiet());
         while busy() && tokio::time::Instant::now() < end {
             tokio::time::sleep(TICK).await;
         }
@@ -499,21 +506,12 @@ impl Router {
 
     /// Ends the router's own tasks and every client.
     pub(crate) async fn shutdown(&self) {
-        let clients: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        for client in clients {
+        for client in self.0.clients.all() {
             self.close(&client);
         }
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-    }
-
-    /// What seals handles that clients keep.
-    ///
-    /// # Errors
-    /// When the system had no randomness for a key.
-    fn seal(&self) -> Result<&Seal, ErrorObject> {
-        self.0.seal.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
     }
 
     fn initialize_result(&self, revision: ProtocolVersion, principal: &Principal) -> Raw {
@@ -547,13 +545,7 @@ impl Router {
     /// Every client that is there now, oldest first.
     #[cfg(test)]
     pub(crate) fn present(&self) -> Vec<Arc<Client>> {
-        let mut all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        all.sort_by_key(|client| client.owner().0);
-        all
-    }
-
-    fn clients(&self) -> MutexGuard<'_, BTreeMap<Owner, Arc<Client>>> {
-        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.clients.all()
     }
 }
 

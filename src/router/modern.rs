@@ -72,7 +72,7 @@ impl Router {
             extensions: self.carried_extensions(capabilities, ProtocolVersion::LATEST_MODERN),
             affinity: affinity.map(Box::from),
         };
-        let mut pool = self.pool();
+        let mut pool = self.0.modern.lock();
         if let Some(pooled) = pool.get_mut(&key) {
             pooled.used = Instant::now();
             return Ok(pooled.client.clone());
@@ -105,7 +105,7 @@ impl Router {
     /// Whoever sent requests under that word sends no more.
     pub(crate) fn leave(&self, affinity: &str) {
         let mut gone = Vec::new();
-        self.pool().retain(|key, pooled| {
+        self.0.modern.lock().retain(|key, pooled| {
             let stays = key.affinity.as_deref() != Some(affinity);
             if !stays {
                 gone.push(pooled.client.clone());
@@ -195,9 +195,11 @@ impl Router {
         let comma: &[u8] = if body == b"}" { b"" } else { b"," };
         Raw::trusted([head.as_bytes(), comma, body].concat().into())
     }
+}
 
-    fn pool(&self) -> MutexGuard<'_, HashMap<Key, Pooled>> {
-        self.0.modern.clients.lock().unwrap_or_else(PoisonError::into_inner)
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Pooled>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +210,7 @@ pub(super) async fn reap(router: Router) {
     let period = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30));
     while stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
         let mut gone = Vec::new();
-        router.pool().retain(|_, pooled| {
+        router.0.modern.lock().retain(|_, pooled| {
             let stays = !pooled.client.is_idle() || pooled.used.elapsed() < idle;
             if !stays {
                 gone.push(pooled.client.clone());
@@ -219,6 +221,6 @@ pub(super) async fn reap(router: Router) {
         for client in gone {
             router.close(&client);
         }
-        router.forget_unseen(idle);
+        router.0.roster.forget_unseen(idle);
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn tell_changes(router: Router) {
             break;
         }
         generation.mark_unchanged();
-        let clients: Vec<Arc<Client>> = router.clients().values().cloned().collect();
+        let clients = router.0.clients.all();
         let legacy = clients.iter().filter(|client| !client.revision().is_modern());
         // What nobody was told of is no reason to wait with the next.
         let any = legacy.fold(false, |any, client| router.tell_change(client) | any);
@@ -71,7 +71,7 @@ impl Router {
     }
 
     fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {
-        let clients = self.clients_of(server, upstream);
+        let clients = self.0.clients.on(server, upstream);
         let what = match what {
             Relayed::Ask { ask, unclear, of } => match self.ask_for_task(server, upstream, connection, ask) {
                 Some(ask) => Relayed::Ask { ask, unclear, of },
@@ -88,7 +88,7 @@ impl Router {
                 let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };
                 // Those too whose lease has become another client's since they subscribed over it.
                 let users: BTreeSet<_> = clients.iter().map(|client| client.owner()).collect();
-                let all: Vec<Arc<Client>> = self.clients().values().cloned().collect();
+                let all = self.0.clients.all();
                 let watch = |client: &&Arc<Client>| {
                     let server = users.contains(&client.owner()).then_some(server.id);
                     client.watches(server, upstream, &raw)
@@ -128,11 +128,12 @@ impl Router {
                 for client in &clients {
                     client.withdraw(connection, &id);
                 }
-                self.withdraw_beside(connection, &id);
+                self.0.parked.withdraw(connection, &id);
+                self.0.known_tasks.withdraw(connection, &id);
             }
             Relayed::Ask { ask, unclear, of } => {
                 let of = of.filter(|_| !unclear);
-                match of.and_then(|owner| self.clients().get(&owner).cloned()) {
+                match of.and_then(|owner| self.0.clients.get(owner)) {
                     Some(client) => self.hold(client, server.clone(), upstream.clone(), ask),
                     None => roots::for_nobody(server, upstream, ask, !unclear && of.is_none()),
                 }
@@ -182,9 +183,9 @@ impl Router {
         let router = self.clone();
         self.spawn(async move {
             let until = Instant::now() + HOLD;
-            let mut begun = router.parked_begin();
+            let mut begun = router.0.parked.watch_begun();
             loop {
-                if let Some(parked) = router.parked_on(&upstream) {
+                if let Some(parked) = router.0.parked.only_on(&upstream) {
                     return parked.ask(&upstream, ask);
                 }
                 if !matches!(tokio::time::timeout_at(until, begun.changed()).await, Ok(Ok(()))) {
@@ -192,11 +193,5 @@ impl Router {
                 }
             }
         });
-    }
-
-    fn clients_of(&self, server: &Server, upstream: &Upstream) -> Vec<Arc<Client>> {
-        let users = server.users(upstream.id).unwrap_or_default();
-        let clients = self.clients();
-        users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 }

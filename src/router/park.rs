@@ -11,21 +11,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
 use super::client::{Client, Guard};
 use super::forward::{Course, Forward};
-use super::parked::{Attending, Inner, Parked, weight};
+use super::parked::{Attending, Inner, Parked, Table, weight};
 use super::rising::Rising;
-use super::state::{State, expired};
+use super::state::{Sealer, State, expired};
 use super::toward::{Handover, Toward};
 use super::{Mailbox, Router, relay};
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{Method, Outcome, RequestId};
-use crate::upstream::{Connection, Upstream};
 
 /// Servers ask several things side by side: that long after the first one more are gathered.
 const GATHER: Duration = Duration::from_millis(25);
@@ -73,7 +72,7 @@ impl Router {
         parked.lock().early = forward.params.member("inputResponses");
         let attending = parked.enter(0, client, &leg, progress.under(forward.token()));
         self.0.tasks.spawn(serve(self.clone(), client.clone(), (forward, course), parked.clone(), guard));
-        self.attend(&parked, 0, attending).await
+        parked.attend(table, &self.0.sealer, 0, attending).await
     }
 
     /// Goes on with a call: the client brings answers.
@@ -90,7 +89,7 @@ impl Router {
         let attending = parked.enter(round, client, leg, Rising::new(forward.token()));
         let upstream = parked.lock().upstream.clone().filter(|_| leg.level().is_some());
         if let Some(upstream) = upstream {
-            self.apply_level(&parked.server, &upstream);
+            self.0.clients.apply_level(&parked.server, &upstream);
             upstream.level_told().await;
         }
         for (ask, value) in answers {
@@ -100,16 +99,24 @@ impl Router {
             ask.answer(Ok(value));
         }
         parked.answered.notify_one();
-        self.attend(&parked, round, attending).await
+        parked.attend(&self.0.parked, &self.0.sealer, round, attending).await
     }
+}
 
+impl Parked {
     /// Waits for the result of a round.
-    async fn attend(&self, parked: &Arc<Parked>, round: u32, mut attending: Attending) -> Answered {
+    async fn attend(
+        self: &Arc<Self>,
+        table: &Table,
+        sealer: &Sealer,
+        round: u32,
+        mut attending: Attending,
+    ) -> Answered {
         loop {
-            let news = parked.news.notified();
+            let news = self.news.notified();
             tokio::pin!(news);
             news.as_mut().enable();
-            match self.result_of(parked, round) {
+            match self.result_of(table, sealer, round) {
                 Look::Result(answered) => {
                     attending.over = true;
                     return answered;
@@ -126,10 +133,10 @@ impl Router {
         }
     }
 
-    fn result_of(&self, parked: &Arc<Parked>, round: u32) -> Look {
+    fn result_of(&self, table: &Table, sealer: &Sealer, round: u32) -> Look {
         // Before the call is locked: the others are locked to be counted.
-        self.0.parked.make_way(&parked.principal, parked.number, parked.limits.parked_per_principal);
-        let mut inner = parked.lock();
+        table.make_way(&self.principal, self.number, self.limits.parked_per_principal);
+        let mut inner = self.lock();
         if let Some((_, answered)) = inner.results.iter().find(|(of, _)| *of == round) {
             return Look::Result(answered.clone());
         }
@@ -145,55 +152,23 @@ impl Router {
         if since + GATHER > Instant::now() {
             return Look::Gathering(since + GATHER);
         }
-        let answered = self.input_required(parked, &inner).map_err(NoResult::from);
+        let answered = self.input_required(sealer, &inner).map_err(NoResult::from);
         inner.round += 1;
         inner.since = None;
         inner.audience.send_away();
         inner.away = Some(Instant::now());
         inner.keep(round, answered.clone());
         drop(inner);
-        parked.news.notify_waiters();
+        self.news.notify_waiters();
         Look::Result(answered)
     }
 
     /// The result that sends the client away with the open questions.
-    fn input_required(&self, parked: &Parked, inner: &Inner) -> Outcome {
-        let state = State::Parked { call: parked.number, round: inner.round + 1 };
-        let sealed = self.seal_state(&parked.principal, state, &parked.digest, parked.limits.answer)?;
+    fn input_required(&self, sealer: &Sealer, inner: &Inner) -> Outcome {
+        let state = State::Parked { call: self.number, round: inner.round + 1 };
+        let sealed = sealer.seal_state(&self.principal, state, &self.digest, self.limits.answer)?;
         let open = inner.open.iter();
         Ok(relay::input_required(open.map(|(key, ask)| (&**key, &ask.method, ask.params.as_ref())), &sealed))
-    }
-
-    /// The call runs on this lease now.
-    pub(super) fn runs_on(&self, parked: &Parked, upstream: &Arc<Upstream>) {
-        parked.lock().upstream = Some(upstream.clone());
-        self.0.parked.begun.send_modify(|count| *count += 1);
-    }
-
-    /// Tells when another call has reached its server.
-    pub(super) fn parked_begin(&self) -> watch::Receiver<u64> {
-        self.0.parked.begun.subscribe()
-    }
-
-    /// Whether the lane of this lease is held by a call whose client is away: a person takes longer than a call should wait.
-    pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
-        let calls: Vec<Arc<Parked>> = self.0.parked.lock().values().cloned().collect();
-        calls.iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
-    }
-
-    /// A server withdraws a question that it did not put during a call.
-    pub(super) fn withdraw_beside(&self, connection: &Arc<Connection>, id: &RequestId) {
-        let calls: Vec<Arc<Parked>> = self.0.parked.lock().values().cloned().collect();
-        calls.iter().for_each(|parked| parked.withdraw(connection, id));
-        self.0.known_tasks.withdraw(connection, id);
-    }
-
-    /// A call of this lease that a question may be attached to which came outside of any: the only one there is.
-    pub(super) fn parked_on(&self, upstream: &Arc<Upstream>) -> Option<Arc<Parked>> {
-        let calls = self.0.parked.lock();
-        let mut on = calls.values().filter(|parked| parked.is_on(upstream));
-        let first = on.next()?;
-        on.next().is_none().then(|| first.clone())
     }
 }
 

@@ -23,10 +23,10 @@ use crate::upstream::{Ask, Connection, Upstream};
 /// All calls that are served here, by number.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    pub(super) calls: Mutex<BTreeMap<u64, Arc<Parked>>>,
+    calls: Mutex<BTreeMap<u64, Arc<Parked>>>,
     pub(super) count: AtomicU64,
     /// Counts the calls that have reached their server.
-    pub(super) begun: watch::Sender<u64>,
+    begun: watch::Sender<u64>,
 }
 
 /// One call of a client without a session at a server with one.
@@ -88,6 +88,39 @@ impl Table {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// A call runs on this lease now.
+    pub(super) fn runs_on(&self, parked: &Parked, upstream: &Arc<Upstream>) {
+        parked.lock().upstream = Some(upstream.clone());
+        self.begun.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when another call has reached its server.
+    pub(super) fn watch_begun(&self) -> watch::Receiver<u64> {
+        self.begun.subscribe()
+    }
+
+    /// Whether the lane of this lease is held by a call whose client is away: a person takes longer than a call should wait.
+    pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
+        self.all().iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
+    }
+
+    /// A server withdraws a question that it did not put during a call.
+    pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
+        self.all().iter().for_each(|parked| parked.withdraw(connection, id));
+    }
+
+    /// The call of this lease that a question may be attached to which came outside of any: the only one there is.
+    pub(super) fn only_on(&self, upstream: &Arc<Upstream>) -> Option<Arc<Parked>> {
+        let calls = self.lock();
+        let mut on = calls.values().filter(|parked| parked.is_on(upstream));
+        let first = on.next()?;
+        on.next().is_none().then(|| first.clone())
+    }
+
+    fn all(&self) -> Vec<Arc<Parked>> {
+        self.lock().values().cloned().collect()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Parked>>> {

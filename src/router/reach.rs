@@ -49,20 +49,11 @@ impl Router {
         }
         let upstream = self.manager().lease(server, &client.who_with(roots.cloned()))?;
         client.keep_lease(server.id, &upstream, stamp);
-        if self.is_gone(client) {
+        if client.is_gone(self.manager()) {
             return Err(NoLease::Closed);
         }
-        self.apply_level(server, &upstream);
+        self.0.clients.apply_level(server, &upstream);
         Ok(upstream)
-    }
-
-    /// Whether the client has gone. Nobody else gives back what it was given since.
-    pub(super) fn is_gone(&self, client: &Client) -> bool {
-        let is_gone = client.is_closed();
-        if is_gone {
-            self.manager().release(client.owner());
-        }
-        is_gone
     }
 
     /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
@@ -76,13 +67,13 @@ impl Router {
         for _ in 0..LEASES {
             let told = match roots {
                 Some(roots) => Some(roots.clone()),
-                None => self.roots_for(client, server).await,
+                None => client.roots_for(server).await,
             };
             let upstream = in_time(|| self.lease(client, server, told.as_ref())).await?;
             let connection = upstream.ready().await;
             if connection.as_ref().is_ok_and(|connection| connection.is_modern()) {
                 self.manager().settle_era(server, &client.who).await;
-                if self.is_gone(client) {
+                if client.is_gone(self.manager()) {
                     return Err(Failure::lease(NoLease::Closed));
                 }
             }
@@ -117,25 +108,25 @@ impl Router {
         let Toward::Parked(parked) = toward else {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         };
-        self.runs_on(parked, &upstream);
+        self.0.parked.runs_on(parked, &upstream);
         // One that several share has none: what is asked there without a name is refused.
         let is_own = upstream.bound_to() == Some(client.owner());
         if connection.tells_whose() || !is_own || server.asks().is_empty() {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         }
-        let patience = if self.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
+        let patience = if self.0.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
         let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => (lane.ok(), None),
             // Its client may be waiting for this very call before it answers the one that has the lane.
             Err(_) => {
                 let beside = in_time(|| self.manager().lease_beside(server, &client.who));
                 let beside = beside.await.map_err(Attempt::Failed)?;
-                if self.is_gone(client) {
+                if client.is_gone(self.manager()) {
                     return Err(Attempt::Failed(Failure::lease(NoLease::Closed)));
                 }
                 upstream = beside.upstream;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
-                self.runs_on(parked, &upstream);
+                self.0.parked.runs_on(parked, &upstream);
                 (None, Some(beside.stay))
             }
         };

@@ -24,7 +24,7 @@ impl Router {
         let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
         let server = forward.server.config.alias.to_string();
         let sealed = State::Relay { server, state };
-        let sealed = self.seal_state(client.principal(), sealed, forward.digest(), forward.limits.answer)?;
+        let sealed = self.0.sealer.seal_state(client.principal(), sealed, forward.digest(), forward.limits.answer)?;
         let declared = forward.server.declared(client.profile());
         let mut edits = Edits::new(result);
         edits.set(result.as_value(), "requestState", Raw::from_value(&sealed).as_bytes());
@@ -80,7 +80,7 @@ impl Router {
     fn ask_for_visits(&self, client: &Client, forward: &Forward, pages: &[Raw]) -> Outcome {
         let keys: Vec<String> = (1..=pages.len()).map(|number| format!("u{number}")).collect();
         let state = State::Afresh { keys: keys.clone() };
-        let sealed = self.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+        let sealed = self.0.sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
         let questions = keys.iter().zip(pages).map(|(key, page)| (&**key, &Method::Elicit, Some(page)));
         Ok(input_required(questions, &sealed))
     }
@@ -96,7 +96,7 @@ impl Router {
             None => None,
             Some(state) => {
                 let text = state.string().ok_or_else(expired)?;
-                Some(self.open_state(client.principal(), &text, forward.digest())?)
+                Some(self.0.sealer.open_state(client.principal(), &text, forward.digest())?)
             }
         };
         match state {
@@ -139,7 +139,8 @@ impl Router {
             None => {}
         }
         if forward.roots.is_none() && !forward.answers && self.wants_roots_first(client, &forward) {
-            let sealed = self.seal_state(client.principal(), State::Roots, forward.digest(), forward.limits.answer)?;
+            let sealed =
+                self.0.sealer.seal_state(client.principal(), State::Roots, forward.digest(), forward.limits.answer)?;
             return Ok(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed));
         }
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await

@@ -5,10 +5,19 @@ use std::sync::Arc;
 
 use super::client::{Asking, Client, Subscription, is_part};
 use crate::exposed;
-use crate::manager::{Told, Who};
+use crate::manager::{Manager, Told, Who};
 use crate::upstream::Upstream;
 
 impl Client {
+    /// Whether it has gone. Nobody else gives back what it was given since.
+    pub(super) fn is_gone(&self, manager: &Manager) -> bool {
+        let is_gone = self.is_closed();
+        if is_gone {
+            manager.release(self.owner());
+        }
+        is_gone
+    }
+
     /// The lease it used last for that server, if nothing has changed since that might have it move.
     pub(super) fn lease(&self, server: usize, stamp: u64) -> Option<Arc<Upstream>> {
         let state = self.state();

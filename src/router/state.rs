@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::Router;
 use crate::manager::Principal;
 use crate::protocol::{ErrorObject, Method, Raw};
-use crate::seal::Purpose;
+use crate::seal::{Purpose, Seal};
 
 /// What is sealed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +87,23 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-impl Router {
+/// Seals what clients keep for us.
+#[derive(Debug)]
+pub(super) struct Sealer(Option<Seal>);
+
+impl Sealer {
+    pub(super) fn new() -> Self {
+        Self(Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok())
+    }
+
+    /// What seals handles that clients keep.
+    ///
+    /// # Errors
+    /// When the system had no randomness for a key.
+    pub(super) fn seal(&self) -> Result<&Seal, ErrorObject> {
+        self.0.as_ref().ok_or_else(|| ErrorObject::internal("the system had no randomness for a key"))
+    }
+
     /// Seals a state for the next request.
     pub(super) fn seal_state(
         &self,
@@ -140,11 +155,7 @@ fn seconds(time: SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
-    use crate::config::Config;
-    use crate::manager::Manager;
 
     fn of(params: &str) -> String {
         digest(&Method::ToolsCall, &Raw::parse(&params.to_owned().into()).unwrap())
@@ -169,28 +180,25 @@ mod tests {
         assert_ne!(huge, of(r#"{"name":"t","arguments":{}}"#));
     }
 
-    #[tokio::test]
-    async fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
-        let info = Raw::empty_object();
-        let (manager, news) =
-            Manager::start(Config::default(), &HashMap::new(), info.clone(), None, Default::default());
-        let (router, principal) = (Router::start(manager, news, info), Principal::local());
+    #[test]
+    fn h46_a_state_is_good_as_long_as_it_says_and_for_its_request() {
+        let (sealer, principal) = (Sealer::new(), Principal::local());
         let now = seconds(SystemTime::now());
         let state = || State::Relay { server: "s".to_owned(), state: None };
         let open = |expires, digest: &str| {
             let envelope = Envelope { state: state(), digest: "d".to_owned(), expires };
-            let text = router.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();
-            router.open_state(&principal, &text, digest)
+            let text = sealer.seal().unwrap().seal(Purpose::RequestState, principal.as_str(), &envelope).unwrap();
+            sealer.open_state(&principal, &text, digest)
         };
         assert_eq!(open(now + 60, "d"), Ok(state()));
         for (expires, digest) in [(now - 1, "d"), (0, "d"), (now + 60, "e")] {
             assert_eq!(open(expires, digest).unwrap_err(), expired(), "{expires} {digest}");
         }
         let life = Duration::from_secs(100);
-        let sealed = router.seal_state(&principal, state(), "d", life).unwrap();
-        let opened: Envelope = router.seal().unwrap().open(Purpose::RequestState, principal.as_str(), &sealed).unwrap();
+        let sealed = sealer.seal_state(&principal, state(), "d", life).unwrap();
+        let opened: Envelope = sealer.seal().unwrap().open(Purpose::RequestState, principal.as_str(), &sealed).unwrap();
         let end = now + (life + SLACK).as_secs();
         assert!((end..end + 60).contains(&opened.expires), "{opened:?}");
-        assert_eq!(router.open_state(&Principal::named("bob"), &sealed, "d").unwrap_err(), expired());
+        assert_eq!(sealer.open_state(&Principal::named("bob"), &sealed, "d").unwrap_err(), expired());
     }
 }

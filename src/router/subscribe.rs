@@ -127,7 +127,7 @@ impl Router {
         if filter.lists.any() && !self.is_settled(&client) {
             // Servers that nobody uses would tell nobody. Whoever comes up later is news.
             let _ = self.manager().prepare(&client.who_now()).now_or_never();
-            self.is_gone(&client);
+            client.is_gone(self.manager());
         }
         let told = Mutex::new(self.view(&client).shown);
         let listening = Arc::new(Listening {

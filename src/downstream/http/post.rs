@@ -131,7 +131,7 @@ fn initialize(
     if let Ok(value) = HeaderValue::try_from(key.to_string()) {
         response.headers_mut().insert(SESSION, value);
     }
-    door.router.welcome(&client, Via::Http);
+    door.router.people().welcome(&client, Via::Http);
     door.sessions.add(key, place, client);
     Ok(response)
 }

@@ -322,7 +322,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // It has a stream for as long as it lives.
                     std::mem::forget(client.mailbox().read());
-                    self.door.router.welcome(&client, Via::Sse);
+                    self.door.router.people().welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
                     result
                 })

@@ -47,7 +47,7 @@ pub(super) async fn serve(
     let request = &routed.request;
     headers::check_arguments(headers, request, &routed.param_headers())
         .map_err(|error| about(Refusal::judged(error)))?;
-    door.router.seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
+    door.router.people().seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
     let at_once = request.method == Method::Listen;
     let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
     let account = door.router.account();

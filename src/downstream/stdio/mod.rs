@@ -476,7 +476,7 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
+        self.router.people().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
         let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();
@@ -509,7 +509,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // A pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
-                    self.router.welcome(&client, Via::Stdio);
+                    self.router.people().welcome(&client, Via::Stdio);
                     client.has_asked(self.asked);
                     self.client = Some(client);
                     result

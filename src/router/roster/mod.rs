@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use news::Listeners;
 pub use news::{ClientChange, ClientEvent, ClientEvents, ClientNews};
 
+use super::Principal;
 use super::client::Client;
 use super::presence::Via;
-use super::{Principal, Router};
 use crate::protocol::{Method, ProtocolVersion, Raw};
 
 /// One client, as people see it.
@@ -62,7 +63,7 @@ struct Seen {
 
 /// Who is shown to people as a client.
 #[derive(Debug)]
-pub(super) struct Roster {
+pub(crate) struct Roster {
     /// How many have a session.
     sessions: AtomicUsize,
     /// Those without one, by what they say of themselves.
@@ -71,6 +72,8 @@ pub(super) struct Roster {
     listeners: Listeners,
     /// What the times of sessions count from.
     begun: Instant,
+    /// The host ends. Everybody leaves then, which is no news.
+    closing: CancellationToken,
 }
 
 /// A client without a session has left when it was silent for that long.
@@ -83,17 +86,18 @@ const NAME: usize = 200;
 const TOLD_APART: usize = 2048;
 
 impl Roster {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(closing: CancellationToken) -> Self {
         Self {
             sessions: AtomicUsize::new(0),
             seen: Mutex::default(),
             hash: RandomState::new(),
             listeners: Listeners::default(),
             begun: Instant::now(),
+            closing,
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,15 +123,12 @@ impl Roster {
             calls: presence.calls.load(Ordering::Relaxed).into(),
         }
     }
-}
 
-impl Router {
     /// Shows a client that has opened a session, until it is closed.
-    pub(crate) fn welcome(&self, client: &Arc<Client>, via: Via) {
-        let roster = &self.0.roster;
-        if client.presence().begin(roster.now(), via) {
-            roster.sessions.fetch_add(1, Ordering::Relaxed);
-            self.tell_of(ClientChange::Connected, || roster.of_session(client));
+    pub(crate) fn welcome(&self, client: &Client, via: Via) {
+        if client.presence().begin(self.now(), via) {
+            self.sessions.fetch_add(1, Ordering::Relaxed);
+            self.tell_of(ClientChange::Connected, || self.of_session(client));
         }
     }
 
@@ -135,7 +136,7 @@ impl Router {
     pub(super) fn note(&self, client: &Client, method: &Method) {
         let presence = client.presence();
         if let Some((came, _)) = presence.came() {
-            let used = self.0.roster.now().saturating_sub(came);
+            let used = self.now().saturating_sub(came);
             presence.used.store(u32::try_from(used).unwrap_or(u32::MAX), Ordering::Relaxed);
             if is_call(method) {
                 let more = |calls: u32| calls.checked_add(1);
@@ -146,10 +147,9 @@ impl Router {
 
     /// The session of a client is over.
     pub(super) fn farewell(&self, client: &Client) {
-        let roster = &self.0.roster;
         if client.presence().came().is_some() {
-            roster.sessions.fetch_sub(1, Ordering::Relaxed);
-            self.tell_of(ClientChange::Left, || roster.of_session(client));
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            self.tell_of(ClientChange::Left, || self.of_session(client));
         }
     }
 
@@ -159,11 +159,10 @@ impl Router {
         if *method == Method::Discover {
             return;
         }
-        let roster = &self.0.roster;
         let told = info.map_or(&[][..], |info| &info.as_bytes()[..info.as_bytes().len().min(TOLD_APART)]);
-        let key = roster.hash.hash_one((principal, told, via));
+        let key = self.hash.hash_one((principal, told, via));
         let (now, calls) = (Instant::now(), u64::from(is_call(method)));
-        let mut seen = roster.seen();
+        let mut seen = self.table();
         if let Some(known) = seen.get_mut(&key) {
             known.used = now;
             known.calls += calls;
@@ -195,7 +194,7 @@ impl Router {
     /// Forgets clients without a session that have been silent for long; no longer than `idle`, where that is shorter.
     pub(super) fn forget_unseen(&self, idle: Duration) {
         let mut gone = Vec::new();
-        self.0.roster.seen().retain(|_, seen| {
+        self.table().retain(|_, seen| {
             let stays = seen.used.elapsed() < idle.min(SILENT);
             if !stays {
                 gone.push(of_seen(seen));
@@ -207,30 +206,26 @@ impl Router {
         }
     }
 
-    /// Every client that is there, the oldest first. The program that embeds the host is none.
-    #[must_use]
-    pub(crate) fn roster(&self) -> Vec<ClientStatus> {
-        let clients: Vec<Arc<Client>> = self.clients().values().cloned().collect();
-        let roster = &self.0.roster;
+    /// Every client that is there, the oldest first, of these and of those without a session. The program that embeds the
+    /// host is none.
+    pub(super) fn list(&self, clients: &[Arc<Client>]) -> Vec<ClientStatus> {
         let shown = clients.iter().filter(|client| client.presence().came().is_some());
-        let mut all: Vec<ClientStatus> = shown.map(|client| roster.of_session(client)).collect();
-        all.extend(roster.seen().values().map(of_seen));
+        let mut all: Vec<ClientStatus> = shown.map(|client| self.of_session(client)).collect();
+        all.extend(self.table().values().map(of_seen));
         all.sort_by(|a, b| b.since_ms.cmp(&a.since_ms).then_with(|| a.name.cmp(&b.name)));
         all
     }
 
     /// Clients that come and go, from now on.
     #[must_use]
-    pub(crate) fn client_events(&self) -> ClientEvents {
-        self.0.roster.listeners.listen()
+    pub(crate) fn events(&self) -> ClientEvents {
+        self.listeners.listen()
     }
 
     fn tell_of(&self, change: ClientChange, client: impl Fn() -> ClientStatus) {
-        // At the end of the host everybody leaves, which is no news.
-        if !self.0.closing.is_cancelled() {
-            let roster = &self.0.roster;
-            let clients = || roster.sessions.load(Ordering::Relaxed) + roster.seen().len();
-            roster.listeners.tell(change, clients, client);
+        if !self.closing.is_cancelled() {
+            let clients = || self.sessions.load(Ordering::Relaxed) + self.table().len();
+            self.listeners.tell(change, clients, client);
         }
     }
 }

@@ -146,7 +146,8 @@ impl Router {
 
     fn find_task(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
-        let sealed = self.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
+        let sealed =
+            self.0.sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
         if let Some(task) = self.0.known_tasks.find(handle).filter(|task| task.principal == *principal) {
             return Ok(task);
         }
@@ -178,7 +179,7 @@ impl Router {
         };
         let here = matches!(place, Place::Here { .. });
         let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
-        let sealed = self.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
+        let sealed = self.0.sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
         let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
         Ok(self.0.known_tasks.put(Task {
             handle: sealed.into(),

@@ -7,7 +7,6 @@ use super::registry::Place;
 use crate::adapt::task;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw};
-use crate::router::client::Client;
 use crate::router::{Router, question};
 use crate::upstream::{Ask, Connection, Upstream};
 
@@ -25,7 +24,7 @@ impl Router {
         // Never a guess: several people may know a task, and the question is for one.
         let tasks = self.0.known_tasks.on(connection, &id);
         let [task] = &*tasks else { return Some(ask) };
-        let Some(client) = self.client_of(task.owner) else { return Some(ask) };
+        let Some(client) = self.0.clients.get(task.owner) else { return Some(ask) };
         match &task.place {
             Place::Session { hold, .. } if client.revision().is_modern() => {
                 let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
@@ -41,7 +40,7 @@ impl Router {
     pub(in crate::router) fn tell_task(&self, connection: &Arc<Connection>, told: &Raw) {
         let Some(id) = told.text("taskId") else { return };
         for task in self.0.known_tasks.on(connection, &id) {
-            let client = self.client_of(task.owner);
+            let client = self.0.clients.get(task.owner);
             // Whoever has no session asks, or listens.
             let Some(client) = client.filter(|client| client.revision() == ProtocolVersion::V2025_11_25) else {
                 continue;
@@ -58,12 +57,8 @@ impl Router {
         let [task] = &*tasks else { return };
         let Place::Session { progress, .. } = &task.place else { return };
         let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);
-        if let (Some(message), Some(client)) = (message, self.client_of(task.owner)) {
+        if let (Some(message), Some(client)) = (message, self.0.clients.get(task.owner)) {
             client.mailbox().put(message);
         }
-    }
-
-    fn client_of(&self, owner: crate::upstream::Owner) -> Option<Arc<Client>> {
-        self.clients().get(&owner).cloned()
     }
 }

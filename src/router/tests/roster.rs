@@ -14,7 +14,7 @@ fn info(name: &str) -> Raw {
 }
 
 fn seen(router: &Router, name: &str, method: &Method) {
-    router.seen(&Principal::local(), Some(&info(name)), method, Via::Http);
+    router.people().seen(&Principal::local(), Some(&info(name)), method, Via::Http);
 }
 
 /// What was told so far: of each client the name, whether it came, and how many there were then.
@@ -30,7 +30,7 @@ fn heard(events: &ClientEvents) -> Vec<(String, bool, usize)> {
 async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_when_it_is_silent() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let events = router.client_events();
+    let events = router.people().events();
     seen(router, "agent", &Method::Discover);
     assert!(router.roster().is_empty(), "it has only asked what we speak");
     for _ in 0..100 {
@@ -39,7 +39,7 @@ async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_w
     }
     seen(router, "other", &Method::ToolsList);
     // Another person's client is another one, though it says the same.
-    router.seen(&Principal::named("bearer:ada"), Some(&info("agent")), &Method::ToolsList, Via::Http);
+    router.people().seen(&Principal::named("bearer:ada"), Some(&info("agent")), &Method::ToolsList, Via::Http);
     let roster = router.roster();
     let mut rows: Vec<_> = roster.iter().map(|row| (row.name.as_str(), row.user.as_deref(), row.calls)).collect();
     rows.sort_unstable();
@@ -63,7 +63,7 @@ async fn first_hour_r12_names_without_end_have_an_end() {
         seen(&stage.router, &format!("name {number}"), &Method::ToolsList);
     }
     let large = Raw::from_value(&json!({ "name": "x".repeat(100_000), "version": "y".repeat(100_000) }));
-    stage.router.seen(&Principal::local(), Some(&large), &Method::ToolsList, Via::Http);
+    stage.router.people().seen(&Principal::local(), Some(&large), &Method::ToolsList, Via::Http);
     let roster = stage.router.roster();
     assert_eq!(roster.len(), 256);
     assert!(roster.iter().all(|row| row.name.len() <= 200), "{}", roster.len());
@@ -74,13 +74,13 @@ async fn first_hour_r12_names_without_end_have_an_end() {
 async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let events = router.client_events();
+    let events = router.people().events();
     let params =
         json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } });
     let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
     assert!(router.roster().is_empty(), "its door has not shown it");
-    router.welcome(&client, Via::Sse);
-    router.welcome(&client, Via::Sse);
+    router.people().welcome(&client, Via::Sse);
+    router.people().welcome(&client, Via::Sse);
     let leg = router.leg(&client);
     for (id, method) in [(1, Method::ToolsList), (2, Method::ToolsCall)] {
         let params = Some(Raw::from_value(&json!({ "name": "echo", "arguments": {} })));
@@ -98,7 +98,7 @@ async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
     assert_eq!(heard(&events), [("a".to_owned(), true, 1), ("a".to_owned(), false, 0)]);
     // The end of the host is no news of each of its clients.
     let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
-    router.welcome(&client, Via::Http);
+    router.people().welcome(&client, Via::Http);
     assert_eq!(heard(&events).len(), 1);
     router.close_doors();
     router.close(&client);
@@ -109,13 +109,13 @@ async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
 async fn first_hour_r12_a_listener_that_is_behind_hears_the_sum_of_the_rest() {
     let stage = stage_with(|_| {}).await;
     let router = &stage.router;
-    let (mut slow, mut gathers) = (router.client_events(), router.client_events());
+    let (mut slow, mut gathers) = (router.people().events(), router.people().events());
     let params = Raw::from_value(
         &json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "a", "version": "2" } }),
     );
     let open = || {
         let (client, _) = router.open(Principal::local(), Some(&params), router.account()).unwrap();
-        router.welcome(&client, Via::Http);
+        router.people().welcome(&client, Via::Http);
         client
     };
     let first = open();

@@ -63,7 +63,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["mailbox.rs", "verdict.rs"],
             &["client.rs"],
             // Questions, and calls that wait for their answers.
-            &["question.rs", "route.rs"],
+            &["clients.rs", "question.rs", "route.rs"],
             &["missed.rs", "roots.rs"],
             &["parked.rs", "put.rs"],
             &["ask_guard.rs", "parking.rs", "toward.rs"],

@@ -221,6 +221,25 @@ fn nothing_travels_in_a_map_of_types() {
     assert_none(&wrong, "handed over by its type");
 }
 
+/// What has data of its own has its methods, too. The number gets only smaller, until it is that of what dispatches: 25.
+#[test]
+fn the_router_is_no_namespace() {
+    const METHODS: usize = 141;
+    let mut count = 0;
+    for (_, text) in sources().iter().filter(|(path, _)| path.starts_with("src/router/") && !is_test(path)) {
+        let (mut inside, mut for_tests) = (false, false);
+        for line in body(text).lines() {
+            inside = line == "impl Router {" || inside && line != "}";
+            let head = line.strip_prefix("    ").filter(|head| inside && !head.starts_with([' ', '/', '}', ')']));
+            let Some(head) = head else { continue };
+            let is_method = !head.starts_with('#') && head.split(' ').any(|word| word == "fn");
+            count += usize::from(is_method && !for_tests);
+            for_tests = head == "#[cfg(test)]";
+        }
+    }
+    assert_eq!(count, METHODS, "methods of the router; where there are fewer, say so here");
+}
+
 /// A call that reads the limits twice may see two configs. Its leg has those that hold for it.
 #[test]
 fn a_call_reads_the_limits_once() {
