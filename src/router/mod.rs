@@ -109,7 +109,7 @@ struct Inner {
     /// What else tells what it holds.
     doors: gauges::Doors,
     /// Who is shown to people as a client, and who hears of it.
-    roster: roster::Roster,
+    roster: Roster,
     server_info: Raw,
     /// The client that the embedding program is.
     own: OnceLock<Owner>,
@@ -145,7 +145,7 @@ impl Router {
             load: Arc::default(),
             known_tasks: tasks::Registry::default(),
             doors: gauges::Doors::default(),
-            roster: roster::Roster::new(closing.clone()),
+            roster: Roster::new(closing.clone()),
             server_info,
             own: OnceLock::new(),
             own_tools: OnceLock::new(),

@@ -73,10 +73,12 @@ impl Router {
     fn hear(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, connection: &Arc<Connection>, what: Relayed) {
         let clients = self.0.clients.on(server, upstream);
         let what = match what {
-            Relayed::Ask { ask, unclear, of } => match self.ask_for_task(server, upstream, connection, ask) {
-                Some(ask) => Relayed::Ask { ask, unclear, of },
-                None => return,
-            },
+            Relayed::Ask { ask, unclear, of } => {
+                match self.0.known_tasks.ask(&self.0.clients, server, upstream, connection, ask) {
+                    Some(ask) => Relayed::Ask { ask, unclear, of },
+                    None => return,
+                }
+            }
             other => other,
         };
         match what {
@@ -84,7 +86,7 @@ impl Router {
                 let params = adapt::notice(params);
                 let Some(raw) = params.text("uri") else { return };
                 let params = expose_target(&params, &server.config.alias, server.uris);
-                self.tell_watchers(upstream, &raw, &params);
+                self.0.listens.tell(upstream, &raw, &params);
                 let notice = Notification { method: Method::ResourceUpdated, params: Some(params) };
                 // Those too whose lease has become another client's since they subscribed over it.
                 let users: BTreeSet<_> = clients.iter().map(|client| client.owner()).collect();
@@ -122,8 +124,10 @@ impl Router {
                     client.mailbox().put(Message::Notification(notice.clone()));
                 }
             }
-            Relayed::Task(params) => self.tell_task(connection, &params),
-            Relayed::Progress { task, params } => self.tell_progress(connection, &task, &params),
+            Relayed::Task(params) => self.0.known_tasks.tell(&self.0.clients, connection, &params),
+            Relayed::Progress { task, params } => {
+                self.0.known_tasks.tell_progress(&self.0.clients, connection, &task, &params)
+            }
             Relayed::Withdrawn(id) => {
                 for client in &clients {
                     client.withdraw(connection, &id);

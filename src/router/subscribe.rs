@@ -118,7 +118,7 @@ impl Router {
         if !place.watch(filter.uris.len(), limit) {
             return Err(too_many(&Method::Listen, limit).into());
         }
-        let tasks = self.watched_tasks(&client, &filter.tasks);
+        let tasks = self.0.known_tasks.watched(&self.0.sealer, self.manager(), &client, &filter.tasks);
         let watches = join_all(filter.uris.into_iter().map(|uri| {
             let watch = self.watch(&client, uri);
             async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
@@ -197,16 +197,6 @@ impl Router {
         }
         any
     }
-
-    /// Tells those who watch it that a resource has changed; `params` are as clients see them.
-    pub(super) fn tell_watchers(&self, upstream: &Upstream, raw: &str, params: &Raw) {
-        for listening in self.0.listens.all() {
-            let mut watches = listening.watches.iter();
-            if watches.any(|watch| watch.upstream.id == upstream.id && is_part(raw, &watch.raw)) {
-                listening.put(Method::ResourceUpdated, Some(params.clone()));
-            }
-        }
-    }
 }
 
 /// The news that tell of a change of tools, of prompts, of resources, since the catalog that each list is of.
@@ -223,6 +213,16 @@ pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc
 }
 
 impl Listens {
+    /// Tells those who watch it that a resource has changed; `params` are as clients see them.
+    pub(super) fn tell(&self, upstream: &Upstream, raw: &str, params: &Raw) {
+        for listening in self.all() {
+            let mut watches = listening.watches.iter();
+            if watches.any(|watch| watch.upstream.id == upstream.id && is_part(raw, &watch.raw)) {
+                listening.put(Method::ResourceUpdated, Some(params.clone()));
+            }
+        }
+    }
+
     fn add(&self, listening: Arc<Listening>) -> Entry<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, listening);

@@ -87,7 +87,7 @@ impl Router {
             (false, Plan::Hidden) => return self.run_hidden(client, forward, on, toward, (exchange, made)).await,
             (false, _) => return Ok(Ok(result.clone())),
         };
-        let known = self.know_task(client, &forward.server, &id, place);
+        let known = self.0.known_tasks.know(&self.0.sealer, client, &forward.server, &id, place);
         if known.is_ok() {
             exchange.let_last();
         }
@@ -102,7 +102,7 @@ impl Router {
         outcome: Outcome,
     ) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let task = self.know_task(client, &forward.server, "", Place::Here { outcome, at })?;
+        let task = self.0.known_tasks.know(&self.0.sealer, client, &forward.server, "", Place::Here { outcome, at })?;
         let Place::Here { outcome, at } = &task.place else { return Err(super::unknown().into()) };
         Ok(nested(&task::done(&task.handle, outcome, *at)))
     }

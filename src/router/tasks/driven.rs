@@ -25,14 +25,14 @@ impl Router {
         match method {
             Method::TasksResult => self.drive_result(about, &sent).await,
             Method::TasksCancel => {
-                let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                 if Status::of(&told).is_terminal() {
                     return Err(ErrorObject::invalid_params("the task is over already").into());
                 }
-                self.ask_about(client, at, method, &sent, leg).await?;
+                at.ask(client, method, &sent, leg).await?;
                 let end = Instant::now() + CANCELLING;
                 loop {
-                    let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                    let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                     if Status::of(&told).is_terminal() || Instant::now() >= end {
                         return Ok(task::legacy(&told, &task.handle));
                     }
@@ -40,7 +40,7 @@ impl Router {
                 }
             }
             _ => {
-                let told = self.ask_about(client, at, method, &sent, leg).await?;
+                let told = at.ask(client, method, &sent, leg).await?;
                 Ok(task::legacy(&told, &task.handle))
             }
         }
@@ -53,7 +53,7 @@ impl Router {
         let end = Instant::now() + at.server.config.max_call_time;
         let mut driver = Driver::default();
         loop {
-            let told = exposed(&self.ask_about(client, at, &Method::TasksGet, sent, leg).await?, &at.server);
+            let told = exposed(&at.ask(client, &Method::TasksGet, sent, leg).await?, &at.server);
             let status = Status::of(&told);
             if status.is_terminal() {
                 let outcome = task::outcome(&told);
@@ -72,44 +72,43 @@ impl Router {
                 continue;
             };
             asked.extend(keys(&open));
-            match self.put_questions(client, at, &mut driver, &open, leg).await? {
+            match put_questions(client, at, &mut driver, &open, leg).await? {
                 Ok(answers) => {
                     let update = sent.with_member("inputResponses", answers.as_bytes());
-                    self.ask_about(client, at, &Method::TasksUpdate, &update, leg).await?;
+                    at.ask(client, &Method::TasksUpdate, &update, leg).await?;
                 }
                 // What was refused cannot be answered in any other way.
                 Err(error) => {
                     tracing::info!(server = &*at.server.label, "a task is cancelled: {}", error.message);
-                    self.ask_about(client, at, &Method::TasksCancel, sent, leg).await?;
+                    at.ask(client, &Method::TasksCancel, sent, leg).await?;
                 }
             }
         }
     }
+}
 
-    /// Puts questions to the client, side by side; gives the answers by key, or what it said instead.
-    async fn put_questions(
-        &self,
-        client: &Arc<Client>,
-        at: &At,
-        driver: &mut Driver,
-        open: &Raw,
-        leg: &Arc<Mailbox>,
-    ) -> Result<Outcome, NoResult> {
-        let stage = Stage {
-            client,
-            leg,
-            server: &at.server,
-            upstream: &at.upstream,
-            version: at.version,
-            method: &Method::TasksResult,
-            call: at.connection.next_id(),
-            patience: leg.limits().answer,
-        };
-        match driver.round(&stage, open, &Raw::empty_object()).await {
-            Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),
-            Ok(Next::Over(outcome)) => Ok(outcome),
-            Err(failure) => Err(failure.of(&at.server)),
-        }
+/// Puts questions to the client, side by side; gives the answers by key, or what it said instead.
+async fn put_questions(
+    client: &Arc<Client>,
+    at: &At,
+    driver: &mut Driver,
+    open: &Raw,
+    leg: &Arc<Mailbox>,
+) -> Result<Outcome, NoResult> {
+    let stage = Stage {
+        client,
+        leg,
+        server: &at.server,
+        upstream: &at.upstream,
+        version: at.version,
+        method: &Method::TasksResult,
+        call: at.connection.next_id(),
+        patience: leg.limits().answer,
+    };
+    match driver.round(&stage, open, &Raw::empty_object()).await {
+        Ok(Next::Again(params)) => Ok(Ok(params.member("inputResponses").unwrap_or_else(Raw::empty_object))),
+        Ok(Next::Over(outcome)) => Ok(outcome),
+        Err(failure) => Err(failure.of(&at.server)),
     }
 }
 

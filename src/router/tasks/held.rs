@@ -24,17 +24,17 @@ impl Router {
                 hold.answer(&responses)?;
                 Ok(Raw::empty_object())
             }
-            Method::TasksCancel => match self.ask_about(client, at, method, &sent, leg).await {
+            Method::TasksCancel => match at.ask(client, method, &sent, leg).await {
                 Ok(_) => Ok(Raw::empty_object()),
                 // A task that is over is refused so by 2025-11-25; since then it is acknowledged all the same.
                 Err(NoResult::Error(error)) if error.code == code::INVALID_PARAMS => {
-                    let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                    let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                     if Status::of(&told).is_terminal() { Ok(Raw::empty_object()) } else { Err(error.into()) }
                 }
                 Err(none) => Err(none),
             },
             _ => {
-                let told = self.ask_about(client, at, &Method::TasksGet, &sent, leg).await?;
+                let told = at.ask(client, &Method::TasksGet, &sent, leg).await?;
                 self.in_detail(client, task, at, &told).await
             }
         }

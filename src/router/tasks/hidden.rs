@@ -43,7 +43,7 @@ impl Router {
             }
             let polled = async {
                 tokio::time::sleep(task::poll_interval(&task)).await;
-                self.ask_about(client, at, &Method::TasksGet, sent, client.mailbox()).await
+                at.ask(client, &Method::TasksGet, sent, client.mailbox()).await
             };
             match toward.hear_until(server, exchange, polled).await {
                 Ok(told) => task = told,
@@ -68,7 +68,7 @@ impl Router {
         (end, call): (Instant, Option<&mut Exchange>),
     ) -> Result<Outcome, Attempt> {
         let id = at.connection.next_id();
-        let terms = self.task_terms(client, &at.server, client.mailbox());
+        let terms = at.terms(client, client.mailbox());
         let mut exchange = at.connection.open(id, &Method::TasksResult, Some(sent), &terms);
         // How far the task is comes under the token of the call.
         if let Some(call) = call {
@@ -121,9 +121,9 @@ impl Drop for Unfinished {
         if self.is_over || self.at.connection.lost().is_some() {
             return;
         }
-        let (router, client, at, sent) = (self.router.clone(), self.client.clone(), self.at.clone(), self.sent.clone());
+        let (client, at, sent) = (self.client.clone(), self.at.clone(), self.sent.clone());
         self.router.spawn(async move {
-            if let Err(none) = router.ask_about(&client, &at, &Method::TasksCancel, &sent, client.mailbox()).await {
+            if let Err(none) = at.ask(&client, &Method::TasksCancel, &sent, client.mailbox()).await {
                 let error = ErrorObject::from(none);
                 tracing::debug!(server = &*at.server.label, "a task that nobody waits for: {}", error.message);
             }

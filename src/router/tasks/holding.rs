@@ -54,7 +54,7 @@ impl Router {
         let stop = self.0.stop.clone();
         // What it brings is for whoever of the client's requests comes next.
         let account = Some(self.account());
-        let terms = Terms { account, ..self.task_terms(&client, &at.server, client.mailbox()) };
+        let terms = Terms { account, ..at.terms(&client, client.mailbox()) };
         self.0.tasks.spawn(async move {
             let open = keep_open(&hold, &client, &at, &id, terms);
             let end = Instant::now() + at.server.config.max_call_time;

@@ -27,33 +27,33 @@ impl Router {
             let version = connection.peer().filter(|peer| peer.offers.tasks_list).map(|peer| peer.version);
             let Some(version @ ProtocolVersion::V2025_11_25) = version else { continue };
             let at = At { server, upstream, connection, version };
-            listed.extend(self.list_at(client, &at, &mine, leg).await);
+            listed.extend(list_at(client, &at, &mine, leg).await);
         }
         let listed: Vec<&str> = listed.iter().map(Raw::as_str).collect();
         Ok(Raw::trusted(format!(r#"{{"tasks":[{}]}}"#, listed.join(",")).into()))
     }
+}
 
-    /// The tasks of the client that one server lists. A server that fails never fails the list.
-    async fn list_at(&self, client: &Arc<Client>, at: &At, mine: &[Arc<Task>], leg: &Arc<Mailbox>) -> Vec<Raw> {
-        let mine: Vec<&Arc<Task>> = mine.iter().filter(|task| task.is_on(&at.connection)).collect();
-        let mut found = Vec::new();
-        let mut sent = Raw::empty_object();
-        for _ in 0..leg.limits().list_pages {
-            let Ok(page) = self.ask_about(client, at, &Method::TasksList, &sent, leg).await else { break };
-            for told in page.value_of("tasks").and_then(array).unwrap_or_default() {
-                let told = Raw::part(page.bytes(), told);
-                let id = told.text("taskId").unwrap_or_default();
-                if let Some(task) = mine.iter().find(|task| *task.id == *id) {
-                    found.push(task::renamed(&told, &task.handle));
-                }
-            }
-            match page.member("nextCursor").filter(|cursor| cursor.as_bytes() != b"null") {
-                Some(cursor) if found.len() < mine.len() => {
-                    sent = Raw::empty_object().with_member("cursor", cursor.as_bytes());
-                }
-                _ => break,
+/// The tasks of the client that one server lists. A server that fails never fails the list.
+async fn list_at(client: &Client, at: &At, mine: &[Arc<Task>], leg: &Mailbox) -> Vec<Raw> {
+    let mine: Vec<&Arc<Task>> = mine.iter().filter(|task| task.is_on(&at.connection)).collect();
+    let mut found = Vec::new();
+    let mut sent = Raw::empty_object();
+    for _ in 0..leg.limits().list_pages {
+        let Ok(page) = at.ask(client, &Method::TasksList, &sent, leg).await else { break };
+        for told in page.value_of("tasks").and_then(array).unwrap_or_default() {
+            let told = Raw::part(page.bytes(), told);
+            let id = told.text("taskId").unwrap_or_default();
+            if let Some(task) = mine.iter().find(|task| *task.id == *id) {
+                found.push(task::renamed(&told, &task.handle));
             }
         }
-        found
+        match page.member("nextCursor").filter(|cursor| cursor.as_bytes() != b"null") {
+            Some(cursor) if found.len() < mine.len() => {
+                sent = Raw::empty_object().with_member("cursor", cursor.as_bytes());
+            }
+            _ => break,
+        }
     }
+    found
 }

@@ -27,10 +27,11 @@ pub(super) use registry::{Registry, Task};
 use super::answer::Failure;
 use super::client::Client;
 use super::plan::declared;
+use super::state::Sealer;
 use super::{Mailbox, Router};
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult, reworded};
-use crate::manager::Server;
+use crate::manager::{Manager, Server};
 use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, raw};
 use crate::registry::expose_content;
 use crate::seal::Purpose;
@@ -100,7 +101,7 @@ impl Router {
         }
         let missing = || ErrorObject::invalid_params(format!("{method}: `taskId` is missing"));
         let handle = params.text("taskId").ok_or_else(missing)?;
-        let task = self.find_task(client, &handle)?;
+        let task = self.0.known_tasks.known(&self.0.sealer, self.manager(), client, &handle)?;
         if let Place::Here { outcome, at } = &task.place {
             return match method {
                 Method::TasksGet => Ok(task::done(&task.handle, outcome, *at)),
@@ -130,7 +131,7 @@ impl Router {
         if let Some(responses) = params.member("inputResponses") {
             sent = sent.with_member("inputResponses", responses.as_bytes());
         }
-        let told = self.ask_about(client, at, method, &sent, leg).await?;
+        let told = at.ask(client, method, &sent, leg).await?;
         if told.member("taskId").is_none() {
             return Ok(told);
         }
@@ -142,53 +143,6 @@ impl Router {
     /// Whether clients may run tools as tasks.
     pub(super) fn has_tasks(&self) -> bool {
         self.manager().settings().tasks
-    }
-
-    fn find_task(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
-        let principal = client.principal();
-        let sealed =
-            self.0.sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
-        if let Some(task) = self.0.known_tasks.find(handle).filter(|task| task.principal == *principal) {
-            return Ok(task);
-        }
-        // A server without a session keeps its tasks by itself.
-        let is_elsewhere = sealed.lease.is_none() && !sealed.here;
-        let server = self
-            .manager()
-            .callable_by(principal)
-            .iter()
-            .find(|server| server.config.alias.as_str() == sealed.server)
-            .cloned();
-        let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
-        Ok(self.0.known_tasks.put(Task {
-            handle: handle.into(),
-            principal: principal.clone(),
-            owner: client.owner(),
-            server: server.config.alias.clone(),
-            id: sealed.id.into(),
-            place: Place::Open { asked: tokio::sync::Mutex::default() },
-        }))
-    }
-
-    /// Gives a task an id that the client can know.
-    fn know_task(&self, client: &Client, server: &Server, id: &str, place: Place) -> Result<Arc<Task>, ErrorObject> {
-        let principal = client.principal();
-        let lease = match &place {
-            Place::Session { lease, .. } => Some(*lease),
-            Place::Open { .. } | Place::Here { .. } => None,
-        };
-        let here = matches!(place, Place::Here { .. });
-        let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
-        let sealed = self.0.sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
-        let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
-        Ok(self.0.known_tasks.put(Task {
-            handle: sealed.into(),
-            principal: principal.clone(),
-            owner: client.owner(),
-            server: server.config.alias.clone(),
-            id: id.into(),
-            place,
-        }))
     }
 
     async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
@@ -218,24 +172,84 @@ impl Router {
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         Ok(At { server, upstream, connection, version })
     }
+}
 
-    /// One short request about a task.
-    async fn ask_about(&self, client: &Arc<Client>, at: &At, method: &Method, params: &Raw, leg: &Mailbox) -> Answered {
-        let terms = self.task_terms(client, &at.server, leg);
-        let exchange = at.connection.open(at.connection.next_id(), method, Some(params), &terms);
-        let limit = at.server.config.call_timeout;
+impl Registry {
+    /// The task that a client knows by that id.
+    pub(super) fn known(
+        &self,
+        sealer: &Sealer,
+        manager: &Manager,
+        client: &Client,
+        handle: &str,
+    ) -> Result<Arc<Task>, ErrorObject> {
+        let principal = client.principal();
+        let sealed = sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
+        if let Some(task) = self.find(handle).filter(|task| task.principal == *principal) {
+            return Ok(task);
+        }
+        // A server without a session keeps its tasks by itself.
+        let is_elsewhere = sealed.lease.is_none() && !sealed.here;
+        let servers = manager.callable_by(principal);
+        let server = servers.iter().find(|server| server.config.alias.as_str() == sealed.server);
+        let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
+        Ok(self.put(Task {
+            handle: handle.into(),
+            principal: principal.clone(),
+            owner: client.owner(),
+            server: server.config.alias.clone(),
+            id: sealed.id.into(),
+            place: Place::Open { asked: tokio::sync::Mutex::default() },
+        }))
+    }
+
+    /// Gives a task an id that the client can know.
+    fn know(
+        &self,
+        sealer: &Sealer,
+        client: &Client,
+        server: &Server,
+        id: &str,
+        place: Place,
+    ) -> Result<Arc<Task>, ErrorObject> {
+        let principal = client.principal();
+        let lease = match &place {
+            Place::Session { lease, .. } => Some(*lease),
+            Place::Open { .. } | Place::Here { .. } => None,
+        };
+        let here = matches!(place, Place::Here { .. });
+        let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
+        let sealed = sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
+        let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
+        Ok(self.put(Task {
+            handle: sealed.into(),
+            principal: principal.clone(),
+            owner: client.owner(),
+            server: server.config.alias.clone(),
+            id: id.into(),
+            place,
+        }))
+    }
+}
+
+impl At {
+    /// One short request about a task here.
+    async fn ask(&self, client: &Client, method: &Method, params: &Raw, leg: &Mailbox) -> Answered {
+        let terms = self.terms(client, leg);
+        let exchange = self.connection.open(self.connection.next_id(), method, Some(params), &terms);
+        let limit = self.server.config.call_timeout;
         match tokio::time::timeout(limit, exchange.outcome()).await {
             Ok(Ok(outcome)) => Ok(outcome?),
-            Ok(Err(error)) => Err(Failure::lost(&error).of(&at.server)),
-            Err(_) => Err(Failure::timeout(limit, "callTimeout").of(&at.server)),
+            Ok(Err(error)) => Err(Failure::lost(&error).of(&self.server)),
+            Err(_) => Err(Failure::timeout(limit, "callTimeout").of(&self.server)),
         }
     }
 
     /// What a request about a task says of its client.
-    fn task_terms(&self, client: &Client, server: &Server, leg: &Mailbox) -> Terms {
+    fn terms(&self, client: &Client, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
-        terms.profile = server.declared(terms.profile);
-        terms.has_fixed_roots = !matches!(server.config.roots, crate::config::Roots::Client);
+        terms.profile = self.server.declared(terms.profile);
+        terms.has_fixed_roots = !matches!(self.server.config.roots, crate::config::Roots::Client);
         terms.extensions = Some(declared(terms.extensions.as_ref()));
         terms
     }

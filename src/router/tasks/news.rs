@@ -3,18 +3,20 @@
 use std::sync::{Arc, PoisonError};
 
 use super::At;
-use super::registry::Place;
+use super::registry::{Place, Registry};
 use crate::adapt::task;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw};
-use crate::router::{Router, question};
+use crate::router::clients::Clients;
+use crate::router::question;
 use crate::upstream::{Ask, Connection, Upstream};
 
-impl Router {
+impl Registry {
     /// A question that belongs to no call. One of a task of a client without a session waits for the client to come; every
     /// other one is given back.
-    pub(in crate::router) fn ask_for_task(
+    pub(in crate::router) fn ask(
         &self,
+        clients: &Clients,
         server: &Arc<Server>,
         upstream: &Arc<Upstream>,
         connection: &Arc<Connection>,
@@ -22,9 +24,9 @@ impl Router {
     ) -> Option<Ask> {
         let Some(id) = ask.params.as_ref().and_then(task::related_to) else { return Some(ask) };
         // Never a guess: several people may know a task, and the question is for one.
-        let tasks = self.0.known_tasks.on(connection, &id);
+        let tasks = self.on(connection, &id);
         let [task] = &*tasks else { return Some(ask) };
-        let Some(client) = self.0.clients.get(task.owner) else { return Some(ask) };
+        let Some(client) = clients.get(task.owner) else { return Some(ask) };
         match &task.place {
             Place::Session { hold, .. } if client.revision().is_modern() => {
                 let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
@@ -37,10 +39,10 @@ impl Router {
     }
 
     /// Tells the client that began a task how far it is.
-    pub(in crate::router) fn tell_task(&self, connection: &Arc<Connection>, told: &Raw) {
+    pub(in crate::router) fn tell(&self, clients: &Clients, connection: &Arc<Connection>, told: &Raw) {
         let Some(id) = told.text("taskId") else { return };
-        for task in self.0.known_tasks.on(connection, &id) {
-            let client = self.0.clients.get(task.owner);
+        for task in self.on(connection, &id) {
+            let client = clients.get(task.owner);
             // Whoever has no session asks, or listens.
             let Some(client) = client.filter(|client| client.revision() == ProtocolVersion::V2025_11_25) else {
                 continue;
@@ -51,13 +53,19 @@ impl Router {
     }
 
     /// The same by progress, under the token of the request that began the task.
-    pub(in crate::router) fn tell_progress(&self, connection: &Arc<Connection>, id: &str, params: &Raw) {
-        let tasks = self.0.known_tasks.on(connection, id);
+    pub(in crate::router) fn tell_progress(
+        &self,
+        clients: &Clients,
+        connection: &Arc<Connection>,
+        id: &str,
+        params: &Raw,
+    ) {
+        let tasks = self.on(connection, id);
         // Nor a guess, where a server gives one id twice.
         let [task] = &*tasks else { return };
         let Place::Session { progress, .. } = &task.place else { return };
         let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);
-        if let (Some(message), Some(client)) = (message, self.0.clients.get(task.owner)) {
+        if let (Some(message), Some(client)) = (message, clients.get(task.owner)) {
             client.mailbox().put(message);
         }
     }

@@ -5,21 +5,31 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::registry::Task;
+use super::registry::{Registry, Task};
 use crate::adapt::task::{self, Status};
+use crate::manager::Manager;
 use crate::protocol::{Method, Raw, object};
 use crate::router::client::Client;
+use crate::router::state::Sealer;
 use crate::router::{Mailbox, Router};
 
 /// Tasks of one listen.
 const WATCHED: usize = 64;
 
-impl Router {
+impl Registry {
     /// The tasks with these ids that the client knows.
-    pub(in crate::router) fn watched_tasks(&self, client: &Client, ids: &[String]) -> Vec<Arc<Task>> {
-        ids.iter().take(WATCHED).filter_map(|id| self.find_task(client, id).ok()).collect()
+    pub(in crate::router) fn watched(
+        &self,
+        sealer: &Sealer,
+        manager: &Manager,
+        client: &Client,
+        ids: &[String],
+    ) -> Vec<Arc<Task>> {
+        ids.iter().take(WATCHED).filter_map(|id| self.known(sealer, manager, client, id).ok()).collect()
     }
+}
 
+impl Router {
     /// Tells `put` how far the tasks are with each change, until all are over.
     pub(in crate::router) async fn watch_tasks(
         &self,

@@ -307,7 +307,10 @@ fn read(path: &str, text: &str) -> Source {
                 } else {
                     source.named.push((line, path.clone()))
                 }
-                source.aliases.insert(alias, path);
+                // A module inside that takes what its file defines gives that no other name.
+                if path != ["self", alias.as_str()] {
+                    source.aliases.insert(alias, path);
+                }
             }
             at = end;
         } else if word == "mod" && next(2) == "{" {
