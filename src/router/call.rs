@@ -7,15 +7,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::answer::Failure;
-use super::changed::changed;
+use super::changed::{changed, shown_before};
 use super::client::Client;
 use super::clocks::Clocks;
 use super::driver::{Next, Stage};
 use super::forward::{Course, Forward};
 #[cfg(feature = "server")]
 use super::invite::Invited;
+use super::parked::Table;
 use super::plan::Plan;
 use super::reach::Reached;
+use super::relay::{relay_questions, visits_required};
 use super::route::{One, Route};
 use super::running::{Attempt, Running};
 use super::toward::{Handover, Toward};
@@ -23,11 +25,10 @@ use super::verdict::{Bench, Verdict};
 use super::wanted::Wanted;
 use super::{Mailbox, Router};
 use crate::adapt;
-use crate::answered::{Answered, Failed, NoResult, reworded};
+use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
 use crate::manager::{Asked, Server, Slot, Stay};
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw};
-use crate::registry::expose_content;
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
@@ -79,7 +80,7 @@ impl Router {
     /// Sends a request to a server and brings its answer back.
     pub(super) async fn forward(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Answered {
         leg.concerns(&forward.server, &forward.target);
-        forward.shown = self.shown_before(client, &forward);
+        forward.shown = shown_before(self.manager(), client, &forward);
         if client.revision().is_modern() && forward.method.may_ask() {
             return self.forward_modern(client, forward, leg).await;
         }
@@ -90,7 +91,7 @@ impl Router {
     pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
         let server = &forward.server;
         let calling = server.calling();
-        let slot = self.slot(client, server).await.map_err(|failure| failure.of(server))?;
+        let slot = slot(&self.0.parked, client, server).await.map_err(|failure| failure.of(server))?;
         self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
     }
 
@@ -138,44 +139,6 @@ impl Router {
         }
     }
 
-    async fn slot(&self, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
-        let Some(slots) = &server.slots else { return Ok(None) };
-        let wait = server.config.queue_timeout;
-        if slots.is_full() {
-            self.0.parked.make_room(server, client.principal());
-        }
-        slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
-    }
-
-    /// Judges a call by the connection that it runs on now: the one before may have been of another era. What becomes of it
-    /// as a task.
-    fn judge(
-        &self,
-        client: &Client,
-        forward: &Forward,
-        toward: &mut Toward<'_>,
-        connection: &Connection,
-        course: &mut Course,
-    ) -> Result<Plan, Stop> {
-        if connection.is_modern() {
-            // A client with a session has no business with answers; the first request has none.
-            if !client.revision().is_modern() {
-                course.answers.get_or_insert_with(Raw::empty_object);
-            }
-        } else if forward.answers || course.driver.has_asked() {
-            // The answers that the client gave go nowhere now, and what came before them is not done twice.
-            return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
-        } else if client.revision().is_modern()
-            && forward.method.may_ask()
-            && !forward.server.declared(client.profile()).asks_nothing()
-            && let Toward::Leg(leg) = toward
-        {
-            // The server asks by requests of its own, and this client is asked by results: the call must wait without it.
-            return Err(Stop::Park(leg.hand_over()));
-        }
-        forward.task.at(&forward.server, connection).map_err(Stop::Refused)
-    }
-
     /// Sends the call to a lease, round by round, until it has its answer there or cannot have it.
     async fn attempt(
         &self,
@@ -193,22 +156,22 @@ impl Router {
                 server.note_answer(&on.upstream, &on.connection);
             }
             return Ok(match bench.judge(outcome) {
-                Verdict::Over(outcome) => self.adapted(client, forward, version, outcome),
+                Verdict::Over(outcome) => self.0.finish.adapted(client, forward, version, outcome),
                 Verdict::TaskOver(result) => {
-                    let answered = self.adapted(client, forward, version, Ok(result));
+                    let answered = self.0.finish.adapted(client, forward, version, Ok(result));
                     reworded(answered, |outcome| self.task_over_at_once(client, forward, outcome))
                 }
                 Verdict::Task(result) => {
                     let lease = (&on.upstream, &on.connection);
                     let made = (&mut exchange, &result);
                     let created = self.task_created(client, (forward, plan), lease, toward, made).await?;
-                    reworded(created, |created| self.adapted(client, forward, version, created))
+                    reworded(created, |created| self.0.finish.adapted(client, forward, version, created))
                 }
                 Verdict::Visits(error) => {
                     server.note_asked(Asked::ELICITATION, None);
-                    self.visits_required(client, forward, error)
+                    visits_required(&self.0.sealer, client, forward, error)
                 }
-                Verdict::Relay(result) => self.relay_questions(client, forward, &result),
+                Verdict::Relay(result) => relay_questions(&self.0.sealer, client, forward, &result),
                 Verdict::Ask(result) => match ask(client, forward, toward, course, (&on, id, &result)).await? {
                     Next::Again(params) => {
                         course.answers = Some(params);
@@ -236,8 +199,8 @@ impl Router {
             return Err(Attempt::Failed(failure).into());
         }
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
-        let plan = self.judge(client, forward, toward, &connection, course)?;
-        let mut terms = plan.dress(self.terms(client, server, toward));
+        let plan = judge(client, forward, toward, &connection, course)?;
+        let mut terms = plan.dress(terms(client, server, toward));
         // A session has one level; where requests say theirs, the most verbose one under way counts.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
             self.0.clients.apply_level(server, &upstream);
@@ -276,53 +239,55 @@ impl Router {
         course.end = running.clocks.end();
         Ok(Round { id, exchange, outcome: outcome? })
     }
+}
 
-    /// An answer as the client's revision has it, under the names that it knows.
-    pub(super) fn adapted(
-        &self,
-        client: &Client,
-        forward: &Forward,
-        from: ProtocolVersion,
-        outcome: Outcome,
-    ) -> Answered {
-        let server = &forward.server;
-        if server.config.daemon
-            && let Some(failed) = Failed::told(&outcome)
-        {
-            return Err(failed.into());
+/// A slot of the server, where it has `maxConcurrent`.
+async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
+    let Some(slots) = &server.slots else { return Ok(None) };
+    let wait = server.config.queue_timeout;
+    if slots.is_full() {
+        parked.make_room(server, client.principal());
+    }
+    slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
+}
+
+/// Judges a call by the connection that it runs on now: the one before may have been of another era. What becomes of it
+/// as a task.
+fn judge(
+    client: &Client,
+    forward: &Forward,
+    toward: &mut Toward<'_>,
+    connection: &Connection,
+    course: &mut Course,
+) -> Result<Plan, Stop> {
+    if connection.is_modern() {
+        // A client with a session has no business with answers; the first request has none.
+        if !client.revision().is_modern() {
+            course.answers.get_or_insert_with(Raw::empty_object);
         }
-        let outcome = outcome.map(|result| expose_content(&result, &server.config.alias, server.uris));
-        self.across(client, server, from, &forward.method, outcome)
+    } else if forward.answers || course.driver.has_asked() {
+        // The answers that the client gave go nowhere now, and what came before them is not done twice.
+        return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
+    } else if client.revision().is_modern()
+        && forward.method.may_ask()
+        && !forward.server.declared(client.profile()).asks_nothing()
+        && let Toward::Leg(leg) = toward
+    {
+        // The server asks by requests of its own, and this client is asked by results: the call must wait without it.
+        return Err(Stop::Park(leg.hand_over()));
     }
+    forward.task.at(&forward.server, connection).map_err(Stop::Refused)
+}
 
-    /// What a server of revision `from` answered to a request of that method, as the client's revision has it.
-    pub(super) fn across(
-        &self,
-        client: &Client,
-        server: &Server,
-        from: ProtocolVersion,
-        method: &Method,
-        outcome: Outcome,
-    ) -> Answered {
-        if outcome.as_ref().is_ok_and(|result| !result.is_object()) {
-            return Err(Failure::malformed("a result that is no object").of(server));
-        }
-        let gap = adapt::Gap { from, to: client.revision(), server: &server.config.name, info: &self.0.server_info };
-        Ok(adapt::outcome(outcome, method, &gap)?)
-    }
-
-    /// What a request says of its client.
-    fn terms(&self, client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
-        let mut terms = match toward {
-            Toward::Leg(leg) => client.terms(leg.mailbox()),
-            Toward::Parked(parked) => {
-                Terms { account: Some(parked.account().clone()), ..client.terms(client.mailbox()) }
-            }
-        };
-        terms.profile = server.declared(terms.profile);
-        terms.has_fixed_roots = !matches!(server.config.roots, config::Roots::Client);
-        terms
-    }
+/// What a request says of its client.
+fn terms(client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
+    let mut terms = match toward {
+        Toward::Leg(leg) => client.terms(leg.mailbox()),
+        Toward::Parked(parked) => Terms { account: Some(parked.account().clone()), ..client.terms(client.mailbox()) },
+    };
+    terms.profile = server.declared(terms.profile);
+    terms.has_fixed_roots = !matches!(server.config.roots, config::Roots::Client);
+    terms
 }
 
 fn has_failed(answered: &Answered) -> bool {

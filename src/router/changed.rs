@@ -3,24 +3,22 @@
 
 use std::sync::Arc;
 
-use super::Router;
 use super::answer::Failure;
 use super::client::Client;
 use super::forward::Forward;
+use crate::manager::Manager;
 use crate::protocol::Method;
 use crate::registry::{Kind, Offer, misfit};
 use crate::upstream::Upstream;
 
-impl Router {
-    /// What the client was shown of the server, if it was not shown what its own lease lists.
-    pub(super) fn shown_before(&self, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
-        let server = &forward.server;
-        let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
-        if kind(&forward.method).is_none() || client.lease(server.id, server.stamp()).as_ref().is_some_and(is_live) {
-            return None;
-        }
-        self.manager().shown_before(server, &client.who_now())
+/// What the client was shown of the server, if it was not shown what its own lease lists.
+pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
+    let server = &forward.server;
+    let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
+    if kind(&forward.method).is_none() || client.lease(server.id, server.stamp()).as_ref().is_some_and(is_live) {
+        return None;
     }
+    manager.shown_before(server, &client.who_now())
 }
 
 /// Why the request is not sent to that lease, which lists something else than the client was shown.

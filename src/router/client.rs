@@ -408,6 +408,11 @@ impl Client {
         self.state().seen.clone()
     }
 
+    /// Whether no list of its would wait for servers.
+    pub(super) fn is_settled(&self) -> bool {
+        self.state().seen.as_ref().is_some_and(|seen| seen.settled)
+    }
+
     pub(super) fn keep_seen(&self, seen: Seen) {
         let mut state = self.state();
         if !state.closed {

@@ -64,7 +64,7 @@ impl Router {
             return Ok(Route::Every);
         }
         let mut found = self.find_in(client, &self.view(client).callable, what, name);
-        if is_unknown(&found) && !self.is_settled(client) {
+        if is_unknown(&found) && !client.is_settled() {
             found = self.find_in(client, &self.settled_view(client).await.callable, what, name);
         }
         if is_unknown(&found) {
@@ -72,7 +72,7 @@ impl Router {
         }
         if is_unknown(&found) {
             let down = self.wait_for_owners(client, name).await;
-            found = self.find_in(client, &self.look(client, self.is_settled(client)).callable, what, name);
+            found = self.find_in(client, &self.look(client, client.is_settled()).callable, what, name);
             if let (true, Some((server, failure))) = (is_unknown(&found), down) {
                 return Err(Lost::Down(server, failure));
             }

@@ -16,7 +16,7 @@ use super::ask_guard::AskGuard;
 use super::client::Client;
 use super::forward::{Course, Forward};
 use super::relay::input_required;
-use super::state::State;
+use super::state::{Sealer, State};
 use super::toward::Toward;
 use super::{Mailbox, Router};
 use crate::adapt;
@@ -61,13 +61,13 @@ impl Router {
             if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
                 return end;
             }
-            return Invited::Asked(self.ask_to_sign_in(client, forward, &invitation, why));
+            return Invited::Asked(ask_to_sign_in(&self.0.sealer, client, forward, &invitation, why));
         }
         let Toward::Leg(leg) = &*toward else { return Invited::Nobody };
         let leg = leg.mailbox().clone();
         let asked = Instant::now();
         let stands = if is_new {
-            self.signed_in(client, forward, (&leg, toward), &invitation).await
+            signed_in(client, forward, (&leg, toward), &invitation).await
         } else {
             // As long as the one that asked: until its client says no, or the login ends.
             toward.tick();
@@ -107,7 +107,7 @@ impl Router {
             Some(Invited::SignedIn) => None,
             Some(_) => refused(),
             None if !self.is_at_hand(client) => refused(),
-            None => Some(self.ask_to_sign_in(client, forward, &invitation, &why).map_err(NoResult::from)),
+            None => Some(ask_to_sign_in(&self.0.sealer, client, forward, &invitation, &why).map_err(NoResult::from)),
         }
     }
 
@@ -132,63 +132,62 @@ impl Router {
         }
     }
 
-    /// The result that asks a client without a session.
-    fn ask_to_sign_in(&self, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
-        let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
-        let sealed = self.0.sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
-        invitation.shown();
-        let page = page(forward, invitation);
-        Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
-    }
-
-    /// Asks a client with a session, and waits for the end of the login.
-    async fn signed_in(
-        &self,
-        client: &Arc<Client>,
-        forward: &Forward,
-        (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
-        invitation: &Invitation,
-    ) -> Stands {
-        /// Below all ids of exchanges.
-        static ASKED: AtomicU64 = AtomicU64::new(0);
-        let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
-        let mut random = [0; 16];
-        if getrandom::fill(&mut random).is_err() {
-            return Stands::Over;
-        }
-        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let page = adapt::url::numbered(&page(forward, invitation), &id);
-        let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
-        let limits = &forward.limits;
-        {
-            let shown = Shown::to(client.owner().0, invitation);
-            let _asks = AskGuard::new(client, call);
-            client.ask(ask, Some((call, leg)), None);
-            let accepted = tokio::select! {
-                // Somebody signs in by another window: this one is closed.
-                stands = invitation.wait(client.owner().0, limits.login) => return stands,
-                answer = timeout(limits.answer, answer) => {
-                    matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
-                }
-            };
-            shown.answered(accepted);
-            if !accepted {
-                return Stands::Over;
-            }
-        }
-        toward.tick();
-        let stands = invitation.wait(client.owner().0, limits.login).await;
-        let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
-        leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
-        stands
-    }
-
     /// The lease of the call knows of the token that has come.
     async fn token_is_known(&self, client: &Arc<Client>, forward: &Forward) {
         if let Ok(upstream) = self.lease(client, &forward.server, forward.roots.as_ref()) {
             upstream.knows_of_token().await;
         }
     }
+}
+
+/// The result that asks a client without a session.
+fn ask_to_sign_in(sealer: &Sealer, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
+    let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
+    let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
+    invitation.shown();
+    let page = page(forward, invitation);
+    Ok(input_required(std::iter::once((KEY, &Method::Elicit, Some(&page))), &sealed))
+}
+
+/// Asks a client with a session, and waits for the end of the login.
+async fn signed_in(
+    client: &Arc<Client>,
+    forward: &Forward,
+    (leg, toward): (&Arc<Mailbox>, &mut Toward<'_>),
+    invitation: &Invitation,
+) -> Stands {
+    /// Below all ids of exchanges.
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let call = ASKED.fetch_add(1, Ordering::Relaxed) & 0xf_ffff;
+    let mut random = [0; 16];
+    if getrandom::fill(&mut random).is_err() {
+        return Stands::Over;
+    }
+    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let page = adapt::url::numbered(&page(forward, invitation), &id);
+    let (ask, answer) = Ask::gathered(KEY, client.revision(), Method::Elicit, Some(page));
+    let limits = &forward.limits;
+    {
+        let shown = Shown::to(client.owner().0, invitation);
+        let _asks = AskGuard::new(client, call);
+        client.ask(ask, Some((call, leg)), None);
+        let accepted = tokio::select! {
+            // Somebody signs in by another window: this one is closed.
+            stands = invitation.wait(client.owner().0, limits.login) => return stands,
+            answer = timeout(limits.answer, answer) => {
+                matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
+            }
+        };
+        shown.answered(accepted);
+        if !accepted {
+            return Stands::Over;
+        }
+    }
+    toward.tick();
+    let stands = invitation.wait(client.owner().0, limits.login).await;
+    let params = Some(Raw::from_value(&serde_json::json!({ "elicitationId": id })));
+    leg.put(Message::Notification(Notification { method: Method::ElicitationComplete, params }));
+    stands
 }
 
 /// A client with a session is shown an invitation; whoever goes without an answer does not want it.

@@ -58,7 +58,7 @@ impl Router {
         }
         Ok(if revision.is_modern() {
             let hints = self.manager().freshness(&client.who_now(), Some(kind));
-            self.completed(&page, Some(hints))
+            self.0.finish.completed(&page, Some(hints))
         } else {
             page
         })
@@ -106,11 +106,6 @@ impl Router {
             Some(seen) if seen.generation == generation => seen.view,
             seen => self.look(client, seen.is_some_and(|seen| seen.settled)),
         }
-    }
-
-    /// Whether a list would wait for servers.
-    pub(super) fn is_settled(&self, client: &Client) -> bool {
-        client.seen().is_some_and(|seen| seen.settled)
     }
 
     /// A new look at what there is.

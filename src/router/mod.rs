@@ -15,6 +15,7 @@ mod clocks;
 mod driver;
 mod extensions;
 mod find;
+mod finish;
 mod forward;
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
 mod gauges;
@@ -67,8 +68,7 @@ pub(crate) use named::Named;
 pub(crate) use presence::Via;
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
-use crate::adapt;
-use crate::answered::{Answered, NoResult};
+use crate::answered::Answered;
 use crate::config;
 pub(crate) use crate::manager::Principal;
 use crate::manager::{Manager, News, ServerStatus, Who};
@@ -110,7 +110,7 @@ struct Inner {
     doors: gauges::Doors,
     /// Who is shown to people as a client, and who hears of it.
     roster: Roster,
-    server_info: Raw,
+    finish: finish::Finish,
     /// The client that the embedding program is.
     own: OnceLock<Owner>,
     /// Tools of the host itself.
@@ -146,7 +146,7 @@ impl Router {
             known_tasks: tasks::Registry::default(),
             doors: gauges::Doors::default(),
             roster: Roster::new(closing.clone()),
-            server_info,
+            finish: finish::Finish::new(server_info),
             own: OnceLock::new(),
             own_tools: OnceLock::new(),
             observer: Observer::default(),
@@ -246,7 +246,7 @@ impl Router {
         request: Request,
         leg: &Arc<Mailbox>,
     ) -> impl Future<Output = Option<Outcome>> + Send + use<> {
-        self.serving(client, request.into(), leg, Self::written)
+        self.serving(client, request.into(), leg, Self::finished)
     }
 
     /// The same for the embedding program, with the answer by its type.
@@ -302,7 +302,7 @@ impl Router {
         async move {
             match ending.run_until_cancelled(answer).await {
                 Some(outcome) => outcome,
-                None => Some(router.written(&client, &method, Err(Failure::let_go().of_host()))),
+                None => Some(router.finished(&client, &method, Err(Failure::let_go().of_host()))),
             }
         }
     }
@@ -336,7 +336,7 @@ impl Router {
         }
         tokio::select! {
             biased;
-            answered = self.serve(client, routed, leg) => Some(answered.map(|result| self.whole(client, method, result))),
+            answered = self.serve(client, routed, leg) => Some(answered.map(|result| self.0.finish.whole(client, method, result))),
             () = guard.cancelled() => None,
             () = self.0.ending.cancelled() => Some(Err(Failure::cut_off().of_host())),
         }
@@ -363,22 +363,9 @@ impl Router {
         Some(Load(self.0.load.clone()))
     }
 
-    /// The result with all that each says since 2026-07-28, also where we made it ourselves.
-    fn whole(&self, client: &Client, method: &Method, result: Raw) -> Raw {
-        let revision = client.revision();
-        if !revision.is_modern() {
-            return result;
-        }
-        adapt::result(result, method, revision, revision, &self.0.server_info)
-    }
-
     /// The answer to a request of that method as the client gets it.
-    fn written(&self, client: &Client, method: &Method, answered: Answered) -> Outcome {
-        match answered {
-            Ok(result) => Ok(result),
-            Err(NoResult::Error(error)) => Err(error),
-            Err(NoResult::Failed(failed)) => failed.outcome(method).map(|result| self.whole(client, method, result)),
-        }
+    fn finished(&self, client: &Client, method: &Method, answered: Answered) -> Outcome {
+        self.0.finish.written(client, method, answered)
     }
 
     async fn serve(&self, client: &Arc<Client>, routed: Routed, leg: &Arc<Mailbox>) -> Answered {
@@ -394,7 +381,7 @@ impl Router {
             | Method::ResourceTemplatesList
             | Method::SetLevel => Wanted::unnamed(method, params),
             Method::Ping => return Ok(Raw::empty_object()),
-            Method::ResourcesUnsubscribe => return Ok(self.unsubscribe(client, params.as_ref())?),
+            Method::ResourcesUnsubscribe => return Ok(resource::unsubscribe(client, params.as_ref())?),
             Method::TasksGet | Method::TasksResult | Method::TasksList | Method::TasksCancel | Method::TasksUpdate => {
                 return self.task(client, &method, params, leg).await;
             }
@@ -529,7 +516,7 @@ impl Router {
         let completions = if revision >= ProtocolVersion::V2025_03_26 { r#","completions":{}"# } else { "" };
         let mut result = format!(
             r#"{{"protocolVersion":"{revision}","capabilities":{{"tools":{{"listChanged":true}},"prompts":{{"listChanged":true}},"resources":{{"subscribe":true,"listChanged":true}},"logging":{{}}{completions}{tasks}{extensions}}},"serverInfo":{}"#,
-            self.0.server_info
+            self.0.finish.info()
         );
         if let Some(instructions) = self.manager().instructions(principal) {
             result += r#","instructions":"#;

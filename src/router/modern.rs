@@ -23,7 +23,6 @@ use super::route::Routed;
 use super::{Mailbox, Principal, Router};
 use crate::protocol::{self, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::queues::Account;
-use crate::upstream::Cache;
 
 /// The clients without a session that are known now.
 #[derive(Debug, Default)]
@@ -154,7 +153,12 @@ impl Router {
             }
             _ => {
                 let id = RequestId::Number(self.0.modern.requests.fetch_add(1, Ordering::Relaxed));
-                Box::pin(self.serving(client, Routed { request: Request { id, ..request }, route }, leg, Self::written))
+                Box::pin(self.serving(
+                    client,
+                    Routed { request: Request { id, ..request }, route },
+                    leg,
+                    Self::finished,
+                ))
             }
         }
     }
@@ -175,25 +179,7 @@ impl Router {
         let hints = self.manager().freshness(&client.who_now(), None);
         let id = self.manager().host_id();
         let own = id.map(|id| format!(r#","{}":"{}""#, protocol::meta::HOST_ID, id.as_str())).unwrap_or_default();
-        self.completed_with(&own, &Raw::trusted(result.into()), Some(hints))
-    }
-
-    /// A result of our own, with what every one has since 2026-07-28, and with the caching hints that are due.
-    pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
-        self.completed_with("", result, hints)
-    }
-
-    /// The same with more members of `_meta`, each with its comma in front.
-    fn completed_with(&self, more: &str, result: &Raw, hints: Option<Cache>) -> Raw {
-        let (name, info) = (protocol::meta::SERVER_INFO, &self.0.server_info);
-        let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}{more}}}"#);
-        if let Some(Cache { ttl, public }) = hints {
-            let scope = if public { "public" } else { "private" };
-            head += &format!(r#","ttlMs":{},"cacheScope":"{scope}""#, ttl.as_millis());
-        }
-        let body = &result.as_bytes()[1..];
-        let comma: &[u8] = if body == b"}" { b"" } else { b"," };
-        Raw::trusted([head.as_bytes(), comma, body].concat().into())
+        self.0.finish.completed_with(&own, &Raw::trusted(result.into()), Some(hints))
     }
 }
 

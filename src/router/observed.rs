@@ -60,7 +60,7 @@ impl Router {
             }
             Err(refused) => Err(refused.into()),
         };
-        Some(self.written(&client, method, answered))
+        Some(self.finished(&client, method, answered))
     }
 }
 

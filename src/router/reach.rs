@@ -86,7 +86,7 @@ impl Router {
                     Err(why) => return Err(Failure::unavailable(&why)),
                 };
                 if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
-                    self.watch_anew(client, server, &upstream).await;
+                    client.watch_anew(server, &upstream).await;
                     return Ok((upstream, connection));
                 }
             }

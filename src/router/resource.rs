@@ -30,7 +30,7 @@ impl Router {
     pub(super) async fn complete(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Answered {
         if !self.offers(client, &forward.server, |offers| offers.completions).await {
             let none = Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#));
-            return Ok(if client.revision().is_modern() { self.completed(&none, None) } else { none });
+            return Ok(if client.revision().is_modern() { self.0.finish.completed(&none, None) } else { none });
         }
         self.forward(client, forward, leg).await
     }
@@ -58,16 +58,6 @@ impl Router {
         if is_full { Err(too_many(&Method::ResourcesSubscribe, limit).into()) } else { Ok(Raw::empty_object()) }
     }
 
-    pub(super) fn unsubscribe(&self, client: &Arc<Client>, params: Option<&Raw>) -> Outcome {
-        let uri = params
-            .and_then(|params| params.text("uri"))
-            .ok_or_else(|| ErrorObject::invalid_params("resources/unsubscribe: `uri` is missing"))?;
-        if let Some(subscription) = client.watched(|all| all.remove(&*uri)) {
-            subscription.upstream.unwant_uri(&subscription.raw);
-        }
-        Ok(Raw::empty_object())
-    }
-
     /// Whether the server offers a family; it is started for that if need be.
     async fn offers(
         &self,
@@ -81,6 +71,17 @@ impl Router {
             Err(_) => true,
         }
     }
+}
+
+/// A client watches a resource no longer.
+pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
+    let uri = params
+        .and_then(|params| params.text("uri"))
+        .ok_or_else(|| ErrorObject::invalid_params("resources/unsubscribe: `uri` is missing"))?;
+    if let Some(subscription) = client.watched(|all| all.remove(&*uri)) {
+        subscription.upstream.unwant_uri(&subscription.raw);
+    }
+    Ok(Raw::empty_object())
 }
 
 /// A client watches as many resources as it may.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::Router;
 use super::client::{Client, Subscription};
 use crate::manager::Server;
 use crate::protocol::Theirs;
@@ -14,20 +13,20 @@ use crate::upstream::Upstream;
 /// A request waits that long for its resources to be watched anew. What is not done by then is tried before the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Router {
-    /// Has the lease that the client is on now watch what one before it watched: before the client's request goes there, so
+impl Client {
+    /// Has the lease that it is on now watch what one before it watched: before its request goes there, so
     /// that no change is missed that the request makes.
     ///
     /// # Cancel safety
     /// A dropped wait leaves the rest to the next request.
-    pub(super) async fn watch_anew(&self, client: &Client, server: &Server, upstream: &Arc<Upstream>) {
+    pub(super) async fn watch_anew(&self, server: &Server, upstream: &Arc<Upstream>) {
         let is_left = |old: &Subscription| {
-            let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &client.who);
+            let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &self.who);
             // What is watched on a newer lease stays there: a call of before is on its way to this one.
             let is_older = || old.upstream.id < upstream.id;
             old.server == server.id && old.upstream.id != upstream.id && (is_older() || is_over())
         };
-        let left: Vec<(Arc<str>, Subscription)> = client.watched(|all| {
+        let left: Vec<(Arc<str>, Subscription)> = self.watched(|all| {
             all.iter().filter(|(_, old)| is_left(old)).map(|(uri, old)| (uri.clone(), old.clone())).collect()
         });
         let end = Instant::now() + PATIENCE;
@@ -36,7 +35,7 @@ impl Router {
                 Ok(Ok(Ok(_))) => {
                     let new = Subscription { upstream: upstream.clone(), ..old.clone() };
                     // It may watch it no longer, or by another of its requests.
-                    client.watched(|all| match all.get_mut(&uri) {
+                    self.watched(|all| match all.get_mut(&uri) {
                         Some(now) if now.upstream.id == old.upstream.id => Some(std::mem::replace(now, new)),
                         _ => Some(new),
                     })
@@ -44,7 +43,7 @@ impl Router {
                 Ok(Ok(Err(error))) => {
                     let (label, why) = (&*server.label, Theirs(&error.message));
                     tracing::warn!(server = label, "not watched over its new connection: {}: {why}", Theirs(&uri));
-                    client.watched(|all| {
+                    self.watched(|all| {
                         let is_it = all.get(&uri).is_some_and(|now| now.upstream.id == old.upstream.id);
                         if is_it { all.remove(&uri) } else { None }
                     })

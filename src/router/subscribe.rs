@@ -124,7 +124,7 @@ impl Router {
             async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
         }));
         let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
-        if filter.lists.any() && !self.is_settled(&client) {
+        if filter.lists.any() && !client.is_settled() {
             // Servers that nobody uses would tell nobody. Whoever comes up later is news.
             let _ = self.manager().prepare(&client.who_now()).now_or_never();
             client.is_gone(self.manager());
@@ -160,7 +160,7 @@ impl Router {
         drop(entry);
         // The result alone: to the SDKs for Python and TypeScript `notifications/cancelled` before it means that the stream is
         // lost, and after it there is nothing left to cancel.
-        Ok(tagged(&self.completed(&Raw::empty_object(), None), &listening.id))
+        Ok(tagged(&self.0.finish.completed(&Raw::empty_object(), None), &listening.id))
     }
 
     /// Watches a resource, if its server lets itself be watched.

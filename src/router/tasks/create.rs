@@ -41,7 +41,7 @@ impl Router {
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
-        if matches!(forward.listed, Listed::NotYet) && !self.is_settled(client) {
+        if matches!(forward.listed, Listed::NotYet) && !client.is_settled() {
             let settled = self.settled_view(client).await;
             forward.listed = Listed::of(&settled.callable, exposed, &forward.server, &forward.target);
         }

@@ -57,7 +57,7 @@ impl Router {
             let status = Status::of(&told);
             if status.is_terminal() {
                 let outcome = task::outcome(&told);
-                let result = self.across(client, &at.server, at.version, &Method::ToolsCall, outcome)?;
+                let result = self.0.finish.across(client, &at.server, at.version, &Method::ToolsCall, outcome)?;
                 return Ok(task::related(&result, &task.handle));
             }
             if Instant::now() >= end {

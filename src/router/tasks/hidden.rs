@@ -47,7 +47,7 @@ impl Router {
             };
             match toward.hear_until(server, exchange, polled).await {
                 Ok(told) => task = told,
-                Err(NoResult::Error(error)) => return Ok(self.adapted(client, forward, version, Err(error))),
+                Err(NoResult::Error(error)) => return Ok(self.0.finish.adapted(client, forward, version, Err(error))),
                 Err(failed @ NoResult::Failed(_)) => return Ok(Err(failed)),
             }
         }
@@ -55,7 +55,7 @@ impl Router {
         let outcome = self.task_result(client, at, sent, toward, (end, Some(exchange))).await?;
         unfinished.is_over = true;
         let outcome = outcome.map(|result| task::unrelated(&result));
-        Ok(self.adapted(client, forward, version, outcome))
+        Ok(self.0.finish.adapted(client, forward, version, outcome))
     }
 
     /// Waits for the result of a task at a server with a session, however long that is silent.

@@ -117,7 +117,7 @@ impl Router {
             (false, true) => self.held_task(about, method, &params).await,
             (true, false) => self.driven_task(about, method).await,
         };
-        reworded(answered, |outcome| self.across(client, &at.server, at.version, method, outcome))
+        reworded(answered, |outcome| self.0.finish.across(client, &at.server, at.version, method, outcome))
     }
 
     /// Client and server have the same kind of tasks: ids are changed, nothing else.

@@ -70,7 +70,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["forward.rs", "reach.rs"],
-            &["changed.rs", "find.rs", "relay.rs", "tasks/"],
+            &["changed.rs", "find.rs", "finish.rs", "relay.rs", "tasks/"],
             &["invite.rs", "park.rs"],
             &["call.rs"],
             // What else is dispatched to, and what is told.

@@ -1,0 +1,98 @@
+//! Answers as their clients get them: in the words of their revision, under the names that they know.
+
+use super::answer::Failure;
+use super::client::Client;
+use super::forward::Forward;
+use crate::adapt;
+use crate::answered::{Answered, Failed, NoResult};
+use crate::manager::Server;
+use crate::protocol::{self, Method, Outcome, ProtocolVersion, Raw};
+use crate::registry::expose_content;
+use crate::upstream::Cache;
+
+/// What makes an answer one of this host.
+#[derive(Debug)]
+pub(super) struct Finish {
+    /// Who we say that we are.
+    info: Raw,
+}
+
+impl Finish {
+    pub(super) fn new(info: Raw) -> Self {
+        Self { info }
+    }
+
+    pub(super) fn info(&self) -> &Raw {
+        &self.info
+    }
+
+    /// The result with all that each says since 2026-07-28, also where we made it ourselves.
+    pub(super) fn whole(&self, client: &Client, method: &Method, result: Raw) -> Raw {
+        let revision = client.revision();
+        if !revision.is_modern() {
+            return result;
+        }
+        adapt::result(result, method, revision, revision, &self.info)
+    }
+
+    /// The answer to a request of that method as the client gets it.
+    pub(super) fn written(&self, client: &Client, method: &Method, answered: Answered) -> Outcome {
+        match answered {
+            Ok(result) => Ok(result),
+            Err(NoResult::Error(error)) => Err(error),
+            Err(NoResult::Failed(failed)) => failed.outcome(method).map(|result| self.whole(client, method, result)),
+        }
+    }
+
+    /// What a server answered to a call, as the client's revision has it, under the names that it knows.
+    pub(super) fn adapted(
+        &self,
+        client: &Client,
+        forward: &Forward,
+        from: ProtocolVersion,
+        outcome: Outcome,
+    ) -> Answered {
+        let server = &forward.server;
+        if server.config.daemon
+            && let Some(failed) = Failed::told(&outcome)
+        {
+            return Err(failed.into());
+        }
+        let outcome = outcome.map(|result| expose_content(&result, &server.config.alias, server.uris));
+        self.across(client, server, from, &forward.method, outcome)
+    }
+
+    /// What a server of revision `from` answered to a request of that method, as the client's revision has it.
+    pub(super) fn across(
+        &self,
+        client: &Client,
+        server: &Server,
+        from: ProtocolVersion,
+        method: &Method,
+        outcome: Outcome,
+    ) -> Answered {
+        if outcome.as_ref().is_ok_and(|result| !result.is_object()) {
+            return Err(Failure::malformed("a result that is no object").of(server));
+        }
+        let gap = adapt::Gap { from, to: client.revision(), server: &server.config.name, info: &self.info };
+        Ok(adapt::outcome(outcome, method, &gap)?)
+    }
+
+    /// A result of our own, with what every one has since 2026-07-28, and with the caching hints that are due.
+    pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
+        self.completed_with("", result, hints)
+    }
+
+    /// The same with more members of `_meta`, each with its comma in front.
+    pub(super) fn completed_with(&self, more: &str, result: &Raw, hints: Option<Cache>) -> Raw {
+        let (name, info) = (protocol::meta::SERVER_INFO, &self.info);
+        let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}{more}}}"#);
+        if let Some(Cache { ttl, public }) = hints {
+            let scope = if public { "public" } else { "private" };
+            head += &format!(r#","ttlMs":{},"cacheScope":"{scope}""#, ttl.as_millis());
+        }
+        let body = &result.as_bytes()[1..];
+        let comma: &[u8] = if body == b"}" { b"" } else { b"," };
+        Raw::trusted([head.as_bytes(), comma, body].concat().into())
+    }
+}
