@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::answered::{Failed, Kind};
 use crate::config;
-use crate::protocol::ErrorObject;
+use crate::protocol::{ErrorObject, Theirs};
 
 /// Why something did not work.
 #[derive(Clone, Debug)]
@@ -15,6 +15,10 @@ pub struct Error {
     text: Box<str>,
     /// What mends it, where that is known.
     help: Option<Box<str>>,
+    /// Names that may have been meant.
+    nearest: Vec<String>,
+    /// Whether the same request may be sent again.
+    retryable: bool,
     /// The server's own error object.
     answer: Option<ErrorObject>,
     source: Option<Source>,
@@ -60,7 +64,8 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, server: None, text: text.into().into(), help: None, answer: None, source: None }
+        let text = text.into().into();
+        Self { kind, server: None, text, help: None, nearest: Vec::new(), retryable: false, answer: None, source: None }
     }
 
     pub(crate) fn of(mut self, server: Option<String>) -> Self {
@@ -70,6 +75,17 @@ impl Error {
 
     pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into().into()), ..self }
+    }
+
+    /// Nothing has that name; these names are near.
+    pub(crate) fn with_nearest(self, nearest: Vec<String>) -> Self {
+        let quoted: Vec<String> = nearest.iter().map(|name| format!("`{}`", Theirs(name))).collect();
+        let help = match quoted.split_last() {
+            None => None,
+            Some((last, [])) => Some(format!("did you mean {last}?").into()),
+            Some((last, rest)) => Some(format!("did you mean {} or {last}?", rest.join(", ")).into()),
+        };
+        Self { nearest, help: help.or(self.help), ..self }
     }
 
     /// Another error that says of itself all there is to say.
@@ -104,6 +120,27 @@ impl Error {
         self.help.as_deref()
     }
 
+    /// Up to three names that may have been meant, where nothing has the given one; the nearest first.
+    ///
+    /// ```
+    /// # fn show(error: &mcp_host::Error) {
+    /// if let Some(name) = error.nearest().first() {
+    ///     println!("calling {name} instead");
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn nearest(&self) -> &[String] {
+        &self.nearest
+    }
+
+    /// Whether the same request is safe to send again and may succeed then: it never reached the server, or the server
+    /// refused it for now.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
     /// The server's own error object, where it answered with one.
     #[must_use]
     pub fn answer(&self) -> Option<&ErrorObject> {
@@ -119,7 +156,8 @@ impl From<Failed> for Error {
             Kind::AuthRequired => ErrorKind::Unauthorized,
             Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments => ErrorKind::Internal,
         };
-        let error = Self::new(kind, failed.text).of(failed.server.map(Into::into));
+        let retryable = failed.retryable;
+        let error = Self { retryable, ..Self::new(kind, failed.text).of(failed.server.map(Into::into)) };
         match failed.cause {
             Some(cause) => error.with_source(Cause(cause)),
             None => error,

@@ -39,6 +39,8 @@ mod lineage;
 mod loopback;
 mod manager;
 pub mod name;
+#[doc(hidden)]
+pub mod nearest;
 pub mod protocol;
 mod queues;
 pub mod redact;
@@ -54,12 +56,16 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
-pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
+pub use host::{
+    Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,
+    ListsChange, Progress, Root, SampleAnswer, Sampling, Session, Updates,
+};
 #[cfg(feature = "server")]
 pub use host::{HttpEndpoint, SocketEndpoint};
 pub use in_process::InProcess;
-pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
+pub use manager::{ConfigStatus, Reload, ServerStatus, StateChange};
+pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
-pub use transport::{Unstartable, guard};
+pub use transport::{LogMessage, StderrLine, Unstartable, guard};
 pub use upstream::StateName;

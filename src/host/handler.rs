@@ -128,7 +128,9 @@ impl ElicitAnswer {
     fn result(self, is_page: bool) -> Raw {
         match self {
             Self::Accept(_) if is_page => Raw::from_value(&json!({ "action": "accept" })),
-            Self::Accept(fields) => Raw::from_value(&json!({ "action": "accept", "content": fields })),
+            Self::Accept(fields) => {
+                Raw::from_value(&json!({ "action": "accept" })).with_member("content", fields.as_bytes())
+            }
             Self::Decline => Raw::from_value(&json!({ "action": "decline" })),
             Self::Cancel => Raw::from_value(&json!({ "action": "cancel" })),
         }
@@ -241,8 +243,8 @@ impl Root {
 /// A [`ClientHandler`] of any type.
 pub(super) trait Answers: Send + Sync {
     fn profile(&self) -> Profile;
-    fn elicit<'a>(&'a self, question: Elicitation) -> BoxFuture<'a, ElicitAnswer>;
-    fn sample<'a>(&'a self, question: Sampling) -> BoxFuture<'a, SampleAnswer>;
+    fn elicit(&self, question: Elicitation) -> BoxFuture<'_, ElicitAnswer>;
+    fn sample(&self, question: Sampling) -> BoxFuture<'_, SampleAnswer>;
     fn roots<'a>(&'a self, server: Option<&'a str>) -> BoxFuture<'a, Vec<Root>>;
 }
 
@@ -251,11 +253,11 @@ impl<H: ClientHandler> Answers for H {
         ClientHandler::profile(self)
     }
 
-    fn elicit<'a>(&'a self, question: Elicitation) -> BoxFuture<'a, ElicitAnswer> {
+    fn elicit(&self, question: Elicitation) -> BoxFuture<'_, ElicitAnswer> {
         Box::pin(ClientHandler::elicit(self, question))
     }
 
-    fn sample<'a>(&'a self, question: Sampling) -> BoxFuture<'a, SampleAnswer> {
+    fn sample(&self, question: Sampling) -> BoxFuture<'_, SampleAnswer> {
         Box::pin(ClientHandler::sample(self, question))
     }
 
@@ -268,13 +270,13 @@ impl<H: ClientHandler> Answers for H {
 pub(super) async fn answer(
     handler: Option<&dyn Answers>,
     server: Option<String>,
-    method: Method,
+    method: &Method,
     params: Option<Raw>,
 ) -> Outcome {
     let unknown = || ErrorObject::method_not_found(method.as_str());
     let handler = handler.ok_or_else(unknown)?;
     let params = params.unwrap_or_else(Raw::empty_object);
-    match &method {
+    match method {
         Method::Elicit => {
             let question = Elicitation { server, params };
             let (params, is_page) = (question.params.clone(), question.url().is_some());
@@ -327,7 +329,7 @@ mod tests {
     }
 
     async fn ask(handler: &dyn Answers, method: Method, params: serde_json::Value) -> String {
-        match answer(Some(handler), Some("s".to_owned()), method, Some(params.into())).await {
+        match answer(Some(handler), Some("s".to_owned()), &method, Some(params.into())).await {
             Ok(result) => result.to_string(),
             Err(error) => format!("{} {}", error.code, error.message),
         }
@@ -339,7 +341,7 @@ mod tests {
         assert!(ask(&Silent, Method::CreateMessage, json!({})).await.starts_with("-1 "));
         assert_eq!(ask(&Silent, Method::RootsList, json!({})).await, r#"{"roots":[]}"#);
         assert!(ask(&Silent, Method::ToolsList, json!({})).await.starts_with("-32601 "));
-        let nobody = answer(None, None, Method::RootsList, None).await;
+        let nobody = answer(None, None, &Method::RootsList, None).await;
         assert_eq!(nobody, Err(ErrorObject::method_not_found("roots/list")));
     }
 

@@ -465,7 +465,7 @@ impl Client {
 }
 
 /// Whether a URI names that resource, or a part of it.
-pub(super) fn is_part(uri: &str, whole: &str) -> bool {
+pub(crate) fn is_part(uri: &str, whole: &str) -> bool {
     let rest = uri.strip_prefix(whole);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
 }

@@ -112,6 +112,16 @@ impl Router {
         self.catalog(client)
     }
 
+    /// Notes that the client is to hear of changes of its lists from now on, as one that has listed.
+    pub(crate) fn follow_lists(&self, client: &Arc<Client>) {
+        if client.told().is_none() {
+            let catalog = self.catalog(client);
+            for kind in Kind::ALL {
+                client.tell(kind, &catalog);
+            }
+        }
+    }
+
     /// The headers in which this client was told to repeat arguments of the tool that it calls.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self, client: &Arc<Client>, request: &Request) -> Vec<ParamHeader> {

@@ -47,7 +47,7 @@ mod subscribe;
 mod tasks;
 mod toward;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -55,7 +55,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use client::{Client, Place};
+pub(crate) use client::{Client, Place, is_part};
 #[cfg(any(feature = "server", test))]
 pub(crate) use gauges::{Gauges, Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
@@ -107,8 +107,8 @@ struct Inner {
     /// Who is shown to people as a client, and who hears of it.
     roster: roster::Roster,
     server_info: Raw,
-    /// The client that the embedding program is.
-    own: OnceLock<Owner>,
+    /// The clients that the embedding program is.
+    own: Mutex<BTreeSet<Owner>>,
     /// What is written of each call, if that is wanted.
     audit: OnceLock<Audit>,
     tasks: TaskTracker,
@@ -143,7 +143,7 @@ impl Router {
             doors: gauges::Doors::default(),
             roster: roster::Roster::new(),
             server_info,
-            own: OnceLock::new(),
+            own: Mutex::default(),
             audit: OnceLock::new(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -216,7 +216,17 @@ impl Router {
 
     /// The embedding program is that client.
     pub(crate) fn belongs_to(&self, client: &Client) {
-        let _ = self.0.own.set(client.owner());
+        self.own().insert(client.owner());
+    }
+
+    /// Whether the embedding program is that client.
+    #[cfg(feature = "server")]
+    fn is_own(&self, client: &Client) -> bool {
+        self.own().contains(&client.owner())
+    }
+
+    fn own(&self) -> MutexGuard<'_, BTreeSet<Owner>> {
+        self.0.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session ended: its calls are cancelled, its leases given back.
@@ -227,6 +237,7 @@ impl Router {
         for subscription in client.close() {
             subscription.upstream.unwant_uri(&subscription.raw);
         }
+        self.own().remove(&client.owner());
         self.0.manager.release(client.owner());
     }
 

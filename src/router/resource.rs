@@ -78,10 +78,15 @@ impl Router {
         let uri = params
             .and_then(|params| params.text("uri"))
             .ok_or_else(|| ErrorObject::invalid_params("resources/unsubscribe: `uri` is missing"))?;
-        if let Some(subscription) = client.watched(|all| all.remove(&*uri)) {
+        self.unwatch(client, &uri);
+        Ok(Raw::empty_object())
+    }
+
+    /// Ends the subscription of a client to a resource, if it has one.
+    pub(crate) fn unwatch(&self, client: &Arc<Client>, uri: &str) {
+        if let Some(subscription) = client.watched(|all| all.remove(uri)) {
             subscription.upstream.unwant_uri(&subscription.raw);
         }
-        Ok(Raw::empty_object())
     }
 
     async fn resource(

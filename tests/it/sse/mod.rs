@@ -7,11 +7,9 @@ mod server;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use mcp_host::config::{Syntax, Vars, parse_str};
-use mcp_host::protocol::{ErrorObject, Method, Profile, Raw};
-use mcp_host::{ClientHandler, Host, HostBuilder, ServerStatus, StateName};
+use mcp_host::protocol::{Profile, Raw};
+use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Host, HostBuilder, ServerStatus, StateName};
 use serde_json::{Value, json};
 
 use self::server::{Script, Server};
@@ -46,8 +44,8 @@ impl ClientHandler for Handler {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Result<Raw, ErrorObject>> {
-        async { Ok(Raw::from_value(&json!({"action": "accept", "content": {}}))) }.boxed()
+    async fn elicit(&self, _: Elicitation) -> ElicitAnswer {
+        ElicitAnswer::Accept(Raw::empty_object())
     }
 }
 
