@@ -15,7 +15,7 @@ mod driver;
 mod extensions;
 mod find;
 mod forward;
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+#[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
 #[cfg(feature = "server")]
 mod invite;
@@ -57,7 +57,9 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use client::{Client, Place, is_part};
 #[cfg(any(feature = "server", test))]
-pub(crate) use gauges::{Gauges, Held, Holds, Usage};
+pub use gauges::Gauges;
+#[cfg(any(feature = "server", test))]
+pub(crate) use gauges::{Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use named::Named;
 pub(crate) use presence::Via;

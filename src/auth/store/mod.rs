@@ -70,7 +70,7 @@ pub trait SecretStore: Send + Sync {
 }
 
 /// Where a secret is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kept {
@@ -85,7 +85,7 @@ pub enum Kept {
 }
 
 /// Where the next secret would be kept.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Keeping {
