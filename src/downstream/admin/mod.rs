@@ -297,10 +297,7 @@ impl std::fmt::Debug for SignIn {
 ///
 /// # Errors
 /// When there is none, more than one, or it does not answer.
-pub async fn sign_in<T: DeserializeOwned>(
-    port: Option<u16>,
-    request: &SignIn,
-) -> Result<Result<T, Refused>, AskError> {
+pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -> Result<Result<T, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &replies::line(request)).await?;
     replies::read(&answer).map_err(AskError::Strange)
 }

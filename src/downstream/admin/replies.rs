@@ -316,7 +316,10 @@ mod tests {
             expires_in: 600,
         };
         for (reply, wanted) in [
-            (SignInReply::Begun(begun), json!({ "login": 7, "page": "https://a/p", "issuer": "https://a", "byCode": true })),
+            (
+                SignInReply::Begun(begun),
+                json!({ "login": 7, "page": "https://a/p", "issuer": "https://a", "byCode": true }),
+            ),
             (
                 SignInReply::BegunByCode(code),
                 json!({
@@ -328,10 +331,7 @@ mod tests {
             (SignInReply::pending(), json!({ "pending": true })),
             (SignInReply::abandoned(false), json!({ "abandoned": false })),
             (SignInReply::signed_out(true), json!({ "forgotten": true })),
-            (
-                SignInReply::holdings([("a".to_owned(), None)]),
-                json!({ "servers": [{ "name": "a", "holding": null }] }),
-            ),
+            (SignInReply::holdings([("a".to_owned(), None)]), json!({ "servers": [{ "name": "a", "holding": null }] })),
             (SignInReply::Keeping(Keeping::at(Kept::Memory)), json!({ "kept": "memory" })),
         ] {
             assert_eq!(written(&reply), wanted);
@@ -342,9 +342,11 @@ mod tests {
 
     #[test]
     fn a_reload_is_told_with_its_changes_or_its_error() {
-        let changes = Reload { added: vec!["a".to_owned()], pending: vec!["host.listen".to_owned()], ..Reload::default() };
+        let changes =
+            Reload { added: vec!["a".to_owned()], pending: vec!["host.listen".to_owned()], ..Reload::default() };
         let done = Reloaded::from(Ok(changes.clone()));
-        let wanted = json!({ "reloaded": true, "added": ["a"], "removed": [], "changed": [], "pending": ["host.listen"] });
+        let wanted =
+            json!({ "reloaded": true, "added": ["a"], "removed": [], "changed": [], "pending": ["host.listen"] });
         assert_eq!(written(&done), wanted);
         assert_eq!(serde_json::from_value::<Reloaded>(wanted).expect("a reply"), done);
         let failed = Reloaded::from(Err("mcp.json:1: no".to_owned()));

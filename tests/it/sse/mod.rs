@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use mcp_host::config::{Syntax, Vars, parse_str};
 use mcp_host::protocol::{Profile, Raw};
-use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Host, HostBuilder, ServerStatus, StateName};
+use mcp_host::{
+    ClientHandler, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder, ServerStatus, StateChange, StateName,
+};
 use serde_json::{Value, json};
 
 use self::server::{Script, Server};
@@ -61,6 +63,15 @@ async fn call(host: &Host, tool: &str, arguments: &Value) -> String {
     let result = host.call_tool(tool, Raw::from_value(arguments)).await.unwrap();
     let result: Value = result.read().unwrap();
     result["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// The next change of a state.
+async fn change(events: &mut Events) -> StateChange {
+    loop {
+        if let Event::State(change) = events.next().await.unwrap() {
+            return change;
+        }
+    }
 }
 
 /// Waits for a change to that state.
@@ -235,7 +246,7 @@ async fn a_lost_stream_is_a_lost_session() {
     let (outcome, ()) = tokio::join!(hanging, cut);
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("outcome is unknown"), "{error}");
-    while events.next().await.unwrap().to != StateName::Connected {}
+    while change(&mut events).await.to != StateName::Connected {}
     assert_eq!(call(&host, "echo", &json!({})).await, "{}");
     let story = server.story();
     assert_eq!(story[5..9], start(2));
@@ -250,7 +261,7 @@ async fn a_forgotten_session_is_opened_again_and_the_call_repeated() {
     server.refuse(404);
     let mut events = host.events();
     let lost = async {
-        while events.next().await.unwrap().to != StateName::Reconnecting {}
+        while change(&mut events).await.to != StateName::Reconnecting {}
         server.refuse(0);
     };
     let arguments = json!({});
@@ -271,7 +282,7 @@ async fn h57_a_call_that_was_taken_is_not_sent_again_when_another_is_refused() {
         }
         server.refuse(404);
         let lost = async {
-            while events.next().await.unwrap().to != StateName::Reconnecting {}
+            while change(&mut events).await.to != StateName::Reconnecting {}
             server.refuse(0);
         };
         let arguments = json!({});
@@ -324,7 +335,7 @@ async fn an_event_has_a_cap() {
     let mut events = host.events();
     server.say(&format!("data: {}", "x".repeat(70_000)));
     let lost = loop {
-        let event = events.next().await.unwrap();
+        let event = change(&mut events).await;
         if event.to == StateName::Reconnecting {
             break event.cause.unwrap();
         }

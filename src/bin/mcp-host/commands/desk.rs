@@ -142,7 +142,9 @@ impl Desk {
                 answer.map_err(|error| self.silent(&error))?
             }
             At::Here(host) => match host.sign_in(request.clone()).await {
-                Ok(reply) => Ok(Raw::from_value(&reply).read().map_err(|error| self.silent(&AskError::Strange(error)))?),
+                Ok(reply) => {
+                    Ok(Raw::from_value(&reply).read().map_err(|error| self.silent(&AskError::Strange(error)))?)
+                }
                 Err(refused) => Err(refused),
             },
         };
