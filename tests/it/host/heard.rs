@@ -1,7 +1,7 @@
 //! What a host hears beside answers: changes of lists, log messages, standard error, updates of resources.
 
 use mcp_host::registry::Kind;
-use mcp_host::{Event, Events, Host, InProcess, Method, StateName};
+use mcp_host::{ErrorKind, Event, Events, Host, InProcess, Method, StateName, demo};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -99,16 +99,15 @@ async fn standard_error_of_servers_is_told_without_secrets() {
 
 #[tokio::test]
 async fn states_are_told_by_the_names_of_the_config() {
-    let host = Host::builder().in_process("it", server()).start().await.unwrap();
+    let host = Host::builder().in_process("My Server", server()).start().await.unwrap();
+    // Nothing has run since.
     let mut events = host.events();
-    host.settled().await;
-    assert!(host.remove_server("it"));
-    let gone = next(&mut events, |event| match event {
-        Event::State(change) if change.to == StateName::Disconnected => Some(change),
+    let change = next(&mut events, |event| match event {
+        Event::State(change) if change.to == StateName::Connected => Some(change),
         _ => None,
     });
-    let gone = gone.await;
-    assert_eq!(gone.server, "it");
+    let change = change.await;
+    assert_eq!((change.server.as_str(), change.from, change.cause), ("My Server", StateName::Initializing, None));
     host.shutdown().await;
 }
 
@@ -137,9 +136,15 @@ async fn updates_of_a_watched_resource_are_told_while_it_is_watched() {
     assert_eq!(timeout(PATIENCE, updates.next()).await.unwrap().as_deref(), Some("it+it:notes"), "one still watches");
     drop(updates);
     watched("false").await;
-    let unknown = host.subscribe("nobody+it:notes").await.unwrap_err();
-    assert!(unknown.answer().is_some() || unknown.kind() == mcp_host::ErrorKind::Unknown, "{unknown}");
     let mut last = host.subscribe("it+it:notes").await.unwrap();
     host.shutdown().await;
     assert_eq!(timeout(PATIENCE, last.next()).await.unwrap(), None, "the host is gone");
+}
+
+#[tokio::test]
+async fn what_nobody_has_cannot_be_watched() {
+    let host = Host::builder().in_process("echo", demo::echo()).start().await.unwrap();
+    let error = host.subscribe("it:notes").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
+    host.shutdown().await;
 }
