@@ -20,7 +20,7 @@ pub struct Error {
     /// Whether the same request may be sent again.
     retryable: bool,
     /// The server's own error object.
-    answer: Option<ErrorObject>,
+    answer: Option<Box<ErrorObject>>,
     source: Option<Source>,
 }
 
@@ -99,7 +99,7 @@ impl Error {
 
     /// The server answered with that error.
     pub(crate) fn from_answer(error: ErrorObject) -> Self {
-        Self { answer: Some(error.clone()), ..Self::new(ErrorKind::Answer, error.message) }
+        Self { answer: Some(error.clone().into()), ..Self::new(ErrorKind::Answer, error.message) }
     }
 
     /// What kind of error.
@@ -144,7 +144,7 @@ impl Error {
     /// The server's own error object, where it answered with one.
     #[must_use]
     pub fn answer(&self) -> Option<&ErrorObject> {
-        self.answer.as_ref()
+        self.answer.as_deref()
     }
 }
 

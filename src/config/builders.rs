@@ -437,8 +437,7 @@ mod tests {
             "inheritEnv": ["LANG"], "join": "never", "idleExit": "4s", "naming": { "separator": "__", "maxLength": 64 },
             "limits": { "sessions": 3 },
         });
-        let mut limits = Limits::default();
-        limits.sessions = 3;
+        let limits = Limits { sessions: 3, ..Limits::default() };
         let naming = Naming { max_length: 64, ..Naming::default() };
         let made = HostSettings::default().listen(([127, 0, 0, 1], 9000).into()).startup_wait(seconds(1));
         let made = made.insecure_http().allow_host("a").allow_origin("https://b").without_sse().param_headers();

@@ -79,7 +79,7 @@ impl Host {
 
     async fn finish(&self, number: u64, url: &str) -> Result<SignInReply, Refused> {
         let login = lock(&self.0.logins.0).by_browser.remove(&number).ok_or_else(|| Refused::because(OVER))?;
-        login.finish(url).await.map(SignInReply::signed_in).map_err(failed)
+        login.finish(url).await.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
     /// Begins a login by a code, and tells what is to be shown.
@@ -117,7 +117,7 @@ impl Host {
             return Ok(SignInReply::pending());
         };
         begun.by_code.remove(&number);
-        done.map(SignInReply::signed_in).map_err(failed)
+        done.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
     /// Forgets a login by a code; whether it was under way.
@@ -147,6 +147,6 @@ fn put<T>(last: &mut u64, logins: &mut BTreeMap<u64, T>, login: T) -> u64 {
 }
 
 /// Signing in failed.
-fn failed(error: auth::Error) -> Refused {
+fn failed(error: &auth::Error) -> Refused {
     Refused::because(error.to_string())
 }

@@ -344,7 +344,7 @@ mod tests {
     fn a_reload_is_told_with_its_changes_or_its_error() {
         let changes =
             Reload { added: vec!["a".to_owned()], pending: vec!["host.listen".to_owned()], ..Reload::default() };
-        let done = Reloaded::from(Ok(changes.clone()));
+        let done = Reloaded::from(Ok(changes));
         let wanted =
             json!({ "reloaded": true, "added": ["a"], "removed": [], "changed": [], "pending": ["host.listen"] });
         assert_eq!(written(&done), wanted);
