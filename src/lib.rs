@@ -1,8 +1,8 @@
 //! One endpoint for many MCP (Model Context Protocol) servers, as a crate.
 //!
 //! [`Host`] connects to every server of a config, merges what they offer under qualified names, and routes calls; the
-//! program `mcp-host` is written on it. How the code is laid out, and the way of one message through it, stands in
-//! ARCHITECTURE.md.
+//! program `mcp-host` is written on it. The [`cookbook`] has recipes. How the code is laid out, and the way of one message
+//! through it, stands in ARCHITECTURE.md.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), mcp_host::Error> {
@@ -10,9 +10,9 @@
 //! for tool in host.catalog_ready().await.tools() {
 //!     println!("{}", tool.name());
 //! }
-//! let arguments = mcp_host::protocol::Raw::from_value(&serde_json::json!({ "path": "notes.txt" }));
+//! let arguments = serde_json::json!({ "path": "notes.txt" });
 //! let result = host.call_tool("files__read_file", arguments).timeout(std::time::Duration::from_secs(30)).await?;
-//! println!("{result}");
+//! println!("{}", result.text());
 //! host.shutdown().await;
 //! # Ok(()) }
 //! ```
@@ -23,6 +23,7 @@ pub mod approvals;
 mod audit;
 pub mod auth;
 pub mod config;
+pub mod cookbook;
 pub mod demo;
 mod dial;
 mod downstream;

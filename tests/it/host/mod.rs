@@ -33,6 +33,12 @@ fn config(servers: &Value) -> Config {
     parse_str(&text, Syntax::Json, "test.json", &Vars::from_process()).unwrap()
 }
 
+#[test]
+fn the_manager_of_an_agent_fits_on_a_page() {
+    let example = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/agent.rs")).unwrap();
+    assert!(example.lines().count() <= 60, "{} lines", example.lines().count());
+}
+
 /// Waits until `look` finds something.
 async fn until<T>(host: &Host, look: impl Fn(&Host) -> Option<T>) -> T {
     let found = async {

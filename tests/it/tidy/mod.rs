@@ -38,6 +38,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("in_process", 5, &[]),
     ("host", 5, &["error", "in_process"]),
     ("demo", 5, &["in_process"]),
+    ("cookbook", 5, &[]),
     ("fuzzing", 5, &["in_process", "demo"]),
 ];
 
