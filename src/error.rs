@@ -8,6 +8,18 @@ use crate::config;
 use crate::protocol::{ErrorObject, Theirs};
 
 /// Why something did not work.
+///
+/// ```
+/// # fn act(error: &mcp_host::Error) {
+/// use mcp_host::ErrorKind;
+///
+/// match error.kind() {
+///     ErrorKind::Unauthorized => println!("sign in to {}", error.server().unwrap_or("the server")),
+///     _ if error.is_retryable() => println!("once more"),
+///     _ => println!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -39,6 +51,16 @@ impl fmt::Display for Cause {
 impl std::error::Error for Cause {}
 
 /// What kind of error, by what can be done about it.
+///
+/// ```
+/// # fn exit_code(error: &mcp_host::Error) -> u8 {
+/// match error.kind() {
+///     mcp_host::ErrorKind::Config | mcp_host::ErrorKind::Unknown => 2,
+///     mcp_host::ErrorKind::Timeout => 7,
+///     _ => 1,
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {

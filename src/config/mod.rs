@@ -75,6 +75,15 @@ pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
 /// A checked config.
+///
+/// ```
+/// use mcp_host::config::{Syntax, Vars, parse_str};
+///
+/// let text = r#"{ "mcpServers": { "clock": { "command": "mcp-clock" } } }"#;
+/// let config = parse_str(text, Syntax::Json, "mcp.json", &Vars::default())?;
+/// assert_eq!(config.servers[0].name, "clock");
+/// # Ok::<_, mcp_host::config::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The servers, in the order of the files.

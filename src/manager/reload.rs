@@ -17,6 +17,13 @@ use crate::config::{self, Config};
 use crate::upstream::{Starter, StateName};
 
 /// What another config has changed.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host, config: mcp_host::Config) {
+/// let changes = host.reload(config);
+/// println!("new: {:?}, gone: {:?}", changes.added, changes.removed);
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reload {
@@ -31,6 +38,13 @@ pub struct Reload {
 }
 
 /// How the config of a running host stands.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// let status = host.config_status().borrow().clone();
+/// println!("taken {} times; not taken now: {:?}", status.reloads, status.problems);
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]

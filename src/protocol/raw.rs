@@ -19,6 +19,16 @@ use super::whole::Whole;
 pub struct NoJson(String);
 
 /// One valid JSON value, as the bytes it came as. Cheap to clone.
+///
+/// ```
+/// use mcp_host::Raw;
+///
+/// let raw = Raw::parse(&r#"{"b": 1.0, "a": "x"}"#.into())?;
+/// assert_eq!(raw.text("a").as_deref(), Some("x"));
+/// // Every other byte stays as it came.
+/// assert_eq!(raw.with_member("a", b"null").as_str(), r#"{"b": 1.0, "a": null}"#);
+/// # Ok::<_, mcp_host::protocol::NoJson>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
 

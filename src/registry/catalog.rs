@@ -15,6 +15,14 @@ use crate::protocol::raw::string;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
+///
+/// ```
+/// # fn show(catalog: &mcp_host::Catalog) {
+/// for tool in catalog.tools() {
+///     println!("{}: {}", tool.name(), tool.definition().text("description").unwrap_or_default());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Catalog {
     lists: [Listing; 4],

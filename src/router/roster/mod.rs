@@ -25,6 +25,14 @@ use super::{Principal, Router};
 use crate::protocol::{Method, ProtocolVersion, Raw};
 
 /// One client, as people see it.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// for client in host.clients() {
+///     println!("{} over {}: {} calls", client.name, client.transport, client.calls);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
