@@ -22,7 +22,7 @@ impl Catalog {
     /// Merges what the servers list. `contributions` are in the order of the config and hold **every** server of it, with an
     /// empty offer if need be: no server can then take a name that carries another's alias.
     #[must_use]
-    pub fn build(contributions: &[Contribution], naming: &Naming, owners: &mut Owners) -> Self {
+    pub(crate) fn build(contributions: &[Contribution], naming: &Naming, owners: &mut Owners) -> Self {
         Self::build_paged(contributions, naming, owners, PAGE)
     }
 
