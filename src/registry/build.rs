@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::catalog::{Catalog, Server};
 use super::circle::Circles;
 use super::contribution::Contribution;
-use super::filter::Prefix;
 use super::listing::{Listing, Writer};
 use super::{Kind, Owners, Problems, quoted};
+use crate::config::Prefix;
 use crate::exposed::{Naming, bare_name, exposed_name, exposed_uri};
 use crate::name::ServerName;
 

@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::filter::{Prefix, ServerNaming};
+use super::filter::ServerNaming;
 use super::listing::{Entry, Holder, Listing, read_cursor};
 use super::rewrite::links;
 use super::{Contribution, Kind, Problems};
+use crate::config::Prefix;
 use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
 use crate::name::{ALIAS, ServerName};
 use crate::protocol::raw::string;

@@ -32,13 +32,12 @@ pub use catalog::BadCursor;
 pub use catalog::Catalog;
 pub(crate) use catalog::{Resolution, Target};
 pub(crate) use contribution::Contribution;
-pub(crate) use filter::Prefix;
 #[doc(hidden)]
 pub use filter::ServerNaming;
 pub(crate) use fit::misfit;
 pub(crate) use header::{ParamHeader, ParamHeaders};
 pub use listing::Entry;
-pub(crate) use offer::{Offer, OfferBuilder, PageError, Reading};
+pub(crate) use offer::{Offer, OfferBuilder, PageError};
 pub(crate) use owners::Owners;
 pub(crate) use rewrite::{expose_content, expose_target};
 
