@@ -1,6 +1,6 @@
 //! What servers offer: checked, compact, and merged into the lists that clients see.
 //!
-//! Raw list pages come in ([`OfferBuilder`]); out goes an [`Offer`] per lease and, from all offers in the order of the
+//! Raw list pages come in (`OfferBuilder`); out goes an `Offer` per lease and, from all offers in the order of the
 //! config, one immutable [`Catalog`]: lists as ready bytes, and the tables that lead a name or URI back to its server.
 //! **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input makes the same bytes.
 //! Start reading at `offer.rs`, then `catalog.rs`.
