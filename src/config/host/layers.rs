@@ -5,6 +5,7 @@ use std::path::Path;
 use figment::value::{Dict, Map, Value as Merged};
 use figment::{Error, Figment, Metadata, Profile, Provider};
 
+use super::super::keys::camel_case;
 use super::super::report::{Place, Report};
 use super::super::syntax::{Member, Node, Value};
 use super::super::vars::Vars;
@@ -129,21 +130,4 @@ fn from_figment(value: &Merged, text: &str, at: Place) -> Value {
         }
         Merged::Char(..) | Merged::Dict(..) | Merged::Empty(..) => Value::Text(text.to_owned()),
     }
-}
-
-/// `MAX_LENGTH` is `maxLength`.
-pub(super) fn camel_case(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut upper = false;
-    for c in name.chars() {
-        match c {
-            '_' => upper = true,
-            c if upper => {
-                out.push(c.to_ascii_uppercase());
-                upper = false;
-            }
-            c => out.push(c.to_ascii_lowercase()),
-        }
-    }
-    out
 }
