@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
-use http_body::{Body as _, Frame as Part, SizeHint};
+use http_body::{Frame as Part, SizeHint};
 
 use super::outlet::Outlet;
 use super::stream::Events;
@@ -225,6 +225,7 @@ impl http_body::Body for Body {
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
+    use http_body::Body as _;
     use http_body_util::BodyExt as _;
 
     use super::*;
