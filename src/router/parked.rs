@@ -61,7 +61,7 @@ pub(super) struct Inner {
     /// Up to this round the client has come back.
     resumed: u32,
     /// Questions without an answer, by key.
-    open: BTreeMap<String, Ask>,
+    pub(super) open: BTreeMap<String, Ask>,
     /// Every key that was given.
     keys: HashSet<String>,
     /// Answers that the first request brought unasked, by the keys that it expects.

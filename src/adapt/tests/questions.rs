@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::ErrorObject;
 
 fn asked(method: &Method, params: &str, from: V, to: V) -> Asked {
     question(method, Some(raw(params)), from, to, "gh").unwrap_or_else(|refused| panic!("{refused:?}: {params}"))

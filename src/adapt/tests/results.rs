@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::code;
+use crate::protocol::{ErrorObject, code};
 
 const OURS: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"mcp-host","version":"1"}}"#;
 
