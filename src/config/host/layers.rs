@@ -153,6 +153,7 @@ fn from_figment(value: &Parsed, text: &str, at: Place) -> Value {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::{Syntax, parse_str};
     use super::*;
 
     fn node() -> impl Strategy<Value = Node> {
@@ -200,6 +201,16 @@ mod tests {
             prop_assert_eq!(merged, expected);
             prop_assert_eq!(report.problems(), layers.len() - objects.len());
         }
+    }
+
+    #[test]
+    fn a_setting_that_comes_twice_is_told() {
+        let text = "{ \"host\": { \"tasks\": true,\n\"naming\": { \"maxLength\": 50, \"maxLength\": 60 },\n\"tasks\": false } }";
+        let error = parse_str(text, Syntax::Json, "f.json", &Vars::default()).unwrap_err();
+        insta::assert_snapshot!(error, @"
+        f.json:2: host.naming.maxLength: given twice, first on line 2
+        f.json:3: host.tasks: given twice, first on line 1
+        ");
     }
 
     #[test]
