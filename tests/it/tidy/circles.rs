@@ -297,7 +297,10 @@ fn read(path: &str, text: &str) -> Source {
                 } else {
                     source.named.push((line, path.clone()))
                 }
-                source.aliases.insert(alias, path);
+                // What a module inside the file takes of the file is called as it is.
+                if path != ["self", alias.as_str()] {
+                    source.aliases.insert(alias, path);
+                }
             }
             at = end;
         } else if word == "mod" && next(2) == "{" {
