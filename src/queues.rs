@@ -1,10 +1,13 @@
-//! What is queued to clients, counted down to the socket: in all (`host.limits.clientQueues`), and for each of them.
+//! Bytes queued to clients, counted down to the socket: in all (`host.limits.clientQueues`), and for each client.
 //!
-//! Whoever keeps bytes for a client holds a [`Share`] of its [`Account`] for as long: mailboxes, inboxes of calls, streams
-//! kept for replay, answers being written. **Invariant:** counting never waits and loses nothing. Over the cap somebody is
-//! cut off instead: the account that has cost most so far, its bytes times how long nothing of them was taken. So a client
-//! that reads is never cut off for one that does not (`docs/hazards.md` H48, H49). What may be lost (progress, log lines,
-//! what is kept for replay) has room only in the first half.
+//! Code that keeps bytes for a client holds a [`Share`] of its [`Account`] as long: mailboxes, inboxes of calls, what
+//! parked calls and tasks ask, streams kept for replay, answers being written, whose bytes carry their count into
+//! hyper. What the system holds for sockets is not ours and not counted.
+//!
+//! **Invariant:** counting never waits and loses nothing. Over the cap one client is cut off instead, with its
+//! connections and its session: the account that has cost most so far, its bytes times how long none of them was taken.
+//! So a client that reads is never cut off for one that does not (`docs/hazards.md` H48, H49). What may be lost
+//! (progress, log lines, what is kept for replay) has room only in the first half.
 
 #![cfg_attr(not(feature = "server"), allow(dead_code, reason = "half of it is for the HTTP door"))]
 

@@ -1,4 +1,7 @@
 //! Content for older clients: blocks and structured results that their revision does not know, as ones that it does.
+//!
+//! One kind passes on purpose: audio in the result of a tool reaches a client of 2024-11-05 as audio, because the
+//! official suite wants it after that handshake too.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

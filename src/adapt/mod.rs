@@ -1,9 +1,15 @@
-//! What differs between revisions, turned from one into another: results, errors, questions, definitions, `_meta`.
+//! Translates between revisions: results, errors, questions, definitions, `_meta`.
 //!
-//! A body as one side said it comes in, out goes what the other side's revision can take. **Invariant:** pure, and as little
-//! as can be: what needs no change is given back as the bytes it came as, unknown members stay, numbers keep their digits.
-//! Unknown members of objects may cross a gap of revisions; unknown kinds (of content, of forms) may not. Start reading at
-//! [`outcome`]. Not here: names and URIs (`registry/rewrite.rs`), and when something is asked or retried (the router).
+//! A body as one side said it comes in, and what the other side's revision can take goes out. It is called where an
+//! answer comes back (`Router::adapted`), where a question goes out (`router/question.rs`), and where a list is shown
+//! (`registry/listing.rs`). From an older revision to a newer one nearly nothing changes. The other way, what the
+//! client does not know becomes something that says the same, is left out where it is said elsewhere, or is refused
+//! (`docs/bridging.md` 10). An error keeps its code only where the code means the same on the other side.
+//!
+//! **Invariant:** pure, and as little as can be: what needs no change is given back as the bytes it came as, unknown
+//! members stay, numbers keep their digits. Unknown members of objects may cross a gap of revisions; unknown kinds (of
+//! content, of forms) may not. Start reading at [`outcome`]. Not here: names and URIs (`registry/rewrite.rs`), and when
+//! something is asked or retried (the router).
 
 mod content;
 mod definition;

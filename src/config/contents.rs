@@ -1,8 +1,9 @@
-//! What a config was made of: its files and those that they name, each with a hash of what stood in it. And whether the
-//! same files say something else now: they are looked at, not listened to.
+//! What a config was made of: its files and those that they name, each with a hash of its text. And whether the same
+//! files say something else now: the host polls them.
 //!
-//! A file may be written in place, replaced by a rename, reached by links of which any may be swapped, lie on a disk of
-//! another machine, or not be there yet. Only looking notices all of these.
+//! A file may be written in place, replaced by a rename, reached by links of which any may be swapped, lie on another
+//! machine's disk, or not be there yet. Only polling notices all of these. A stamp is believed only after it has been
+//! the same for some looks, because a file may change twice within one tick of its disk's clock.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

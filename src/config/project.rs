@@ -1,8 +1,11 @@
-//! Files of a project: found in the working directory, and so the word of whoever wrote the project (`docs/hazards.md` H93).
-//! Their servers wait until the user has approved exactly what they are.
+//! Files of a project: found in the working directory, and so the word of whoever wrote the project (`docs/hazards.md`
+//! H93). Its servers stay `disabled` until the user has approved exactly what they are.
 //!
-//! What is approved is the entry as it is written, whose file that is, and what stands in the files that it names. Values
-//! of the user's own variables are the user's word: where they go is written in the entry, what they are is not asked.
+//! The user approves the entry as it is written with its client's reading of it, the path of the file, and the text of
+//! the files that it names. Values of the user's own variables are the user's word: the entry shows where they go, and
+//! their text is not asked about. Keyring entries are read, and a program for headers runs, only after the approval.
+//! The `host` of a project's file is not read at all. Approvals lie in the state directory (`approvals.rs`), and a
+//! running host follows them like the files of its config.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};

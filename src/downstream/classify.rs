@@ -1,6 +1,8 @@
-//! Which era a message is of, and so which way it goes: to a session, or served by itself (`docs/bridging.md` 3.2). Pure.
+//! Which era a message has, and so which way it goes: to a session, or served by itself (`docs/bridging.md` 3.2). Pure.
 //!
-//! The body decides; over HTTP its headers must say the same. A pipe has no headers, else it is the same table.
+//! The body decides; over HTTP its headers must say the same. A pipe has no headers, otherwise the table is the same. A
+//! message whose `_meta` claims 2026-07-28 goes to no session, whatever session id stands beside it. `initialize` makes
+//! a session as ever, even on a pipe that has served modern requests.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,16 @@
-//! The config of a running host: taken anew when it is told to, or when the files say something else
-//! (`docs/hazards.md` H91).
+//! The config of a running host: read again when it is asked to, or when its files change (`docs/hazards.md` H91).
 //!
-//! Read whole, checked whole, then taken; what cannot be used changes nothing and is told by [`ConfigStatus`].
+//! The host follows all files that were read for the config, including those that it names (`envFile`, `${file:…}`),
+//! each by a hash. When one has changed and stayed the same for a quarter of a second, everything is read and judged
+//! whole, and then taken in one step or not at all. A hangup signal or a word over the status socket does the same at
+//! once. What cannot be used changes nothing and is told by [`ConfigStatus`].
+//!
+//! TOML and YAML cannot show that a file was cut between two entries, since both halves are whole; there the quarter of
+//! a second must do. JSON has no such half.
+//!
+//! `host` settings that are read on demand, access rules included, apply at once (`downstream/http/rules.rs`). The
+//! others wait for the next start, and the status says so (`HostSettings::with`).
+//!
 //! **Invariant:** one task loads, so that two reloads cannot cross.
 
 use std::collections::HashMap;

@@ -1,13 +1,18 @@
-//! Keeps a host from starting or dialing itself (the contract calls it "never start oneself").
+//! Keeps a host from starting or dialing itself without end. Four things do that:
 //!
-//! Two things tell a host apart. Its *id* is random and lives as long as the host: our answers to `initialize` and
-//! `server/discover` carry it, so a host that dials itself meets its own id. Its *marks* are digests of its config files:
-//! every child process gets the marks of all hosts above it in [`VARIABLE`], so a host that is started below one with the
-//! same config finds its own marks and starts nothing. Where the environment was cleaned on the way, Linux tells which
-//! processes are above, and each host leaves a note of its marks in its state directory (`notes.rs`).
+//! - The program leaves out entries of a config that are its own file with a config of its own
+//!   (`bin/mcp-host/itself.rs`).
+//! - A host has a random *id* for its lifetime and says it in `initialize` and `server/discover`. An endpoint that
+//!   answers with our own id is switched off before anything else is asked of it.
+//! - Each child gets the *marks* of all hosts above it, digests of their config files, in [`VARIABLE`]. A host that
+//!   finds its own marks there starts nothing.
+//! - Where the environment was cleaned on the way, Linux says which processes are above, and each host has left its
+//!   marks in the state directory (`notes.rs`).
 //!
-//! **Invariant:** nothing here is secret, and a lie in it harms only the one that tells it: a server with a foreign id is
-//! switched off itself.
+//! Hosts that list each other are another matter. `registry/through.rs` leaves out what comes back from hosts that say
+//! who they are, `registry/circle.rs` what comes back through a plain proxy.
+//!
+//! **Invariant:** nothing here is secret. A lie in it harms only the liar: a server that claims our id is switched off.
 
 mod notes;
 

@@ -1,8 +1,8 @@
-//! What a host leaves behind for hosts below it that were started with a cleaned environment, and how those find it.
+//! The note that a host leaves for hosts below it that start with a cleaned environment, and how those find it.
 //!
-//! A note is `hosts/PID` in the state directory: when that process began, and the marks of the chain that ends with it. The
-//! host holds a lock on it for life, so notes of hosts that are gone are known and removed. Only Linux tells which
-//! processes are above; elsewhere the notes serve the count alone.
+//! A note is `hosts/PID` in the state directory: when that process began, and the marks of the chain that ends with it.
+//! The host holds a lock on its note for life, so notes of ended hosts are recognized and removed. The locks also count
+//! the hosts of one config. Only Linux says which processes are above; elsewhere the notes serve the count alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};

@@ -1,14 +1,18 @@
 //! Servers that speak both eras at one URL: each client is served in its own.
 //!
-//! A server over HTTP that needs no sessions may offer them all the same, and offer more to clients that have one. It is
-//! asked by `initialize` when the first client with a session comes. That goes over a connection of its own: a lease of the
-//! older era, which is the client's if the server takes it. Calls wait [`PATIENCE`] for the answer, lists never.
+//! A server over HTTP that needs no sessions may still offer them, and offer more to clients that have one. It is asked
+//! by `initialize` when the first client with a session comes. That takes a connection of its own: a lease of the older
+//! era, which becomes the client's if the server accepts. Calls wait [`PATIENCE`] for the answer. Lists never wait:
+//! they are those of the shared lease until the other lease has listed.
 //!
 //! | the server | clients with a session are on | known |
 //! |---|---|---|
 //! | takes `initialize` | leases of the older era, until one is refused | until then |
 //! | refuses it | what clients without one are on | for a day |
 //! | says neither in time | the same | for this session |
+//!
+//! When a session is refused, those leases end after their calls. Clients go on with the shared lease at their next
+//! request, and what they watch is watched there first (`router/rewatch.rs`).
 //!
 //! Start reading at [`Server::lease_era`].
 

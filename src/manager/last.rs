@@ -1,5 +1,6 @@
-//! What a server listed last, by key: in this life, or in an earlier one (`kept`). It is shown to clients that have no lease
-//! of it yet, or one that is not up (`docs/hazards.md` H63).
+//! What a server listed last, by key: in this life, or in an earlier one (`kept`). It is shown to clients that have no
+//! lease of the server yet, or one that is not up (`docs/hazards.md` H63). The list of a lost server stays while the
+//! host reconnects; that of a failed or disabled one is not shown.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,8 @@
 //! Which lease lists for a client, and under which key it is remembered (`docs/bridging.md` 15.5).
 //!
-//! Lists open no lease of a client's own but behind an answer, and only where its server may list otherwise to it.
+//! A list opens a lease of the client's own only behind its answer, and only where the server may list otherwise to
+//! that client; the client hears of the difference as a list change. What a client's own lease lists after that
+//! client's first call is shown to no other client, because it may be that client's work.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

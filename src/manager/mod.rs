@@ -1,8 +1,14 @@
 //! All servers: which lease serves which client, and the catalog that a client sees.
 //!
-//! In: the config, and clients that want a server. Out: leases, catalogs, statuses, events. **Invariant:** a server that
-//! fails or is slow changes nothing for another, and no list waits longer for it than `startupWait`. Start reading at
-//! `lease.rs` (who may share), then `leases.rs` (the table).
+//! In: the config, and clients that want a server. Out: leases, catalogs, statuses, events.
+//!
+//! Clients of one person share leases as far as their servers cannot tell them apart (`lease.rs`; `docs/bridging.md` 15
+//! has the rules and their reasons). A list never starts a lease of a client's own, except behind its answer; only a
+//! call does. A name that is in no list but carries the alias of a server that has never listed waits for that server
+//! as any call would (`router/find.rs`).
+//!
+//! **Invariant:** a server that fails or is slow changes nothing for another, and no list waits longer for it than
+//! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
 mod eras;

@@ -1,5 +1,9 @@
-//! Another config while the host runs: servers that are the same go on undisturbed, those that are gone or changed finish
-//! the calls they have and take no new ones (`docs/hazards.md` H91).
+//! Another config while the host runs (`docs/hazards.md` H91).
+//!
+//! Servers whose entry is the same are the same objects before and after. A changed one is another server of the same
+//! name: clients see what the old one listed until the new one has listed, calls that had begun end at the old one
+//! within `limits.drain`, and new calls wait for the new one. A server that is gone finishes its calls and takes no new
+//! ones.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,11 +1,12 @@
-//! Room for one more lease where leases are short: which principal gives one up (`docs/hazards.md` H101).
+//! Room for one more lease when leases are short: which principal gives one up (`docs/hazards.md` H101).
 //!
-//! A principal that is alone may have all. While another one uses or wants the server, nobody gets more than half of its
-//! leases, nor of all leases; whoever has more loses idle leases first, then those whose calls wait at a question that their
-//! client has walked away from, oldest first. Leases with calls that run are never taken.
+//! A principal that is alone may have all. While another one uses or wants the server, no principal gets more than half
+//! of its leases, nor of all leases. A newcomer takes an idle lease of the principal that has most, else one whose
+//! calls only wait at a question that their client has walked away from: the oldest such calls end until that principal
+//! is at half. Leases with running calls are never taken.
 //!
-//! Clients of one principal take idle leases from each other, but none that was given a moment ago: more clients than leases
-//! would start a server for each call.
+//! Clients of one principal take idle leases from each other, but none that was given less than a second ago: a call
+//! waits that long, up to five seconds. Otherwise more clients than leases would start a server for each call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, Weak};

@@ -1,4 +1,7 @@
-//! What is known of a server that decides who shares its leases, and what follows when more becomes known.
+//! Facts about a server that decide who shares its leases, and what follows when more becomes known.
+//!
+//! Clients that only listed leave a lease whose server was told the roots of another client, and a lease that declares
+//! what its server is by now known to ask. If no lease lists for everybody any more, the host opens one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! `maxConcurrent`: so many calls at once at one server. More wait, first come first served; but as long as another client
-//! waits, none gets more than half of the slots, rounded up (`docs/hazards.md` H51). Who goes next is decided by [`Line`],
-//! which is pure.
+//! `maxConcurrent`: how many calls run at once at one server. More wait, first come first served. While another client
+//! waits, no client gets more than half of the slots, rounded up (`docs/hazards.md` H51). [`Line`], which is pure,
+//! decides who is next.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,8 @@
-//! The door first: leases that nobody waits for are started once the first list is written, or a moment later. A start of
-//! fifty processes at once would keep the client that asks for the first list waiting. Where nothing is known of a server the
-//! first list waits for it, and it is started at once. Either way one in each turn of the runtime.
+//! Starts servers without delaying the first list: leases that no client waits for start once the first list is
+//! written, or after [`DOOR`]. Fifty forks before the first answer cost it 18 ms.
+//!
+//! A server of which nothing is known starts at once, because the first list waits for it. Either way one server starts
+//! per turn of the runtime. A lazy server whose list is kept stays `idle` until it is called.
 
 use std::collections::VecDeque;
 use std::fmt;

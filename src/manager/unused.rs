@@ -1,5 +1,5 @@
-//! Ends of leases that nobody uses: a shared one a while after its last client; by `idleStop` any that was unused for long,
-//! whoever has it. What that one listed stays, and the next call opens another one.
+//! Ends leases that are not used: a shared one a minute after its last client; by `idleStop` any that was unused that
+//! long, even if a client has it. What that one listed stays, and the next call opens another lease.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

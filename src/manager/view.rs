@@ -44,7 +44,7 @@ const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Manager {
     /// Waits until something is known of every server, or it has failed, or had its `startupWait`. Where nothing is known, the
-    /// lease that lists is started; no list waits for a client's own ([`Self::to_open`]).
+    /// lease that lists is started; no list waits for a client's own ([`Self::admit`]).
     pub(crate) async fn prepare(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
@@ -81,20 +81,37 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// The servers that this client was shown without being on a lease of theirs. A server that starts when it is needed, or
-    /// ends when it is not, is not started to be listed once more.
-    pub(crate) fn to_open(&self, who: &Who) -> Vec<Arc<Server>> {
-        let is_to_open = |server: &&Arc<Server>| {
+    /// Has this client on the rest leases of the servers that it is shown, where it is on none. Returns the servers at which
+    /// more has to be done for it ([`Self::open`]). A server that starts when it is needed, or ends when it is not, is not
+    /// started to be listed once more.
+    pub(crate) fn admit(&self, who: &Who) -> Vec<Arc<Server>> {
+        let has_more = |server: &&Arc<Server>| {
             let config = &server.config;
-            let is_up = || server.rest(who).is_some_and(|upstream| upstream.connection().is_some());
-            server.target.is_some()
-                && !server.is_this_host.load(std::sync::atomic::Ordering::Relaxed)
-                && (config.start == Start::Eager || is_up())
-                && (server.is_to_ask_for_sessions(who)
-                    || ((config.idle_stop.is_zero() || Self::lists_apart(server, who))
-                        && Self::lease_of(server, who).is_none()))
+            if server.target.is_none() || server.is_this_host.load(std::sync::atomic::Ordering::Relaxed) {
+                return false;
+            }
+            let rest = server.rest(who);
+            let is_up = rest.as_ref().is_some_and(|upstream| upstream.connection().is_some());
+            if config.start != Start::Eager && !is_up {
+                return false;
+            }
+            if server.is_to_ask_for_sessions(who) {
+                return true;
+            }
+            let is_apart = Self::lists_apart(server, who);
+            if !(config.idle_stop.is_zero() || is_apart) || Self::lease_of(server, who).is_some() {
+                return false;
+            }
+            match rest {
+                // Nothing is asked or started.
+                Some(rest) if !is_apart => {
+                    self.enter(server, &rest, who);
+                    false
+                }
+                _ => true,
+            }
         };
-        self.shown_to(&who.principal).iter().filter(is_to_open).cloned().collect()
+        self.shown_to(&who.principal).iter().filter(has_more).cloned().collect()
     }
 
     /// Has this client on the rest lease of that server in its era; where its own may list otherwise and never did, opens that

@@ -1,7 +1,7 @@
 //! What is put together of pieces.
 //!
-//! Where it is large it has a mapping of its own: the system gives memory page by page as it is filled, and takes all of it
-//! back at once. In the heap, where many others come and go, much of it would stay with the process.
+//! A large one has a mapping of its own: the system gives memory page by page as it is filled, and takes all of it back
+//! at once. In the heap, among many that come and go, much of it would stay with the process.
 
 use bytes::Bytes;
 use memmap2::MmapMut;

@@ -1,8 +1,12 @@
-//! What must not be seen, taken out of text that is about to be: the last line behind types that cannot be printed.
+//! Removes secrets from text that is about to be shown: the last line behind types that cannot be printed.
 //!
 //! In: text for a log, an error, a status. Out: the same with `***` for values that the config says are secret, and for
-//! what looks like a credential (`shape.rs`). **Invariant:** it only takes away, and never fails. Not here: what clients
-//! and servers say to each other, which passes as it is.
+//! what looks like a credential (`shape.rs`). Servers may repeat what they were given, so this includes causes of
+//! failures and standard error. What a program gives as headers is learned as it comes ([`Learned`]), by every scrubber
+//! that hides that config.
+//!
+//! **Invariant:** it only takes away, and never fails. Not here: what clients and servers say to each other passes
+//! untouched.
 
 mod shape;
 #[cfg(test)]

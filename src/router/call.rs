@@ -1,5 +1,10 @@
-//! One request of a client on its way through a server: sent under another id and name, with what comes back in between
-//! turned back, until there is one answer.
+//! One request of a client on its way through a server: sent under another id and name, with everything translated that
+//! comes back, until there is one answer.
+//!
+//! A server may come back from a loss as one of another era. So nothing that depends on both eras outlives a
+//! connection: which of the four ways the call takes, whether it runs as a task, how a resource is watched. A call that
+//! was not parked on one connection is parked on the next if it has to be, and keeps its clocks, its slot, and its
+//! repeats ([`Course`]). `Error::fate` says what became of a request, [`Repeats`] whether it is sent again.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! How full the tables are (`docs/hazards.md` H55): what must be zero when nobody does anything, and how much of each limit
-//! of what clients can fill is taken.
+//! How full the tables are (`docs/hazards.md` H55): the ones that must be empty when nothing runs, and how much is
+//! taken of each limit that clients can fill. The gauges look into the tables, so a call pays nothing for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,9 +1,10 @@
-//! Invitations to sign in: a call that is refused for want of a token, and whose client can be asked to open a page
-//! (`docs/bridging.md` 14).
+//! Invitations to sign in: a call was refused for want of a token, before any work, and its client can be asked to open
+//! a page (`docs/bridging.md` 14). The question is an elicitation by URL in the words of the client's era;
+//! `auth/invitation.rs` has the page.
 //!
-//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback: the browser has to come back to this
-//! machine, and whose account all clients use is not for one to say that has a token of its own. The embedding program has ways
-//! of its own. Whoever is not asked gets the error that names `mcp-host login`.
+//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback. The browser has to come back
+//! to this machine, and a client with a token of its own must not decide whose account all clients use. The embedding
+//! program has ways of its own. Any other client gets the error that names `mcp-host login`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -71,15 +71,14 @@ impl Router {
             return seen.view;
         }
         self.manager().prepare(&client.who_now()).await;
-        client.is_gone(self.manager());
         self.open_behind(client);
         self.look(client, true)
     }
 
     /// Gives the client the leases that its list did not wait for, once that list is written.
     fn open_behind(&self, client: &Arc<Client>) {
-        let servers = self.manager().to_open(&client.who_now());
-        if servers.is_empty() {
+        let servers = self.manager().admit(&client.who_now());
+        if client.is_gone(self.manager()) || servers.is_empty() {
             return;
         }
         let (router, client) = (self.clone(), client.clone());

@@ -1,8 +1,21 @@
-//! The meaning: who gets a request, under which name, and how the answer comes back.
+//! The meaning: which server gets a request, under which name, and how the answer comes back.
 //!
 //! In: requests of [`Client`]s, from doors and from the embedding program. Out: answers, by type ([`Answered`]) up to the
-//! door that writes them; and into [`Mailbox`]es whatever comes before or beside them. **Invariant:** what a server asks
-//! reaches exactly the client whose call caused it, or nobody. Start reading at [`Router::request`], then `call.rs`.
+//! door that writes them, and in [`Mailbox`]es what comes before or beside them.
+//!
+//! Client and server of different eras differ above all in how a server asks its client: a legacy server sends a
+//! request while it works, a modern one ends its work with a result that asks and is called again with the answers. So
+//! `call.rs` takes one of four ways:
+//!
+//! | client | server | way |
+//! |---|---|---|
+//! | legacy | legacy | the question goes on under another id (`put.rs`) |
+//! | legacy | modern | each result becomes requests, and the answers go into the next call (`driver.rs`) |
+//! | modern | legacy | the call is parked: its own task holds the exchange, the client is sent away with the questions, and `requestState` leads its next request back (`park.rs`, `missed.rs`) |
+//! | modern | modern | the result passes, its state sealed for the client; nothing is kept here (`relay.rs`) |
+//!
+//! **Invariant:** a question of a server reaches exactly the client whose call caused it, or no client. Start reading
+//! at [`Router::request`], then `call.rs`.
 
 mod answer;
 mod ask_guard;

@@ -1,11 +1,12 @@
-//! Clients without a session (2026-07-28): each request says who sends it and what may be asked of him meanwhile.
+//! Clients without a session (2026-07-28): each request says who sends it and what the sender can be asked.
 //!
-//! Requests of one principal with equal capabilities are taken as one client's: they share its leases, as the specification
-//! tells modern clients to expect. Such a client never says goodbye; it goes after `host.limits.sessionIdle` without a
-//! request.
+//! Requests of one principal with equal capabilities count as one client, unless `mcp-host/affinity` sets them apart.
+//! They share its leases, as the specification tells modern clients to expect; that is how servers with sessions can
+//! serve them at all. Such a client never says goodbye. It goes after `host.limits.sessionIdle` without a request, over
+//! a pipe with the pipe.
 //!
-//! Ids of requests are good for one exchange only: two such clients both use `1`. So each request gets an id of ours on its
-//! way in.
+//! Ids of such requests are good for one exchange only: two clients both use `1`. So each request gets an id of ours on
+//! its way in.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -1,4 +1,6 @@
-//! What a server asks its client: judged, reworded, or answered in its place; who puts it is in `put.rs`.
+//! A question of a server: judged here, reworded, or answered by the config. `put.rs` puts it to the client.
+//!
+//! It goes out under an id of ours, and its answer goes back under the server's id. `callTimeout` stops meanwhile.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,9 @@
 //! The lease and the connection that serve a request of a client.
+//!
+//! Over a pipe a legacy server does not say during which call it asks. Calls of modern clients may belong to two
+//! conversations, so each has such a lease to itself in turn, and gets a lease beside it if its turn does not come;
+//! that one closes after a minute without calls. When a server comes back with sessions, its shared lease becomes
+//! private.
 
 use std::sync::Arc;
 use std::time::Duration;

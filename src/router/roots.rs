@@ -1,5 +1,8 @@
-//! Questions of servers for roots (`docs/bridging.md` 15.3): answered by the host where it knows them. `ask_roots.rs` asks
-//! clients for theirs.
+//! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants
+//! them (`ask_roots.rs`), and answers servers itself from then on.
+//!
+//! Clients that told the same roots share. A question for roots that a lease already knows makes the lease nobody's
+//! own. A client that could not be asked, because a completion cannot ask, is on the rest lease.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! `subscriptions/listen` (2026-07-28): a stream of changes, for clients without a session.
+//! `subscriptions/listen` (2026-07-28): a stream of changes for clients without a session. Changes that belong to no
+//! request are told here and nowhere else.
 //!
-//! A listen is acknowledged first, with what of its filter is honored; then it gets exactly that, each message with the id
-//! of the listen in it; and a result at its end, when the door closes. List changes are told when the catalog that the
-//! client sees has changed, and watched resources when their server says so.
+//! A listen is acknowledged first, with what is honored of its filter. Then it gets exactly that, each message with the
+//! id of the listen in it, and a result when the door closes. A list change is told when the catalog that the client
+//! sees differs from the one it was told of last, a change of a resource when its server says so.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Fair reading: whoever reads what one server says without end gives all others their turn in between.
+//! Fair reading: a reader of one server that talks without end lets all others have their turn every [`TURN`] bytes.
 
 /// Reading that much in one go takes well under a millisecond.
 const TURN: usize = 32 * 1024;

@@ -1,5 +1,5 @@
-//! How long to wait: before the next attempt, full jitter over an exponential cap; before lists are read again; until many
-//! attempts are spread. Pure.
+//! How long to wait: before the next attempt, full jitter over an exponential cap; before lists that could not be read
+//! are asked for again; until many attempts are spread. Pure.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

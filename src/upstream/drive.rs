@@ -1,4 +1,7 @@
 //! The reading side of a connection: a task for a pipe, a stream for HTTP, and the way of one request over HTTP.
+//!
+//! Closing the stream of a modern request cancels it. A stream that breaks loses its request; the router decides
+//! whether to send it again, as for every loss.
 
 use std::sync::Arc;
 use std::time::Duration;

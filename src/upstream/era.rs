@@ -1,5 +1,9 @@
-//! Which era a server speaks: who is asked first, and what the answer to the probe means (`server/discover`, 2026-07-28,
-//! versioning); pure.
+//! Which era a server speaks: which question comes first, and what the answer to the probe means (`server/discover`,
+//! 2026-07-28, versioning); pure.
+//!
+//! Over HTTP `server/discover` comes first, over a pipe `initialize`: all of 38 servers over stdio can be told apart
+//! that way, and some old ones exit on anything that comes before it. `manager/known.rs` keeps the verdict, a legacy
+//! one for a day, so that an update is noticed.
 //!
 //! | the probe is answered with | over a pipe | over HTTP |
 //! |---|---|---|

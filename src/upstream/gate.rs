@@ -1,5 +1,5 @@
-//! Attempts to connect again, kept from coming all at once (`docs/hazards.md` H58): so many at a time, and no more than that
-//! in a second. The first start of a server does not pass here.
+//! Reconnection attempts of all leases, kept from coming all at once (`docs/hazards.md` H58): a few at a time, and no
+//! more than that in a second. The first start of a server does not pass here, so that it is as fast as it can be.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,8 +1,10 @@
-//! The streams of changes of a modern server (`subscriptions/listen`, 2026-07-28), kept open for as long as its connection
-//! lives: one for its lists, one for all resources that anybody watches.
+//! The change streams of a modern server (`subscriptions/listen`, 2026-07-28), kept open as long as its connection
+//! lives: one for its lists, one for all resources that any client watches.
 //!
-//! What a listen asks for never changes: for another set of resources another stream is opened, and the one before goes
-//! only once that is acknowledged (`docs/bridging.md` 6). After a gap everything watched counts as changed.
+//! A stream opens before what it covers is read. The set of a listen never changes: another set of resources gets
+//! another stream, and the old one closes only when the new one is acknowledged (`docs/bridging.md` 6). After a gap
+//! everything that the stream covers counts as changed. A change is told once, so lists that could not be read are
+//! asked for again, a few times, later and later (`backoff.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

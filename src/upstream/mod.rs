@@ -1,8 +1,20 @@
 //! One lease of one server: its connection, its life, its lists.
 //!
-//! In: "somebody wants it", "nobody wants it any more". Out: a [`Connection`] to open exchanges on, a [`Status`] to watch,
-//! an offer of tools, prompts and resources, and what the server says that answers no request ([`Relayed`]).
-//! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then `life.rs`.
+//! In: requests for a connection, and the news that none is wanted. Out: a [`Connection`] to open exchanges on, a
+//! [`Status`] to watch, an offer of tools, prompts, and resources, and what the server says that answers no request
+//! ([`Relayed`]).
+//!
+//! `state.rs` alone decides what follows a loss. A call of a lost server waits five seconds at most and adds no
+//! attempt. An answer that speaks of the connection (404, 401, no route) ends it, but counts only for its own request:
+//! the others over HTTP have ways of their own and end in their own time. So they do when a user signs out, because
+//! they were let in.
+//!
+//! Above the connection both eras look alike. A request is opened with its `Terms`: for whom, what may be asked
+//! meanwhile, which log lines are wanted. A modern server gets them in `_meta` and headers, a legacy one got them in
+//! the handshake.
+//!
+//! **Invariant:** a lease knows no other lease and no client, only [`Owner`]s. Start reading at `state.rs`, then
+//! `life.rs`.
 
 mod alone;
 mod ask;

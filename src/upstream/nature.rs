@@ -1,5 +1,9 @@
-//! What the host takes from outside of itself: chance, and the time that goes on while the machine sleeps. Both are given to
-//! it, so that tests and simulations can bring their own; every other time is that of the runtime, which can be paused.
+//! What the host takes from outside of itself: chance, and the time that goes on while the machine sleeps. Both are
+//! passed in, so that tests and simulations can bring their own. Every other time is that of the runtime, which can be
+//! paused.
+//!
+//! A sleep of the machine shows as a clock that went on, or as a look that comes too late. Deadlines are put off by as
+//! much, and servers are asked whether they are there before any is taken for lost.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Streams of a session over Streamable HTTP, taken up again when they break (2025-03-26 to 2025-11-25, transports,
-//! "Resumability and Redelivery"): the one that answers a request, and the one that answers none.
+//! Streams of a session over Streamable HTTP, resumed when they break (2025-03-26 to 2025-11-25, transports,
+//! "Resumability and Redelivery"): the one that answers a request, and the one that answers none. Where a stream cannot
+//! continue behind a known event, everything that it tells of counts as changed.
 //!
-//! A server that takes up a stream and ends it at once, again and again, must not be asked faster and faster: only a
+//! A server that accepts a stream and ends it at once, again and again, must not be asked faster and faster: only a
 //! message counts as progress (`docs/hazards.md` H26).
 
 use std::sync::Arc;

@@ -1,4 +1,7 @@
-//! Whose a lease is: what is declared of its clients, who has called on it, whom its server's questions go to.
+//! Whose a lease is: what it declares of its clients, who has called on it, which client gets its server's questions.
+//!
+//! A lease whose server was told the roots of one client serves other clients than before, so it counts a turn. A call
+//! that was let in during an earlier turn is not sent.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

@@ -1,11 +1,19 @@
 //! Where secrets are kept: a trait for embedders, and the stores that there are.
 //!
 //! `choice.rs` decides which of them has a token. `keyring.rs` and `system.rs` keep a key in the keyring of the system,
-//! `named.rs` reads what configs name of it, `sealed.rs` writes files that are encrypted with such a key or with one of the
-//! user's; `vault.rs` is what the rest of the program sees.
+//! `named.rs` reads what configs name of it, `sealed.rs` writes files that are encrypted with such a key or with one of
+//! the user's; `vault.rs` is what the rest of the program sees.
 //!
-//! **Invariant:** a secret is written whole before anybody uses it, removed only when it is known to be of no use, and never
-//! on a disk in the clear.
+//! The folder that a file lies in, the keyring's or the user's own key's, also records where that login belongs. A
+//! locked keyring makes its server `unauthorized` with that reason: the user is not asked to sign in over an existing
+//! login, and nothing is removed. While a server is `unauthorized`, the stamp of its file is looked at every two
+//! seconds, so that a login by another program is used as it comes. A sign-out is noticed before a token is renewed,
+//! because the renewal would bring the login back. Without a keyring the user's own key may lie in
+//! `~/.config/mcp-host/secret.key`. Every host looks there when it needs a key, so a running daemon uses the key that
+//! the first login makes (`commands/key.rs`), and no config has to name it.
+//!
+//! **Invariant:** a secret is written whole before anybody uses it, removed only when it is known to be of no use, and
+//! never on a disk in the clear.
 
 mod choice;
 mod key_file;

@@ -1,21 +1,25 @@
-//! Gives memory back: that of the code that was needed to start, and after a burst, where the allocator does not do so by
-//! itself.
+//! Gives memory back: that of the code that was needed to start, and after a burst that of the allocator.
 //!
-//! The allocator of glibc keeps what is free below the last thing that is in use. Much comes and goes here at once, and
-//! something of it always stays for a while.
+//! The allocator of glibc keeps free memory below the last block in use. Much comes and goes here at once, and some of
+//! it always stays for a while. So the process looks at itself four times a second, and twenty times while it holds
+//! 16 MiB more than it ever held at least. Then, and for three seconds after, it trims the heap when 8 MiB of it are
+//! free. In a burst, allocations from 64 KiB on get mappings of their own. What is larger than 2 MiB, and bodies from
+//! 128 KiB on, have such mappings anyway (`protocol/whole.rs`).
 
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How often the process looks at its memory. A burst of clients takes tens of MiB within a second, and leaves as fast.
 /// Small allocations between large ones then keep the heap from shrinking.
 const LOOK: Duration = Duration::from_millis(250);
-/// The looks at which code is forgotten: at the first the program has started, at the second its slow servers have, too.
-const STARTED: [u32; 2] = [1, 40];
+/// The same while there is a burst: what some leave behind is given back before others take as much.
+const CLOSE_LOOK: Duration = Duration::from_millis(50);
+/// When code is forgotten: at the first the program has started, at the second its slow servers have, too.
+const STARTED: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 /// The heap is looked at when the process has written this much more than it ever held at least, in KiB.
 const CROWD: u64 = 16 * 1024;
 /// So much of the heap that became free is given back at once, in KiB. Other threads wait for the allocator meanwhile.
@@ -32,23 +36,23 @@ const CALM: u32 = 32 * 1024 * 1024;
 pub(crate) async fn give_back() -> Infallible {
     let mut pace = Pace::default();
     let mut crowded = false;
-    let mut looks: u32 = 0;
+    let begun = Instant::now();
+    let mut started = STARTED.iter().peekable();
     while let Some(now) = written() {
-        if STARTED.contains(&looks) {
+        if started.next_if(|time| begun.elapsed() >= **time).is_some() {
             // It cannot fail.
             let _ = spawn_blocking(mcp_host_heap::forget_code).await;
         }
-        looks = looks.saturating_add(1);
         if pace.is_crowded(now) != crowded {
             crowded = !crowded;
             mcp_host_heap::map_from(if crowded { CROWDED } else { CALM });
         }
-        if crowded && unused().is_some_and(|unused| pace.is_time(unused)) {
+        if pace.looks_on(crowded) && unused().is_some_and(|unused| pace.is_time(unused)) {
             // It cannot fail.
             let _ = spawn_blocking(mcp_host_heap::trim).await;
             pace.tried(unused().unwrap_or_default());
         }
-        sleep(LOOK).await;
+        sleep(if crowded { CLOSE_LOOK } else { LOOK }).await;
     }
     // There is no `/proc`.
     pending().await
@@ -63,11 +67,13 @@ struct Pace {
     unused: u64,
     /// Looks since the last try.
     looks: u32,
+    /// Looks since the last burst.
+    calm: u32,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { least: u64::MAX, unused: 0, looks: 0 }
+        Self { least: u64::MAX, unused: 0, looks: 0, calm: LOOKS }
     }
 }
 
@@ -76,6 +82,12 @@ impl Pace {
     fn is_crowded(&mut self, now: u64) -> bool {
         self.least = self.least.min(now);
         now >= self.least.saturating_add(CROWD)
+    }
+
+    /// Whether the heap is looked at: in a burst, and right after one, when what that held is still to go back.
+    fn looks_on(&mut self, crowded: bool) -> bool {
+        self.calm = if crowded { 0 } else { self.calm.saturating_add(1) };
+        self.calm <= LOOKS
     }
 
     /// One look more, at which that much is unused. What was unused at the last try, and since, is with the system.
@@ -119,6 +131,15 @@ mod tests {
             [20, 35, 36, 20, 10, 26].map(|now| pace.is_crowded(now * MIB)),
             [false, false, true, false, false, true]
         );
+    }
+
+    #[test]
+    fn what_a_burst_held_goes_back_after_it() {
+        let mut pace = Pace::default();
+        assert!(!pace.looks_on(false), "there was none");
+        assert!(pace.looks_on(true));
+        let after = (0..100).filter(|_| pace.looks_on(false)).count();
+        assert_eq!(after, LOOKS as usize);
     }
 
     #[test]

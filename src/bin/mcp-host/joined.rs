@@ -1,7 +1,10 @@
-//! One-shot commands beside a daemon that serves the same config: they are its clients, and start no server once more.
+//! One-shot commands beside a daemon that serves the same config: they are its clients and start no server a second
+//! time.
 //!
-//! The servers of the plan make room for one, the daemon, which a relay leads to (`relay`). It shows everything under the
-//! names that it has there, so the daemon is asked whose each of them is. Its state and its errors are those of the command.
+//! The servers of the plan are replaced by one, the daemon, which a relay leads to (`relay`). The command declares to
+//! it what it can answer. The daemon shows everything under the names that it has there, so the command asks the status
+//! socket which server each name belongs to (`owners`) and how a server is (`status`). The daemon's state and errors
+//! become those of the command. Without any config, a command takes the servers of the one daemon that runs.
 
 #![cfg_attr(not(unix), allow(dead_code, unused_imports, reason = "there are no such sockets"))]
 

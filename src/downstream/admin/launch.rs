@@ -1,8 +1,11 @@
-//! A daemon that is started for a config by the first process that wants one: without a port, under a name that its config
-//! gives it, so that all who serve the same files find it.
+//! A daemon without a port, started for a config by the first process that wants one (`join: "start"`).
 //!
-//! **Invariant:** of the starter the daemon gets what any program gets, what the config names and our settings, no more: it
-//! outlives the starter and serves others.
+//! It starts under a lock, in a session of its own, in the user's home, and with few variables. Its socket is named by
+//! a digest of the config's paths, in a place that only the user's home decides, so every process that serves the same
+//! files finds it. It ends when it was unused for a while (`host/socket.rs`).
+//!
+//! **Invariant:** the starter passes on what any program gets, what the config names, and our settings, and nothing
+//! else: the daemon outlives the starter and serves others.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

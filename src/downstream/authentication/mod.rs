@@ -1,9 +1,12 @@
-//! Who asks: the principal of a request, proven by what the request itself carries (`docs/hazards.md` H60, H80). Asked for
-//! every request after the guard and before routing, before a byte of the body is read.
+//! Who asks: the principal of a request, proven by what the request itself carries (`docs/hazards.md` H60, H80). Asked
+//! for every request after the guard and before routing, before a byte of the body is read.
 //!
-//! In: headers, and whose process is at the other end. Out: a [`Principal`], or why the request goes no further.
-//! **Invariant:** a session, a cookie, an address or a header of a proxy proves nothing here, and what cannot be checked is
-//! refused. `bearer.rs` is for tokens of ours, `oauth.rs` for those of an issuer; start reading there.
+//! In: headers, and whose process is at the other end. Out: a [`Principal`], or why the request goes no further. A
+//! stream that was opened with a token of an issuer ends with the token ([`Proven`]): its session stays, messages wait
+//! in it, and a running call is answered on its own stream.
+//!
+//! **Invariant:** a session, a cookie, an address, or a header of a proxy proves nothing here, and what cannot be
+//! checked is refused. `bearer.rs` is for tokens of ours, `oauth.rs` for those of an issuer; start reading there.
 
 mod bearer;
 mod jwt;

@@ -1,5 +1,8 @@
-//! One connection: TLS or not, HTTP/1.1 or HTTP/2, from its first byte to its end. Over HTTP/1.1 requests are served in the
-//! connection's own task; over HTTP/2 each has one, which ends with its connection.
+//! One connection, from its first byte to its end: TLS or not, HTTP/1.1 or HTTP/2.
+//!
+//! A plain connection shows which HTTP it speaks in its first three bytes. They are peeked at, so that HTTP/1.1 runs on
+//! the bare socket and its requests in the connection's own task. Over HTTP/2 each request has a task, because its
+//! frames come between those of others; the task ends with its connection.
 
 use std::io;
 use std::pin::{Pin, pin};

@@ -1,9 +1,14 @@
-//! The bodies that are being received, and what they hold in all (`host.limits.bodies`).
+//! The bodies in receipt, and what they hold in all (`host.limits.bodies`).
 //!
-//! A body that comes in one piece is not counted: it is held by nobody while it is waited for. **Invariant:** what all
-//! others hold is within the cap, save that one alone may have any size. Over it a body is given up at once, and its memory
-//! with it: of the principal whose bodies have cost most so far, each its bytes times how long it is on its way, the
-//! costliest. So whoever holds much for long makes room, and small bodies and quick ones get in (`docs/hazards.md` H103).
+//! A body that comes in one piece is not counted: nothing holds it while it is waited for. Bodies have the cap less
+//! what connections and queues to clients hold, and a sixth of it in any case. A closed connection counts for four
+//! seconds more, because its memory is not back at once. While bodies that were given up have not left, no connection
+//! is accepted.
+//!
+//! **Invariant:** all counted bodies together are within the cap, except that a single one may have any size. Over it
+//! one body is given up at once, and its memory with it: the costliest one (bytes times time on the way) of the
+//! principal whose bodies have cost most so far. So a sender that holds much for long makes room, and small and quick
+//! bodies get in (`docs/hazards.md` H103).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,12 +25,13 @@ use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
 
-/// Bodies always have this part of their cap, however much connections and queues hold: a twelfth.
-const LEAST: usize = 12;
+/// Bodies always have this part of their cap, however much connections and queues hold: a sixth.
+const LEAST: usize = 6;
 /// Each connection counts as so much: its task, and its buffers to read into and to write from.
 const CONNECTION: usize = 32 * 1024;
-/// How long the system may wait for what connections held, once they are gone.
-const BACK: Duration = Duration::from_secs(2);
+/// How long the system may wait for what connections held, once they are gone. The program gives the last of it back after
+/// three seconds.
+const BACK: Duration = Duration::from_secs(4);
 /// What a body costs beside its bytes: its task, and what its connection reads into. It bounds how many there are.
 const PLACE: usize = 16 * 1024;
 /// Room for the first bytes of a body; it doubles.
@@ -36,10 +42,10 @@ const PAGE: usize = 4 * 1024;
 /// Large bodies that read on in one turn of the runtime: each reads all that has come, and others wait meanwhile.
 const AT_ONCE: usize = 4;
 /// Refused bodies that are read on, so that their clients see the refusal. Each costs what a connection reads ahead.
-const DROPPED: usize = 8;
+const DROPPED: usize = 16;
 /// Bodies that were given up and whose tasks have not heard of it: as long as there are more, nobody reads on, and no
 /// connection is accepted. Each costs what its connection has read ahead, which is no longer counted.
-const LEAVING: usize = 8;
+const LEAVING: usize = 16;
 
 /// All of them.
 #[derive(Debug)]
@@ -229,6 +235,13 @@ impl Kept {
         if length > SMALL { length.next_multiple_of(PAGE) } else { length.next_power_of_two().max(FIRST).min(most) }
     }
 
+    /// What they cost with what the connection holds beside them: it reads ahead as much as came at once, up to its buffer.
+    /// What both had in the heap, as they grew, leaves holes of the same size.
+    fn costs(length: usize, most: usize) -> usize {
+        let room = Self::room(length, most);
+        room + room.min(BUFFER) + 2 * room.min(SMALL)
+    }
+
     /// Adds a piece of a body of `most` bytes at most.
     fn push(&mut self, piece: &[u8], most: usize) {
         let length = self.len() + piece.len();
@@ -255,7 +268,7 @@ impl Receipt<'_> {
     pub(super) fn put(&self, piece: &[u8], most: usize) -> Result<(), GivenUp> {
         let before = self.entry.kept().as_ref().ok_or(GivenUp)?.len();
         // Room is counted before it is taken.
-        let holds = |length| if length == 0 { 0 } else { with_ahead(Kept::room(length, most)) };
+        let holds = |length| if length == 0 { 0 } else { Kept::costs(length, most) };
         self.hold(holds(before + piece.len()) - holds(before));
         self.entry.kept().as_mut().ok_or(GivenUp)?.push(piece, most);
         Ok(())
@@ -296,11 +309,6 @@ impl Receipt<'_> {
     }
 }
 
-/// That room, and what the connection may hold beside it: it reads ahead as much as came at once, up to its buffer.
-fn with_ahead(room: usize) -> usize {
-    room + room.min(BUFFER)
-}
-
 impl Drop for Receipt<'_> {
     fn drop(&mut self) {
         if self.bodies.table().remove(&self.number).is_none() {
@@ -319,7 +327,7 @@ mod tests {
 
     const KIB: usize = 1024;
     /// What a body of a hundred kibibytes holds that says how long it is.
-    const EACH: usize = PLACE + 200 * KIB;
+    const EACH: usize = PLACE + 400 * KIB;
 
     /// With queues in which nothing waits.
     fn of(cap: usize) -> Bodies {
@@ -353,7 +361,7 @@ mod tests {
                 assert!(room <= most.next_multiple_of(PAGE), "room for {room} of {most}");
                 let heap = receipt.entry.kept().as_ref().unwrap().small.capacity();
                 assert!(heap <= room.min(SMALL), "{heap} in the heap");
-                assert_eq!(bodies.used(), PLACE + room + room.min(BUFFER));
+                assert_eq!(bodies.used(), PLACE + room + room.min(BUFFER) + 2 * room.min(SMALL));
             }
             assert_eq!(receipt.take().unwrap().len(), length);
             assert_eq!(bodies.used(), 0);

@@ -1,6 +1,8 @@
-//! A request that speaks for itself (since 2026-07-28): served by the future of its own handler, and answered as JSON, or
-//! as a stream once something comes before the answer or the answer takes its time. The client that goes away has
-//! cancelled it.
+//! A request that speaks for itself (since 2026-07-28), served by the future of its own handler. A client that goes
+//! away has cancelled it.
+//!
+//! The form of the answer is decided late: JSON with a status that says whose fault it is, or a stream once something
+//! comes before the answer or the answer takes its time.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

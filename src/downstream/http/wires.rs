@@ -1,5 +1,8 @@
-//! The connections there are, each with whose requests it carries, and which of them gives way to a newcomer
+//! The open connections, each with the principals whose requests it carries, and which of them gives way to a newcomer
 //! (`docs/hazards.md` H107).
+//!
+//! A connection that proved nothing gives way, the oldest first, once such connections hold a quarter of `connections`
+//! or no slot is left. If there is none, the connection that was idle longest gives way.
 //!
 //! **Invariant:** a connection that proved who it is gives way only where none is left that did not, and never while a
 //! request of it is being served or its answer is not written.

@@ -1,10 +1,13 @@
-//! What servers listed, kept for the next start, so that a first list waits for no server that was ever there
-//! (`STATE/offers`).
+//! What servers listed, kept for the next start, so that a first list waits for no server that was there before
+//! (`STATE/offers`). Resources are not kept.
 //!
-//! In: what leases of the host list, and what others list before their first call. Out: at the next start the same, put in
-//! [`super::last`]. Written behind and read ahead, both off the runtime's thread. **Invariant:** a name stands for an entry
-//! with its secrets and its login (`name.rs`), so no account is shown what another one listed; and a file is no authority
-//! (`listing.rs`). What cannot be read or written costs a wait and nothing else. Start reading at [`Kept`].
+//! In: what leases of the host list, and what others list before their first call. Out: at the next start the same, put
+//! in [`super::last`]. It is written behind and read ahead, both off the runtime's thread.
+//!
+//! **Invariant:** a name stands for an entry with its secrets and its login (`name.rs`), so no account is shown what
+//! another one listed; a list knows the login that it was asked by, and none is kept once that login is over. A file is
+//! no authority (`listing.rs`). What cannot be read or written costs a wait and nothing else. Start reading at
+//! [`Kept`].
 
 mod folder;
 mod listing;

@@ -1,4 +1,5 @@
-//! A tool that runs as a task only, for a client that knows no tasks: it is begun, waited for and told as one call.
+//! A tool that runs as a task only, for a client that knows no tasks: it is begun, waited for, and told as one call. A
+//! call that is dropped cancels the task.
 
 use std::sync::Arc;
 

@@ -1,11 +1,18 @@
-//! Tasks: calls that go on after they were answered (`docs/bridging.md` 11). The core of 2025-11-25 and the extension of
-//! 2026-07-28 on both sides, in any pairing.
+//! Tasks: calls that go on after they were answered (`docs/bridging.md` 11). The core of 2025-11-25 and the extension
+//! of 2026-07-28 on both sides, in any pairing.
 //!
-//! A task is begun by a call (`create.rs`), and asked about by its id here. A client of one revision and a server of the
-//! other: `held.rs`, `hold.rs` and `holding.rs` (server with a session), `driven.rs` (server without). A client that knows no tasks is
-//! spared them: `hidden.rs`.
-//! **Invariant:** what a client knows as a task's id is sealed for its principal; nobody else's opens, and none shows what
-//! the server calls the task. Start reading at [`Router::task`].
+//! A task outlives the request that began it, so a call cannot keep its way back. The id that a client knows is sealed
+//! for its principal. It holds the server and the server's id of the task; at a server with sessions also the lease,
+//! since the task is lost with it. Requests about a task are short requests of their own.
+//!
+//! A task is begun by a call (`create.rs`) and asked about by its id here. If the two sides differ, each keeps its
+//! habit. A modern client polls `tasks/get`, so a `tasks/result` of a legacy server is held open for it, and questions
+//! wait there under a key (`held.rs`, `hold.rs`, `holding.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
+//! for it, and the questions found are put to it (`driven.rs`). A client that knows no tasks never sees one: its call
+//! waits, and cancels the task if it is dropped (`hidden.rs`).
+//!
+//! **Invariant:** a sealed id opens for its principal only, and no id shows what the server calls the task. Start
+//! reading at [`Router::task`].
 
 mod create;
 mod driven;

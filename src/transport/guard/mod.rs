@@ -1,11 +1,16 @@
-//! The guard: a process of our own that ends the servers when the host cannot, because it was killed
-//! (`docs/hazards.md` H13).
+//! The guard: a separate process that ends the servers of a host that was killed (`docs/hazards.md` H13).
 //!
-//! It is this very program in a hidden mode, in a session of its own, and holds the read end of a pipe. It is told of
-//! each child that is about to start, of its group, and of its end. End of file means that the host is gone. Every child
-//! also carries a mark in its environment, which its descendants inherit: by it the guard finds what left the group, and
-//! a child that was started but not told of yet. **Invariant:** a host works the same without its guard, and never waits
-//! for it. Not here: how what is left is found and killed (`sweep.rs`), the guard's own life (`watch.rs`).
+//! It is this program in a hidden mode, in a session of its own, and holds the read end of a pipe. The host reports
+//! each child *before* its start, then its group, and its end only *after* it, so the guard knows every moment in which
+//! a child may exist. End of file means that the host is gone. It cannot be missed or come early: the write end closes
+//! on `exec`, so a child that is being forked still holds it, and shows its mark when the guard comes to look.
+//!
+//! The mark is a variable in each child's environment. Descendants inherit it in whatever group or session they are,
+//! and it is there before anything else is known of a child. By it the guard finds what left the group, and a child
+//! that it was not told of.
+//!
+//! **Invariant:** a host works the same without its guard and never waits for it. Not here: how survivors are found and
+//! killed (`sweep.rs`), the guard's own life (`watch.rs`).
 
 mod sweep;
 mod watch;

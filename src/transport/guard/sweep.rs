@@ -1,7 +1,12 @@
-//! What is left of a host: found by mark, group and descent, and killed.
+//! What a host left behind: found by mark, group, and descent, and killed.
 //!
-//! Linux tells all that under `/proc`; elsewhere there are the groups alone. **Invariant:** a signal goes only to the
-//! process that was looked at, never to one that got its number since.
+//! Linux shows all three under `/proc`; elsewhere there are the groups alone. Looks repeat until several in a row find
+//! nothing, because a process in the middle of `exec` shows no environment. Processes older than the host are passed
+//! over, so that a look costs little on a machine with many. A process that leaves its group, loses its parent, and
+//! wipes its environment is not found.
+//!
+//! **Invariant:** a signal goes only to the process that was looked at: by descriptor, after its time of birth was
+//! compared, so that a process that got its number since is never hit.
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
 

@@ -1,5 +1,9 @@
-//! Who has called on a connection: nobody, one client, or several. Over a pipe a question does not say during which call it
-//! is asked, and a server may ask after the call has ended: so it is one client's only if no other has ever called.
+//! Who has called on a connection: no client, one, or several.
+//!
+//! Over a pipe a question does not say during which call it is asked, and a server may ask after the call has ended. So
+//! a question belongs to one client only if no other has ever called (`docs/bridging.md` 15.2). That is decided under
+//! the lock of the connection's table: a call of another client that arrives in that moment goes elsewhere before a
+//! byte leaves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

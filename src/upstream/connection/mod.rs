@@ -1,8 +1,9 @@
-//! One life of a transport: who waits for which answer, and whose call a message of the server belongs to.
+//! One life of a transport: which request waits for which answer, and which call a message of the server belongs to.
 //!
-//! **Invariant:** what arrives is handed on without waiting for anybody, so one slow client never stops a server's reader.
-//! The table of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it
-//! would cost each call two wake-ups.
+//! **Invariant:** a message is handed on without waiting, so one slow client never stops a server's reader. The table
+//! of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it would cost
+//! each call two wake-ups. No request waits for a place in the table; where several clients use the lease, none gets
+//! more than half of `pendingPerServer`.
 
 mod asks;
 mod callers;

@@ -1,8 +1,8 @@
-//! What a server is told beside requests: notifications, answers to what it asks, that we leave.
+//! What a server is told besides requests: notifications, and answers to its questions.
 //!
-//! Over HTTP each message is a POST of its own. A server that takes them and says nothing would have one of our sockets for
-//! each, so a few are under way at once, and the others wait in the order in which they were said. What the server itself
-//! makes us say has little room there, and what is only a refusal none (`docs/hazards.md` H18).
+//! Over HTTP each message is a POST of its own. A server that accepts them and never answers would have one of our
+//! sockets for each, so a few are under way at once, and the others wait in order, within `limits.serverQueue`. What
+//! the server itself makes us say has little room there, and a mere refusal has none (`docs/hazards.md` H18).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

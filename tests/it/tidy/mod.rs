@@ -268,7 +268,7 @@ fn every_area_of_the_tests_is_run() {
 
 #[test]
 fn the_tree_in_the_papers_is_the_tree_on_disk() {
-    let papers = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let papers = fs::read_to_string(root().join("docs/tree.md")).unwrap();
     let block = papers.split("```text tree\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a tree");
     // Folder by folder, the names that stand in it.
     let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::from([(String::new(), BTreeSet::new())]);
@@ -296,7 +296,7 @@ fn the_tree_in_the_papers_is_the_tree_on_disk() {
         }
     }
     wrong.dedup();
-    assert_none(&wrong, "ARCHITECTURE.md and the disk differ");
+    assert_none(&wrong, "docs/tree.md and the disk differ");
 }
 
 #[test]

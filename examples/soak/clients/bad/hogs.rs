@@ -125,8 +125,11 @@ pub(super) fn half_closed(target: &Target) -> LocalBoxFuture<'static, ()> {
         async move {
             let mut wire = Wire::open(&target).await?;
             let session = wire.session(&target, &json!({})).await?;
-            // A session that was never used may have to make room for one of the same principal.
-            wire.ask(&post(&target, &within(&session), &call(0, "work__echo"))).await?;
+            // A session that was not used for two seconds may have had to make room for one of the same principal.
+            let used = wire.ask(&post(&target, &within(&session), &call(0, "work__echo"))).await?;
+            if used.status != 200 {
+                return wire.end(&target, &session).await;
+            }
             let mut half = Wire::open(&target).await?;
             half.send(&post(&target, &within(&session), &call(1, "work__echo"))).await?;
             half.0.shutdown().await?;

@@ -1,10 +1,21 @@
-//! `mcp-host stdio` where a daemon of this user serves the same config: no host of its own, only a relay between the client
-//! and the socket of the daemon.
+//! `mcp-host stdio` beside a daemon of the same user and config: no host of its own, only a relay between the client
+//! and the daemon's socket (`docs/bridging.md` 16).
 //!
-//! In: what the client says on stdin. Out: what the daemon answers, on stdout. It runs before the runtime and clap are there,
-//! so that it starts in milliseconds and holds little memory. **Invariant:** each request of the client gets one answer,
-//! whatever becomes of the daemon: from it, from the next one, from a host of this process, or from the relay. Start reading
-//! at `pump/mod.rs`.
+//! In: what the client says on stdin. Out: what the daemon answers, on stdout. It is one thread in `poll`, and it runs
+//! before the runtime and clap, so that it starts in milliseconds and holds little memory.
+//!
+//! The relay asks at the status socket to be let in (`downstream/admin/client.rs`). Both ends check the other's user,
+//! and the daemon compares config files, working directory, and variables with its own. From then on the socket is one
+//! more stdio door.
+//!
+//! A daemon that stops says how many messages it has taken; it answers those, and the next daemon gets the rest. When a
+//! daemon dies, a tool call that was sent to it is answered with `outcome_unknown`, reads are sent once more, and
+//! questions are withdrawn. Ids of questions begin far above those of the daemon before, so that a late answer fits
+//! none. If no daemon comes within five seconds of the client's next message, the relay starts a host in this process
+//! (`own.rs`).
+//!
+//! **Invariant:** each request of the client gets one answer, whatever becomes of the daemon: from it, from the next
+//! one, from a host of this process, or from the relay. Start reading at `pump/mod.rs`.
 
 mod ends;
 mod kept;

@@ -1,4 +1,5 @@
-//! A host of this process for a client whose daemon is gone and does not come back.
+//! A host in this process, for a client whose daemon is gone and does not come back. Its end of the door is one more
+//! socket. A client that has left meanwhile gets no host: what it waits for is answered as not sent, or as unknown.
 
 use std::io;
 use std::os::unix::net::UnixStream;

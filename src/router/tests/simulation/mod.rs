@@ -1,16 +1,22 @@
-//! Whole worlds, simulated: router, manager and leases as they are, between servers and clients by script, on one thread and
-//! paused time, with all chance from a seed. A world that fails tells its seed:
+//! Whole worlds, simulated: the real router, manager, and leases between servers and clients by script, on one thread
+//! and paused time, with all chance from a seed. A world that fails prints its seed:
 //!
 //! ```console
 //! $ MCP_HOST_SIM_SEED=123 cargo test --lib simulation -- --nocapture
 //! ```
 //!
-//! runs that one, and prints all that happens in it. `MCP_HOST_SIM_SEEDS=10000` runs so many, from `MCP_HOST_SIM_FROM` on.
+//! runs that one and prints everything that happens in it. `MCP_HOST_SIM_SEEDS=10000` runs as many, from
+//! `MCP_HOST_SIM_FROM` on.
 //!
-//! What a seed does not fix: in which order the runtime wakes several who wait for one `watch` (only its unstable interface can
-//! seed that), so that what happens in one moment may happen in another order, and the chance of each call is its own; bytes of
-//! seals and traces and the lower part of request ids, at which nothing here looks; and the clock on the wall, which says when a
-//! seal is too old.
+//! Servers die, forget, answer late, twice, or to nothing, ask, change their lists, and come back in another era. In a
+//! third of the worlds a greedy principal floods and never reads, and a modest client must not be refused for a minute
+//! (`greedy.rs`). In the others clients share a server that begins to ask (`crowd.rs`). At the end each call is joined
+//! with the server's ledger, and every table must be empty. Tables whose order shows are sorted for that reason.
+//!
+//! A seed does not fix: the order in which the runtime wakes several waiters of one `watch` (only its unstable
+//! interface can seed that), so what happens in one moment may happen in another order, and the chance of each call is
+//! its own; bytes of seals and traces and the lower part of request ids, at which nothing here looks; and the clock on
+//! the wall, which says when a seal is too old.
 
 mod chance;
 mod client;
