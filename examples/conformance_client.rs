@@ -13,8 +13,8 @@ use mcp_host::auth::Interaction;
 use mcp_host::config::{
     Auth, Config, Enterprise, Era, Grant, OAuth, Prefix, Remote, Secret, SecretSource, Server, Transport,
 };
-use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw};
-use mcp_host::{Catalog, ClientHandler, Entry, Host, StateName};
+use mcp_host::protocol::{Profile, ProtocolVersion, Raw};
+use mcp_host::{Catalog, ClientHandler, ElicitAnswer, Elicitation, Entry, Host, StateName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -199,15 +199,9 @@ impl ClientHandler for Agreeable {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, _: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            if method != Method::Elicit {
-                return Err(ErrorObject::method_not_found(method.as_str()));
-            }
-            let fields = params.and_then(|params| params.member("requestedSchema")?.member("properties")?.read().ok());
-            let fields: Map<String, Value> = fields.unwrap_or_default();
-            Ok(Raw::from_value(&json!({ "action": "accept", "content": consent(fields) })))
-        })
+    async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
+        let fields = question.schema().and_then(|schema| schema.member("properties")?.read().ok());
+        ElicitAnswer::accept(consent(fields.unwrap_or_default()))
     }
 }
 

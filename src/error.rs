@@ -5,9 +5,21 @@ use std::sync::Arc;
 
 use crate::answered::{Failed, Kind};
 use crate::config;
-use crate::protocol::ErrorObject;
+use crate::protocol::{ErrorObject, Theirs};
 
 /// Why something did not work.
+///
+/// ```
+/// # fn act(error: &mcp_host::Error) {
+/// use mcp_host::ErrorKind;
+///
+/// match error.kind() {
+///     ErrorKind::Unauthorized => println!("sign in to {}", error.server().unwrap_or("the server")),
+///     _ if error.is_retryable() => println!("once more"),
+///     _ => println!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -15,8 +27,12 @@ pub struct Error {
     text: Box<str>,
     /// What mends it, where that is known.
     help: Option<Box<str>>,
+    /// Names that may have been meant.
+    nearest: Vec<String>,
+    /// Whether the same request may be sent again.
+    retryable: bool,
     /// The server's own error object.
-    answer: Option<ErrorObject>,
+    answer: Option<Box<ErrorObject>>,
     source: Option<Source>,
 }
 
@@ -35,6 +51,16 @@ impl fmt::Display for Cause {
 impl std::error::Error for Cause {}
 
 /// What kind of error, by what can be done about it.
+///
+/// ```
+/// # fn exit_code(error: &mcp_host::Error) -> u8 {
+/// match error.kind() {
+///     mcp_host::ErrorKind::Config | mcp_host::ErrorKind::Unknown => 2,
+///     mcp_host::ErrorKind::Timeout => 7,
+///     _ => 1,
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -60,7 +86,8 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, server: None, text: text.into().into(), help: None, answer: None, source: None }
+        let text = text.into().into();
+        Self { kind, server: None, text, help: None, nearest: Vec::new(), retryable: false, answer: None, source: None }
     }
 
     pub(crate) fn of(mut self, server: Option<String>) -> Self {
@@ -70,6 +97,17 @@ impl Error {
 
     pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into().into()), ..self }
+    }
+
+    /// Nothing has that name; these names are near.
+    pub(crate) fn with_nearest(self, nearest: Vec<String>) -> Self {
+        let quoted: Vec<String> = nearest.iter().map(|name| format!("`{}`", Theirs(name))).collect();
+        let help = match quoted.split_last() {
+            None => None,
+            Some((last, [])) => Some(format!("did you mean {last}?").into()),
+            Some((last, rest)) => Some(format!("did you mean {} or {last}?", rest.join(", ")).into()),
+        };
+        Self { nearest, help: help.or(self.help), ..self }
     }
 
     /// Another error that says of itself all there is to say.
@@ -83,7 +121,7 @@ impl Error {
 
     /// The server answered with that error.
     pub(crate) fn from_answer(error: ErrorObject) -> Self {
-        Self { answer: Some(error.clone()), ..Self::new(ErrorKind::Answer, error.message) }
+        Self { answer: Some(error.clone().into()), ..Self::new(ErrorKind::Answer, error.message) }
     }
 
     /// What kind of error.
@@ -104,10 +142,31 @@ impl Error {
         self.help.as_deref()
     }
 
+    /// Up to three names that may have been meant, where nothing has the given one; the nearest first.
+    ///
+    /// ```
+    /// # fn show(error: &mcp_host::Error) {
+    /// if let Some(name) = error.nearest().first() {
+    ///     println!("calling {name} instead");
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn nearest(&self) -> &[String] {
+        &self.nearest
+    }
+
+    /// Whether the same request is safe to send again and may succeed then: it never reached the server, or the server
+    /// refused it for now.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
     /// The server's own error object, where it answered with one.
     #[must_use]
     pub fn answer(&self) -> Option<&ErrorObject> {
-        self.answer.as_ref()
+        self.answer.as_deref()
     }
 }
 
@@ -119,7 +178,8 @@ impl From<Failed> for Error {
             Kind::AuthRequired => ErrorKind::Unauthorized,
             Kind::OutcomeUnknown | Kind::TooLarge | Kind::Malformed | Kind::InvalidArguments => ErrorKind::Internal,
         };
-        let error = Self::new(kind, failed.text).of(failed.server.map(Into::into));
+        let retryable = failed.retryable;
+        let error = Self { retryable, ..Self::new(kind, failed.text).of(failed.server.map(Into::into)) };
         match failed.cause {
             Some(cause) => error.with_source(Cause(cause)),
             None => error,

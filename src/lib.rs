@@ -1,8 +1,8 @@
 //! One endpoint for many MCP (Model Context Protocol) servers, as a crate.
 //!
 //! [`Host`] connects to every server of a config, merges what they offer under qualified names, and routes calls; the
-//! program `mcp-host` is written on it. How the code is laid out, and the way of one message through it, stands in
-//! ARCHITECTURE.md.
+//! program `mcp-host` is written on it. The [`cookbook`] has recipes. How the code is laid out, and the way of one message
+//! through it, stands in ARCHITECTURE.md.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), mcp_host::Error> {
@@ -10,9 +10,9 @@
 //! for tool in host.catalog_ready().await.tools() {
 //!     println!("{}", tool.name());
 //! }
-//! let arguments = mcp_host::protocol::Raw::from_value(&serde_json::json!({ "path": "notes.txt" }));
+//! let arguments = serde_json::json!({ "path": "notes.txt" });
 //! let result = host.call_tool("files__read_file", arguments).timeout(std::time::Duration::from_secs(30)).await?;
-//! println!("{result}");
+//! println!("{}", result.text());
 //! host.shutdown().await;
 //! # Ok(()) }
 //! ```
@@ -23,6 +23,7 @@ pub mod approvals;
 mod audit;
 pub mod auth;
 pub mod config;
+pub mod cookbook;
 pub mod demo;
 mod dial;
 mod downstream;
@@ -39,6 +40,8 @@ mod lineage;
 mod loopback;
 mod manager;
 pub mod name;
+#[doc(hidden)]
+pub mod nearest;
 mod observe;
 pub mod protocol;
 mod queues;
@@ -55,12 +58,16 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
-pub use host::{Call, ClientHandler, Events, Host, HostBuilder, Progress};
+pub use host::{
+    Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,
+    ListsChange, Progress, Root, SampleAnswer, Sampling, Session, Updates,
+};
 #[cfg(feature = "server")]
 pub use host::{HttpEndpoint, SocketEndpoint};
 pub use in_process::InProcess;
-pub use manager::{ConfigStatus, Event, Reload, ServerStatus};
+pub use manager::{ConfigStatus, Reload, ServerStatus, StateChange};
+pub use protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 pub use registry::{Catalog, Entry};
 pub use router::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
-pub use transport::{Unstartable, guard};
+pub use transport::{LogMessage, StderrLine, Unstartable, guard};
 pub use upstream::StateName;

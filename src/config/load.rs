@@ -18,6 +18,13 @@ use super::{Config, Server, host, inputs, place, server, shape};
 const FILE: u64 = 16 * 1024 * 1024;
 
 /// What to load, and with which surroundings.
+///
+/// ```no_run
+/// use mcp_host::config::{self, LoadRequest};
+///
+/// let config = config::load(&LoadRequest::from_process().file("mcp.json"))?;
+/// # Ok::<_, config::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct LoadRequest {
     /// Files that were named; the entry of a later one replaces that of an earlier one by the server's name.

@@ -8,6 +8,7 @@
 //! Start with [`load()`].
 
 mod auth;
+mod builders;
 mod claude;
 mod contents;
 mod credentials;
@@ -74,6 +75,15 @@ pub use self::vars::Vars;
 use crate::name::{self, ServerName};
 
 /// A checked config.
+///
+/// ```
+/// use mcp_host::config::{Syntax, Vars, parse_str};
+///
+/// let text = r#"{ "mcpServers": { "clock": { "command": "mcp-clock" } } }"#;
+/// let config = parse_str(text, Syntax::Json, "mcp.json", &Vars::default())?;
+/// assert_eq!(config.servers[0].name, "clock");
+/// # Ok::<_, mcp_host::config::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The servers, in the order of the files.
@@ -106,7 +116,16 @@ impl Config {
 }
 
 /// One server.
+///
+/// ```
+/// use mcp_host::config::{Server, Stdio};
+///
+/// let server = Server::new("My Files", Stdio::new("files-server"))?.required();
+/// assert_eq!(server.alias.as_str(), "my-files");
+/// # Ok::<_, mcp_host::name::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Server {
     /// The name in the config.
     pub name: String,
@@ -176,12 +195,12 @@ impl Server {
     /// # Errors
     ///
     /// Fails when no alias can be made of `name`.
-    pub fn new(name: &str, transport: Transport) -> Result<Self, name::Error> {
+    pub fn new(name: &str, transport: impl Into<Transport>) -> Result<Self, name::Error> {
         Ok(Self {
             name: name.to_owned(),
             alias: ServerName::from_config(name)?,
             source: Source::default(),
-            transport,
+            transport: transport.into(),
             sharing: Sharing::default(),
             start: Start::default(),
             idle_stop: Duration::ZERO,
@@ -277,6 +296,7 @@ impl fmt::Debug for Stdio {
 
 /// A server behind a URL. `Debug` shows no more of the URL than its origin.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Remote {
     /// The endpoint: `http` or `https`, without user and password.
     pub url: Url,

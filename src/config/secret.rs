@@ -6,6 +6,11 @@ use zeroize::Zeroizing;
 
 /// Text that is never printed: `Debug` hides it, and there is no `Display` and no `Serialize`. Its memory is wiped when it
 /// goes.
+///
+/// ```
+/// let secret = mcp_host::config::Secret::new("hunter2");
+/// assert_eq!(format!("{secret:?}"), "[secret]");
+/// ```
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(Zeroizing<String>);
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::conversation::Conversation;
+use super::handler::Answers;
 use super::reload::Configured;
-use super::{ClientHandler, Host, Inner, answer_questions};
+use super::{ClientHandler, Host, Inner};
 use crate::audit::Audit;
 use crate::auth::{self, Interaction, Keychain, SecretStore};
 use crate::config::{self, Config, LoadRequest};
@@ -17,27 +19,37 @@ use crate::error::{Error, ErrorKind};
 use crate::in_process::{InProcess, Running};
 use crate::keep;
 use crate::lineage::{self, Lineage};
-use crate::manager::{Manager, Principal};
-use crate::protocol::{Profile, ProtocolVersion, Raw};
-use crate::queues::Account;
-use crate::router::{Named, Router};
+use crate::manager::Manager;
+use crate::protocol::Raw;
+use crate::router::Router;
 use crate::upstream::{Nature, Starter};
 
 /// Gathers what a [`Host`] is made of.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// use mcp_host::Host;
+///
+/// let builder = Host::builder().config_file("mcp.json").follow().client_info("my-agent", "1.0.0");
+/// let host = builder.state_directory("/var/lib/my-agent").start().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Default)]
 #[must_use = "a builder does nothing before `start`"]
 pub struct HostBuilder {
     files: Vec<PathBuf>,
     config: Option<Config>,
+    follow: bool,
     servers: Vec<(String, InProcess)>,
     bare: bool,
-    handler: Option<Arc<dyn ClientHandler>>,
+    handler: Option<Arc<dyn Answers>>,
     info: Option<Raw>,
     state: Option<PathBuf>,
     eras: Eras,
     store: Option<Arc<dyn SecretStore>>,
     interaction: Option<Arc<dyn Interaction>>,
-    lineage: Option<Lineage>,
+    /// The config as it was loaded, and what is above this host.
+    entered: Option<(Config, Lineage)>,
     waits: bool,
 }
 
@@ -51,13 +63,20 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Reads that config file; of several, the later one wins by server name.
+    /// Reads that config file; of several, the later one wins by server name. Cannot be given beside [`config`](Self::config).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.files.push(path.into());
         self
     }
 
-    /// Takes a config that was loaded before.
+    /// Follows the files of [`config_file`](Self::config_file): when they change, the host takes what they say, if it can be
+    /// used. [`Host::config_status`] tells what came of it, and [`Host::reload_files`] reads them at once.
+    pub fn follow(mut self) -> Self {
+        self.follow = true;
+        self
+    }
+
+    /// Takes a config that was loaded or made before. Cannot be given beside [`config_file`](Self::config_file).
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
@@ -127,31 +146,52 @@ impl HostBuilder {
     /// # Errors
     /// When the config is wrong, or a host with this config is above.
     pub fn enter(mut self) -> Result<Self, Error> {
-        let config = match self.config.take() {
-            Some(config) => config,
-            None => loaded(std::mem::take(&mut self.files))?,
-        };
-        self.lineage = Some(
-            Lineage::enter(&lineage::Files::of(&config), self.state.as_deref()).map_err(|refusal| refused(&refusal))?,
-        );
-        self.config = Some(config);
+        let config = self.configured()?;
+        let lineage =
+            Lineage::enter(&lineage::Files::of(&config), self.state.as_deref()).map_err(|refusal| refused(&refusal))?;
+        self.entered = Some((config, lineage));
         Ok(self)
+    }
+
+    /// The config that was given, by value or by files; without either it is empty.
+    fn configured(&mut self) -> Result<Config, Error> {
+        let wrong = |what: &str, help: &str| Error::new(ErrorKind::Config, what).with_help(help);
+        match self.config.take() {
+            Some(_) if !self.files.is_empty() => {
+                Err(wrong("both a config and a config file are given", "merge them into one, and leave out the other"))
+            }
+            _ if self.follow && self.files.is_empty() => {
+                Err(wrong("there is no config file to follow", "name one with `HostBuilder::config_file`"))
+            }
+            Some(config) => Ok(config),
+            None if self.files.is_empty() => Ok(Config::default()),
+            None => Ok(config::load(&self.request())?),
+        }
+    }
+
+    /// How the files are read, now and again.
+    fn request(&self) -> LoadRequest {
+        let mut request = LoadRequest::from_process();
+        request.files.clone_from(&self.files);
+        request.keyring = auth::keyring();
+        request
     }
 
     /// Starts the servers and gives the handle; it waits for none of them. Must be called inside a Tokio runtime.
     ///
     /// # Errors
     /// When the config is wrong: every problem in one error, and nothing was started.
-    pub async fn start(self) -> Result<Host, Error> {
-        let mut config = match self.config {
-            Some(config) => config,
-            None => loaded(self.files)?,
+    pub async fn start(mut self) -> Result<Host, Error> {
+        let (mut config, lineage) = match self.entered.take() {
+            Some(entered) => entered,
+            None if self.bare => (self.configured()?, Lineage::default()),
+            None => {
+                let config = self.configured()?;
+                let lineage = entered(&config, self.state.as_deref()).await?;
+                (config, lineage)
+            }
         };
-        let lineage = match self.lineage {
-            Some(lineage) => lineage,
-            None if self.bare => Lineage::default(),
-            None => entered(&config, self.state.as_deref()).await?,
-        };
+        let follow = self.follow.then(|| self.request());
         let mut memory: HashMap<String, Starter> = HashMap::new();
         for (name, server) in self.servers {
             let transport = config::Transport::Stdio(config::Stdio::default());
@@ -174,7 +214,7 @@ impl HostBuilder {
         });
         let audit = config.host.audit.as_ref().map(Audit::open).transpose();
         let audit = audit.map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
-        let own_name = info.text("name");
+        let name = info.text("name").unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned());
         let store = match self.store {
             Some(store) => store,
             None => auth::chosen(&config.host.secrets, self.state.as_deref())
@@ -189,29 +229,27 @@ impl HostBuilder {
             manager.keep_listings(state, !self.waits);
         }
         let router = Router::start(manager.clone(), news, info);
-        let profile = self.handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
-        // What this program does not take of its own calls is its own business.
-        let named = Named::new(own_name.as_deref().unwrap_or(env!("CARGO_PKG_NAME")), None);
-        let speaks = (ProtocolVersion::LATEST_HANDSHAKE, profile, None);
-        let client = router.admit_as(Principal::local(), speaks, named, Account::free());
-        router.belongs_to(&client);
+        let own = Conversation::begin(&router, self.handler, &name);
         if let Some(audit) = audit {
             router.report_to(vec![Arc::new(audit)]);
         }
-        router.spawn(answer_questions(router.clone(), client.clone(), self.handler.clone()));
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
-        Ok(Host(Arc::new(Inner {
+        let host = Host(Arc::new(Inner {
             manager,
             router,
-            client,
-            handler: self.handler,
+            own,
+            name,
             configured,
             eras: self.eras,
             #[cfg(feature = "server")]
             logins: super::sign_in::Logins::default(),
             stop: CancellationToken::new(),
             doors: TaskTracker::new(),
-        })))
+        }));
+        if let Some(request) = follow {
+            host.follow_config(move || config::load(&request));
+        }
+        Ok(host)
     }
 }
 
@@ -225,17 +263,6 @@ async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error
 
 fn refused(refusal: &lineage::Refusal) -> Error {
     Error::new(ErrorKind::Config, refusal.to_string()).with_help(refusal.help())
-}
-
-/// The config in these files; without any it is empty.
-fn loaded(files: Vec<PathBuf>) -> Result<Config, Error> {
-    if files.is_empty() {
-        return Ok(Config::default());
-    }
-    let mut request = LoadRequest::from_process();
-    request.files = files;
-    request.keyring = auth::keyring();
-    Ok(config::load(&request)?)
 }
 
 impl InProcess {

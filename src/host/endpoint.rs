@@ -12,6 +12,15 @@ use crate::error::{Error, ErrorKind};
 use crate::manager::Reload;
 
 /// An endpoint that is open: who connects waits until [`HttpEndpoint::serve`] runs.
+///
+/// ```no_run
+/// # async fn serve(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8808").await?;
+/// let endpoint = host.open_http(listener)?;
+/// println!("open");
+/// endpoint.serve().await?;
+/// # Ok(()) }
+/// ```
 #[must_use = "nobody is served before `serve`"]
 pub struct HttpEndpoint {
     host: Host,

@@ -5,13 +5,18 @@
 
 mod builder;
 mod call;
+mod conversation;
 mod defaults;
 #[cfg(feature = "server")]
 mod endpoint;
+mod events;
 #[cfg(feature = "server")]
 mod guests;
+mod handler;
 mod login;
 mod reload;
+mod result;
+mod session;
 #[cfg(feature = "server")]
 mod sign_in;
 #[cfg(feature = "server")]
@@ -20,46 +25,51 @@ mod socket;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
-pub use call::{Call, Progress};
+pub use call::{Call, Completion, Progress};
+pub use conversation::ListsChange;
 #[cfg(feature = "server")]
 pub use endpoint::HttpEndpoint;
+pub use events::{Event, Events};
+pub use handler::{ClientHandler, ElicitAnswer, Elicitation, Root, SampleAnswer, Sampling};
+pub use result::CallResult;
+pub use session::{Session, Updates};
 #[cfg(feature = "server")]
 pub use socket::SocketEndpoint;
 
+use conversation::Conversation;
 use reload::Configured;
 
 use crate::config::{self, Config};
 use crate::downstream;
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ConfigStatus, Event, Manager, Reload, ServerStatus};
-use crate::protocol::{Message, Method, Outcome, Profile, Raw, Response};
-use crate::registry::Catalog;
-use crate::router::{Client, ClientEvents, ClientStatus, Router};
-
-/// Answers what servers ask while a call of the embedding program runs.
-pub trait ClientHandler: Send + Sync + 'static {
-    /// What it can answer; servers are told exactly this.
-    fn profile(&self) -> Profile;
-    /// Answers `elicitation/create`, `sampling/createMessage` or `roots/list`. `server` is its name in the config, empty
-    /// where the question belongs to no call. Fields that an accepted form leaves out get the form's defaults.
-    fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome>;
-}
+use crate::manager::{ConfigStatus, Manager, Reload, ServerStatus};
+use crate::router::{ClientEvents, ClientStatus, Router};
 
 /// All servers of a config behind one handle; cheap to clone.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// let host = mcp_host::Host::builder().config_file("mcp.json").start().await?;
+/// for tool in host.catalog_ready().await.tools() {
+///     println!("{}", tool.name());
+/// }
+/// host.shutdown().await;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Host(Arc<Inner>);
 
 struct Inner {
     manager: Manager,
     router: Router,
-    client: Arc<Client>,
-    handler: Option<Arc<dyn ClientHandler>>,
+    /// The session that the host itself is.
+    own: Arc<Conversation>,
+    /// What its sessions call themselves.
+    name: String,
     configured: Arc<Configured>,
     eras: downstream::Eras,
     #[cfg(feature = "server")]
@@ -87,20 +97,6 @@ impl Host {
         HostBuilder::default()
     }
 
-    /// What all servers offer now, under the names that [`Host::call_tool`] takes.
-    #[must_use]
-    pub fn catalog(&self) -> Arc<Catalog> {
-        self.0.router.view(&self.0.client).shown
-    }
-
-    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
-    ///
-    /// # Cancel safety
-    /// Dropping the wait changes nothing.
-    pub async fn catalog_ready(&self) -> Arc<Catalog> {
-        self.0.router.settled_view(&self.0.client).await.shown
-    }
-
     /// Waits until no server is on its way any more: each is connected, failed, idle, disabled or between two attempts.
     pub async fn settled(&self) {
         let mut generation = self.0.manager.generation();
@@ -112,31 +108,16 @@ impl Host {
         }
     }
 
-    /// Calls a tool by its exposed name; `arguments` is a JSON object.
-    pub fn call_tool(&self, name: &str, arguments: impl Into<Raw>) -> Call {
-        Call::new(self.clone(), Method::ToolsCall, "name", name, Some(arguments.into()))
-    }
-
-    /// Gets a prompt by its exposed name; `arguments` is a JSON object of strings.
-    pub fn get_prompt(&self, name: &str, arguments: impl Into<Raw>) -> Call {
-        Call::new(self.clone(), Method::PromptsGet, "name", name, Some(arguments.into()))
-    }
-
-    /// Reads a resource by its exposed URI.
-    pub fn read_resource(&self, uri: &str) -> Call {
-        Call::new(self.clone(), Method::ResourcesRead, "uri", uri, None)
-    }
-
     /// All servers, in config order.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.manager.status()
     }
 
-    /// Changes of servers' states, from now on.
+    /// What happens behind the host, from now on: changes of states and lists, log messages, lines on standard error.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events(self.0.manager.events())
+        Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), self.0.manager.spoken())
     }
 
     /// The clients at the doors of this host, the oldest first; the embedding program is none of them.
@@ -251,49 +232,6 @@ impl Host {
         self.0.router.shutdown().await;
         self.0.manager.shutdown().await;
         self.0.router.finish_reports().await;
-    }
-}
-
-/// A stream of changes. A reader that is far behind misses some.
-#[derive(Debug)]
-pub struct Events(broadcast::Receiver<Event>);
-
-impl Events {
-    /// The next change; `None` once the host is gone.
-    ///
-    /// # Cancel safety
-    /// A dropped wait loses nothing.
-    pub async fn next(&mut self) -> Option<Event> {
-        loop {
-            match self.0.recv().await {
-                Ok(event) => return Some(event),
-                Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!("{missed} events missed"),
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-}
-
-/// Answers what servers ask outside of calls.
-async fn answer_questions(router: Router, client: Arc<Client>, handler: Option<Arc<dyn ClientHandler>>) {
-    let _reading = client.mailbox().read();
-    while let Some(message) = client.mailbox().next().await {
-        if let Message::Request(request) = message {
-            let outcome = ask(handler.as_deref(), "", &request.method, request.params).await;
-            router.answer(&client, Response { id: Some(request.id), outcome });
-        }
-    }
-}
-
-async fn ask(handler: Option<&dyn ClientHandler>, server: &str, method: &Method, params: Option<Raw>) -> Outcome {
-    match handler {
-        Some(handler) if *method == Method::Elicit => {
-            let form = params.clone().unwrap_or_else(Raw::empty_object);
-            let answer = handler.request(server, method.clone(), params).await;
-            answer.map(|answer| defaults::filled(&form, answer))
-        }
-        Some(handler) => handler.request(server, method.clone(), params).await,
-        None => Err(crate::protocol::ErrorObject::method_not_found(method.as_str())),
     }
 }
 

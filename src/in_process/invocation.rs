@@ -16,6 +16,18 @@ use crate::transport::HANG_UP;
 pub const INPUT_KEY: &str = meta::INPUT_KEY;
 
 /// One request to a server in this process, and the way to its client meanwhile.
+///
+/// ```
+/// use mcp_host::Outcome;
+/// use mcp_host::in_process::Invocation;
+///
+/// async fn count(call: Invocation) -> Outcome {
+///     for step in 0..3 {
+///         call.progress(f64::from(step), Some(3.0), "counting").await;
+///     }
+///     Ok(serde_json::json!({ "content": [] }).into())
+/// }
+/// ```
 pub struct Invocation {
     /// The `arguments` of a tool or prompt; `{}` where there are none.
     pub arguments: Raw,

@@ -28,6 +28,17 @@ pub use self::invocation::{INPUT_KEY, Invocation};
 type Handler = Arc<dyn Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// A server made of closures. What it offers is one for all its leases; all else each lease has for itself.
+///
+/// ```
+/// use mcp_host::InProcess;
+/// use serde_json::json;
+///
+/// let definition = json!({ "name": "greet", "inputSchema": { "type": "object" } });
+/// let server = InProcess::new("mine", "1.0.0").tool(definition.into(), |call| {
+///     let name = call.arguments.text("name").unwrap_or_default();
+///     Box::pin(async move { Ok(json!({ "content": [{ "type": "text", "text": format!("Hello {name}.") }] }).into()) })
+/// });
+/// ```
 #[derive(Clone)]
 pub struct InProcess {
     info: Raw,

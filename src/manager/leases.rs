@@ -15,6 +15,7 @@ use super::starts::DOOR;
 use super::{Manager, Principal, Server, Who, lock};
 use crate::config::{self, HostSettings, ITSELF, Prefix, Sharing, Start};
 use crate::registry::{Annotations, Caps};
+use crate::transport::Announcer;
 use crate::upstream::{Owner, Settings, Target, Upstream};
 
 /// A lease and who uses it.
@@ -382,6 +383,7 @@ impl Manager {
         let (target, memory) = server.opened_in(era);
         let settings = Settings {
             server: server.label.clone(),
+            announcer: Announcer::new(&config.name, inner.spoken.clone()),
             scrubber: server.scrubber.clone(),
             target,
             profile: key.declares(&server.rules()),

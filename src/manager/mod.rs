@@ -71,14 +71,20 @@ use crate::lineage::HostId;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
-use crate::transport::Endpoint;
+use crate::transport::{Endpoint, Spoken};
 pub(crate) use crate::upstream::StateName;
 use crate::upstream::{self, Connection, Inferred, Nature, Relayed, Starter, Target, Vigil, World};
 
 /// One change of a server's state.
+///
+/// ```
+/// # fn tell(change: &mcp_host::StateChange) {
+/// println!("{}: {} -> {}", change.server, change.from, change.to);
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Event {
+pub struct StateChange {
     /// The server's name in the config.
     pub server: String,
     /// The state before.
@@ -245,7 +251,9 @@ struct Inner {
     naming: Naming,
     client_info: Raw,
     world: World,
-    events: broadcast::Sender<Event>,
+    events: broadcast::Sender<StateChange>,
+    /// What servers say to people.
+    spoken: broadcast::Sender<Spoken>,
     tasks: TaskTracker,
     next_lease: AtomicU64,
     /// Leases that there are, of all servers.
@@ -274,6 +282,8 @@ pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
 
 /// Events that a slow reader may be behind.
 const EVENTS: usize = 256;
+/// Lines of servers that a slow reader may be behind.
+const SPOKEN: usize = 1024;
 const RELAYED: usize = 4096;
 const CHANGES: usize = 4096;
 
@@ -314,6 +324,7 @@ impl Manager {
             client_info,
             world,
             events: broadcast::Sender::new(EVENTS),
+            spoken: broadcast::Sender::new(SPOKEN),
             tasks: TaskTracker::new(),
             next_lease: AtomicU64::new(1),
             leases: Arc::default(),
@@ -392,8 +403,13 @@ impl Manager {
         self.0.world.generation.subscribe()
     }
 
-    pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
+    pub(crate) fn events(&self) -> broadcast::Receiver<StateChange> {
         self.0.events.subscribe()
+    }
+
+    /// What servers say to people, from now on.
+    pub(crate) fn spoken(&self) -> broadcast::Receiver<Spoken> {
+        self.0.spoken.subscribe()
     }
 
     /// Tasks that run, those of connections among them.
@@ -435,7 +451,7 @@ impl Manager {
 
     fn emit(&self, server: &Server, from: StateName, to: StateName, cause: Option<String>, at: SystemTime) {
         // Nobody listening is fine.
-        let _ = self.0.events.send(Event { server: server.config.name.clone(), from, to, cause, at });
+        let _ = self.0.events.send(StateChange { server: server.config.name.clone(), from, to, cause, at });
     }
 
     /// How long the first list may wait for servers that are starting.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -21,7 +21,14 @@ use crate::config::{self, Config};
 use crate::upstream::{Starter, StateName};
 
 /// What another config has changed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// ```
+/// # fn show(host: &mcp_host::Host, config: mcp_host::Config) {
+/// let changes = host.reload(config);
+/// println!("new: {:?}, gone: {:?}", changes.added, changes.removed);
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reload {
     /// Servers that were not there before.
@@ -31,12 +38,19 @@ pub struct Reload {
     /// Servers whose entry is another one now.
     pub changed: Vec<String>,
     /// Settings of the host that are different and count from its next start on.
-    pub pending: Vec<&'static str>,
+    pub pending: Vec<String>,
 }
 
 /// How the config of a running host stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// let status = host.config_status().borrow().clone();
+/// println!("taken {} times; not taken now: {:?}", status.reloads, status.problems);
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ConfigStatus {
     /// The files.
@@ -48,7 +62,7 @@ pub struct ConfigStatus {
     pub problems: Vec<String>,
     /// Settings of the host that count from its next start on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pending: Vec<&'static str>,
+    pub pending: Vec<String>,
     /// What was changed last.
     #[serde(skip)]
     pub last: Reload,
@@ -80,6 +94,7 @@ impl Manager {
         self.0.world.nature.lineage.follow(&config);
         let (settings, pending) = self.settings().with(config.host);
         let mut new = servers(config.servers, memory, &settings, &self.0.known, &self.0.keys);
+        let pending = pending.into_iter().map(str::to_owned).collect();
         let mut done = Reload { pending, ..Reload::default() };
         for server in &mut new {
             match old.iter().find(|old| old.config.name == server.config.name) {

@@ -16,6 +16,14 @@ use crate::registry::{Catalog, Kind};
 use crate::upstream::{StateName, Upstream};
 
 /// One server as `mcp-host status` shows it.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// for server in host.status() {
+///     println!("{} is {} with {} tools: {:?}", server.name, server.state, server.tools, server.last_error);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]

@@ -6,6 +6,13 @@ use super::raw;
 
 /// The client capabilities that change what a server does, as a small set: two clients with equal profiles look the same
 /// to a server.
+///
+/// ```
+/// use mcp_host::Profile;
+///
+/// let profile = Profile::ROOTS.with(Profile::SAMPLING);
+/// assert!(profile.has(Profile::ROOTS) && !profile.has(Profile::ELICITATION_FORM));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Profile(u8);
 

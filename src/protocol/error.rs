@@ -83,6 +83,13 @@ pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
 }
 
 /// The `error` member of a JSON-RPC response.
+///
+/// ```
+/// use mcp_host::ErrorObject;
+///
+/// let error = ErrorObject::invalid_params("`path` is missing");
+/// assert_eq!((error.code, error.data), (-32602, None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorObject {
     /// What kind of error, by number.

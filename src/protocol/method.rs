@@ -5,6 +5,11 @@ use std::fmt;
 macro_rules! methods {
     ($($variant:ident = $text:literal, $doc:literal;)+) => {
         /// A method name.
+        ///
+        /// ```
+        /// assert_eq!(mcp_host::Method::parse("tools/call"), mcp_host::Method::ToolsCall);
+        /// assert_eq!(mcp_host::Method::ToolsCall.as_str(), "tools/call");
+        /// ```
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Method {

@@ -9,6 +9,7 @@ pub(crate) mod gather;
 mod id;
 pub(crate) mod lines;
 mod message;
+#[doc(hidden)]
 pub mod meta;
 mod method;
 mod opened;
@@ -22,12 +23,17 @@ pub(crate) mod whole;
 pub use capability::Profile;
 pub(crate) use error::{Address, Theirs, escape};
 pub use error::{ErrorObject, code};
+#[doc(hidden)]
 pub use id::{ProgressToken, RequestId};
-pub use message::{Frame, Malformed, Message, Notification, Outcome, Request, Response};
+pub use message::Outcome;
+#[doc(hidden)]
+pub use message::{Frame, Malformed, Message, Notification, Request, Response};
 pub(crate) use message::{batch, is_batch};
 pub use method::Method;
 pub(crate) use opened::Opened;
-pub use raw::{Edits, NoJson, Raw, object};
+#[doc(hidden)]
+pub use raw::{Edits, object};
+pub use raw::{NoJson, Raw};
 pub(crate) use raw::{member, string};
 pub(crate) use scan::DEPTH;
 pub use version::{Era, ProtocolVersion};

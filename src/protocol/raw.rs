@@ -19,6 +19,16 @@ use super::whole::Whole;
 pub struct NoJson(String);
 
 /// One valid JSON value, as the bytes it came as. Cheap to clone.
+///
+/// ```
+/// use mcp_host::Raw;
+///
+/// let raw = Raw::parse(&r#"{"b": 1.0, "a": "x"}"#.into())?;
+/// assert_eq!(raw.text("a").as_deref(), Some("x"));
+/// // Every other byte stays as it came.
+/// assert_eq!(raw.with_member("a", b"null").as_str(), r#"{"b": 1.0, "a": null}"#);
+/// # Ok::<_, mcp_host::protocol::NoJson>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
 
@@ -35,13 +45,18 @@ impl Raw {
 
     /// Writes a value as JSON. A value that cannot be written (a map with keys that are no strings) becomes `null`.
     pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Self {
-        serde_json::to_vec(value).map_or_else(|_| Self(Bytes::from_static(b"null")), |vec| Self(vec.into()))
+        serde_json::to_vec(value).map_or_else(|_| Self::null(), |vec| Self(vec.into()))
     }
 
     /// `{}`
     #[must_use]
     pub fn empty_object() -> Self {
         Self(Bytes::from_static(b"{}"))
+    }
+
+    /// `null`
+    pub(crate) fn null() -> Self {
+        Self(Bytes::from_static(b"null"))
     }
 
     /// Takes bytes that were written by us or read by `serde_json` just now.
@@ -194,6 +209,18 @@ impl fmt::Debug for Raw {
 impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Writes a value as JSON.
+///
+/// ```
+/// let arguments = mcp_host::Raw::from(serde_json::json!({ "path": "notes.txt" }));
+/// assert_eq!(arguments.as_str(), r#"{"path":"notes.txt"}"#);
+/// ```
+impl From<serde_json::Value> for Raw {
+    fn from(value: serde_json::Value) -> Self {
+        Self::from_value(&value)
     }
 }
 

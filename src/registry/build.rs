@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::catalog::{Catalog, Server};
 use super::circle::Circles;
 use super::contribution::Contribution;
-use super::filter::Prefix;
 use super::listing::{Listing, Writer};
 use super::{Kind, Owners, Problems, quoted};
+use crate::config::Prefix;
 use crate::exposed::{Naming, bare_name, exposed_name, exposed_uri};
 use crate::name::ServerName;
 
@@ -22,7 +22,7 @@ impl Catalog {
     /// Merges what the servers list. `contributions` are in the order of the config and hold **every** server of it, with an
     /// empty offer if need be: no server can then take a name that carries another's alias.
     #[must_use]
-    pub fn build(contributions: &[Contribution], naming: &Naming, owners: &mut Owners) -> Self {
+    pub(crate) fn build(contributions: &[Contribution], naming: &Naming, owners: &mut Owners) -> Self {
         Self::build_paged(contributions, naming, owners, PAGE)
     }
 

@@ -5,16 +5,25 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::filter::{Prefix, ServerNaming};
+use super::filter::ServerNaming;
 use super::listing::{Entry, Holder, Listing, read_cursor};
 use super::rewrite::links;
 use super::{Contribution, Kind, Problems};
+use crate::config::Prefix;
 use crate::exposed::{Naming, SCHEME_HEADS, UriMode, raw_uri};
 use crate::name::{ALIAS, ServerName};
 use crate::protocol::raw::string;
 use crate::protocol::{ProtocolVersion, Raw};
 
 /// An immutable snapshot of everything that all servers offer.
+///
+/// ```
+/// # fn show(catalog: &mcp_host::Catalog) {
+/// for tool in catalog.tools() {
+///     println!("{}: {}", tool.name(), tool.definition().text("description").unwrap_or_default());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Catalog {
     lists: [Listing; 4],
@@ -39,20 +48,20 @@ pub(super) struct Server {
 
 /// Where a name or URI leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// The index of the server, from its [`Contribution`].
-    pub server: usize,
+    pub(crate) server: usize,
     /// Its alias.
-    pub alias: ServerName,
+    pub(crate) alias: ServerName,
     /// What the server itself calls it.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// How the URIs in its answer are to be shown.
-    pub uris: UriMode,
+    pub(crate) uris: UriMode,
 }
 
 /// What became of a name or URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolution {
+pub(crate) enum Resolution {
     /// It is one server's.
     Found(Target),
     /// More than one server could be meant; the names that tell them apart, if there are any.
@@ -64,7 +73,7 @@ pub enum Resolution {
 impl Resolution {
     /// The target, if there is one.
     #[must_use]
-    pub fn found(self) -> Option<Target> {
+    pub(crate) fn found(self) -> Option<Target> {
         match self {
             Self::Found(target) => Some(target),
             Self::Ambiguous(_) | Self::Unknown => None,
@@ -107,6 +116,7 @@ impl Catalog {
     ///
     /// # Errors
     /// When `cursor` is none of this catalog.
+    #[doc(hidden)]
     pub fn page(&self, kind: Kind, cursor: Option<&str>, revision: ProtocolVersion) -> Result<Raw, BadCursor> {
         let list = self.list(kind);
         let page = match cursor {
@@ -121,13 +131,13 @@ impl Catalog {
 
     /// Whether the list has more pages than one.
     #[must_use]
-    pub fn is_paged(&self, kind: Kind) -> bool {
+    pub(crate) fn is_paged(&self, kind: Kind) -> bool {
         self.list(kind).is_paged()
     }
 
     /// Stands for the content of a list: it changes exactly when clients would see another list.
     #[must_use]
-    pub fn hash(&self, kind: Kind) -> u128 {
+    pub(crate) fn hash(&self, kind: Kind) -> u128 {
         self.list(kind).hash
     }
 
@@ -169,19 +179,19 @@ impl Catalog {
 
     /// What a person should know about a server's lists: mended, left out, clashing.
     #[must_use]
-    pub fn problems(&self, server: usize) -> &[String] {
+    pub(crate) fn problems(&self, server: usize) -> &[String] {
         self.servers.iter().find(|found| found.server == server).map(|found| &*found.problems).unwrap_or_default()
     }
 
     /// The index of the server with that alias.
-    #[must_use]
-    pub fn server(&self, alias: &str) -> Option<usize> {
+    #[cfg(test)]
+    pub(crate) fn server(&self, alias: &str) -> Option<usize> {
         self.by_alias(alias).map(|server| server.server)
     }
 
     /// The server whose alias stands in front of a name, whether it has such a tool or prompt or not.
     #[must_use]
-    pub fn bearer(&self, name: &str) -> Option<&ServerName> {
+    pub(crate) fn bearer(&self, name: &str) -> Option<&ServerName> {
         let heads = name.match_indices(&*self.naming.separator).map(|(at, _)| &name[..at]);
         // A name may be megabytes of separators.
         heads.take_while(|head| head.len() <= ALIAS).find_map(|head| self.by_alias(head)).map(|server| &server.alias)
@@ -190,13 +200,13 @@ impl Catalog {
     /// Where the name of a tool leads: by its exposed name; by its raw name, if one server has that; to the one server that
     /// is never prefixed, which may have tools that it does not list.
     #[must_use]
-    pub fn tool(&self, name: &str) -> Resolution {
+    pub(crate) fn tool(&self, name: &str) -> Resolution {
         self.named(Kind::Tools, name)
     }
 
     /// Where the name of a prompt leads, as with tools.
     #[must_use]
-    pub fn prompt(&self, name: &str) -> Resolution {
+    pub(crate) fn prompt(&self, name: &str) -> Resolution {
         self.named(Kind::Prompts, name)
     }
 
@@ -204,7 +214,7 @@ impl Catalog {
     /// templates of one server, first by those that are shown in their raw form; linked from a tool; to the one server that has resources.
     /// Never to several: a URI can be a secret.
     #[must_use]
-    pub fn resource(&self, uri: &str) -> Resolution {
+    pub(crate) fn resource(&self, uri: &str) -> Resolution {
         let list = self.list(Kind::Resources);
         if let Some(entry) = list.exposed(uri) {
             return self.found(entry);
@@ -261,7 +271,7 @@ impl Catalog {
 
     /// Where a URI template (of a completion request) leads.
     #[must_use]
-    pub fn template(&self, template: &str) -> Resolution {
+    pub(crate) fn template(&self, template: &str) -> Resolution {
         match self.list(Kind::ResourceTemplates).exposed(template) {
             Some(entry) => self.found(entry),
             None => self.resource(template),

@@ -8,13 +8,13 @@ use crate::name::ServerName;
 
 /// What one server brings to the catalog.
 #[derive(Clone, Debug)]
-pub struct Contribution {
+pub(crate) struct Contribution {
     /// The index by which the caller knows the server.
-    pub server: usize,
+    pub(crate) server: usize,
     /// Its alias.
-    pub alias: ServerName,
+    pub(crate) alias: ServerName,
     /// How its names are made.
-    pub settings: Arc<ServerNaming>,
+    pub(crate) settings: Arc<ServerNaming>,
     /// What it lists; nothing while it is not there.
-    pub offer: Arc<Offer>,
+    pub(crate) offer: Arc<Offer>,
 }

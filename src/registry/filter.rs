@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-pub use crate::config::Prefix;
+use crate::config::Prefix;
 use crate::glob::is_match;
 
 /// How the tools of one server are named.

@@ -17,7 +17,7 @@ const ANNOTATION: &str = "x-mcp-header";
 
 /// What annotations mean for a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ParamHeaders {
+pub(crate) enum ParamHeaders {
     /// Nothing: stdio, and every revision with a handshake.
     #[default]
     Ignore,
@@ -27,11 +27,11 @@ pub enum ParamHeaders {
 
 /// An argument to repeat in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParamHeader {
+pub(crate) struct ParamHeader {
     /// Where it stands in the arguments: property names from the root, each shared by all that stand below it.
-    pub path: Box<[Arc<str>]>,
+    pub(crate) path: Box<[Arc<str>]>,
     /// The last part of the header's name.
-    pub header: String,
+    pub(crate) header: String,
 }
 
 /// Whether a look inside is worth it.

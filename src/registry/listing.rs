@@ -17,6 +17,13 @@ use crate::name::ServerName;
 use crate::protocol::{Edits, ProtocolVersion, Raw};
 
 /// One definition as clients see it.
+///
+/// ```
+/// # fn show(tool: &mcp_host::Entry) {
+/// println!("{} is {} of {}", tool.name(), tool.raw_name(), tool.server());
+/// println!("{:?}", tool.definition().member("inputSchema"));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub(super) server: usize,

@@ -1,6 +1,6 @@
 //! What servers offer: checked, compact, and merged into the lists that clients see.
 //!
-//! Raw list pages come in ([`OfferBuilder`]); out goes an [`Offer`] per lease and, from all offers in the order of the
+//! Raw list pages come in (`OfferBuilder`); out goes an `Offer` per lease and, from all offers in the order of the
 //! config, one immutable [`Catalog`]: lists as ready bytes, and the tables that lead a name or URI back to its server.
 //! **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input makes the same bytes.
 //! Start reading at `offer.rs`, then `catalog.rs`.
@@ -8,6 +8,8 @@
 mod build;
 mod catalog;
 mod circle;
+#[cfg(any(feature = "cli", test))]
+mod compiled;
 mod contribution;
 mod definition;
 mod filter;
@@ -25,15 +27,19 @@ mod through;
 
 use std::fmt;
 
-pub use catalog::{BadCursor, Catalog, Resolution, Target};
-pub use contribution::Contribution;
-pub use filter::{Prefix, ServerNaming};
+#[doc(hidden)]
+pub use catalog::BadCursor;
+pub use catalog::Catalog;
+pub(crate) use catalog::{Resolution, Target};
+pub(crate) use contribution::Contribution;
+#[doc(hidden)]
+pub use filter::ServerNaming;
 pub(crate) use fit::misfit;
-pub use header::{ParamHeader, ParamHeaders};
+pub(crate) use header::{ParamHeader, ParamHeaders};
 pub use listing::Entry;
-pub use offer::{Offer, OfferBuilder, PageError, Reading};
-pub use owners::Owners;
-pub use rewrite::{expose_content, expose_target};
+pub(crate) use offer::{Offer, OfferBuilder, PageError};
+pub(crate) use owners::Owners;
+pub(crate) use rewrite::{expose_content, expose_target};
 
 /// The four lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,24 +97,24 @@ impl fmt::Display for Kind {
 
 /// How much one server may list, and what of it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
+pub(crate) struct Caps {
     /// Tools of one server; those behind are left out.
-    pub tools: usize,
+    pub(crate) tools: usize,
     /// Bytes of all its definitions; those behind are left out.
-    pub definitions: usize,
+    pub(crate) definitions: usize,
     /// Bytes of one definition.
-    pub definition: usize,
+    pub(crate) definition: usize,
     /// Nesting of one definition.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// Pages of one list; a longer list counts as failed.
-    pub pages: usize,
+    pub(crate) pages: usize,
     /// Whether good annotations `x-mcp-header` stay in what is shown.
-    pub annotations: Annotations,
+    pub(crate) annotations: Annotations,
 }
 
 /// What becomes of annotations that say which arguments go into HTTP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Annotations {
+pub(crate) enum Annotations {
     /// They are between us and the server.
     #[default]
     Strip,

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+#[cfg(any(feature = "cli", test))]
+use super::compiled;
 use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
 use super::through::{Passed, Through};
-use super::{Caps, Kind, Problems, quoted, schema};
+use super::{Caps, Kind, Problems, quoted};
 use crate::adapt::task;
 use crate::protocol::Raw;
 use crate::protocol::raw::Items;
@@ -18,7 +20,7 @@ use crate::protocol::raw::Items;
 /// Why a page is none, and with it the whole list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PageError {
+pub(crate) enum PageError {
     /// The result has no such array.
     #[error("the result of the list has no array `{0}`")]
     NoList(Kind),
@@ -40,7 +42,7 @@ pub enum PageError {
 
 /// What a server lists. Equal content has an equal [`hash`](Self::hash), so that leases of one server can share one.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub(crate) struct Offer {
     lists: [Arc<List>; 4],
     /// Why the last reading of a list failed; what is in `lists` then is an older one, or nothing.
     failures: [Option<String>; 4],
@@ -76,7 +78,7 @@ impl Default for Offer {
 impl Offer {
     /// Whether there is anything in it for MCP Apps.
     #[must_use]
-    pub fn shows_ui(&self) -> bool {
+    pub(crate) fn shows_ui(&self) -> bool {
         let [tools, _, resources, templates] = &self.lists;
         let has_page = |tool: &Definition| {
             let meta = tool.json.member("_meta");
@@ -99,47 +101,48 @@ impl Offer {
 
     /// Stands for the content: equal offers have equal hashes, different ones have not.
     #[must_use]
-    pub fn hash(&self) -> u128 {
+    pub(crate) fn hash(&self) -> u128 {
         self.hash
     }
 
     /// How many definitions of a kind there are.
     #[must_use]
-    pub fn count(&self, kind: Kind) -> usize {
+    pub(crate) fn count(&self, kind: Kind) -> usize {
         self.list(kind).definitions.len()
     }
 
     /// Whether the server has such a list at all, empty or not.
     #[must_use]
-    pub fn has(&self, kind: Kind) -> bool {
+    pub(crate) fn has(&self, kind: Kind) -> bool {
         self.list(kind).asked
     }
 
     /// Whether the last reading of that list failed, so that an older one or nothing is shown.
     #[must_use]
-    pub fn failed(&self, kind: Kind) -> bool {
+    pub(crate) fn failed(&self, kind: Kind) -> bool {
         self.failures[kind as usize].is_some()
     }
 
     /// What was mended, left out, or went wrong, in words for a person.
-    pub fn problems(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &str> {
         let failures = self.failures.iter().flatten().map(String::as_str);
         failures.chain(self.lists.iter().flat_map(|list| list.problems.iter().map(String::as_str)))
     }
 
     /// The arguments of a tool that its server wants in HTTP headers.
     #[must_use]
-    pub fn param_headers(&self, tool: &str) -> &[ParamHeader] {
+    pub(crate) fn param_headers(&self, tool: &str) -> &[ParamHeader] {
         let mut with = self.list(Kind::Tools).definitions.iter().filter(|tool| tool.headers.is_some());
         with.find(|found| &*found.name == tool).and_then(|found| found.headers.as_deref()).unwrap_or_default()
     }
 
     /// Tools whose schemas are none, or too much work to tell. They are offered all the same; this is for status. Compiles
     /// every schema: call it where blocking is fine, never before the first list.
-    #[must_use]
-    pub fn unvalidated(&self) -> Vec<Arc<str>> {
+    #[cfg(any(feature = "cli", test))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "the status does not tell it yet"))]
+    pub(crate) fn unvalidated(&self) -> Vec<Arc<str>> {
         let tools = self.list(Kind::Tools).definitions.iter();
-        tools.filter(|tool| !schema::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
+        tools.filter(|tool| !compiled::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
     }
 
     /// The definition that the server itself calls by that name.
@@ -160,7 +163,7 @@ impl Offer {
 
 /// Makes an [`Offer`] of raw pages.
 #[derive(Debug)]
-pub struct OfferBuilder {
+pub(crate) struct OfferBuilder {
     caps: Caps,
     rule: ParamHeaders,
     bytes: usize,
@@ -198,7 +201,7 @@ struct Part {
 
 /// A page of a list while its definitions are taken.
 #[derive(Debug)]
-pub struct Reading {
+pub(crate) struct Reading {
     kind: Kind,
     items: Items,
     next: Option<String>,
@@ -213,7 +216,7 @@ impl Reading {
 
     /// The cursor of the page behind it, if there is one: an empty text is one, too.
     #[must_use]
-    pub fn next(self) -> Option<String> {
+    pub(crate) fn next(self) -> Option<String> {
         self.next
     }
 }
@@ -226,7 +229,7 @@ const DEFINITION: usize = 512;
 impl OfferBuilder {
     /// Nothing listed yet.
     #[must_use]
-    pub fn new(caps: Caps, rule: ParamHeaders) -> Self {
+    pub(crate) fn new(caps: Caps, rule: ParamHeaders) -> Self {
         Self { caps, rule, bytes: 0, drafts: Default::default(), through: None }
     }
 
@@ -241,7 +244,7 @@ impl OfferBuilder {
     ///
     /// # Errors
     /// When the page cannot be one of a list that ends. The whole list has failed then: a part is never shown as the whole.
-    pub fn page(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
+    pub(crate) fn page(&mut self, kind: Kind, result: &Raw) -> Result<Option<String>, PageError> {
         let mut reading = self.open(kind, result)?;
         while self.read_on(&mut reading)? {}
         Ok(reading.next())
@@ -251,7 +254,7 @@ impl OfferBuilder {
     ///
     /// # Errors
     /// As [`OfferBuilder::page`].
-    pub fn open(&mut self, kind: Kind, result: &Raw) -> Result<Reading, PageError> {
+    pub(crate) fn open(&mut self, kind: Kind, result: &Raw) -> Result<Reading, PageError> {
         self.opened(kind, result).map_err(|error| self.failed(kind, error))
     }
 
@@ -259,7 +262,7 @@ impl OfferBuilder {
     ///
     /// # Errors
     /// As [`OfferBuilder::page`].
-    pub fn read_on(&mut self, reading: &mut Reading) -> Result<bool, PageError> {
+    pub(crate) fn read_on(&mut self, reading: &mut Reading) -> Result<bool, PageError> {
         let kind = reading.kind;
         let mut cost = 0;
         while cost < GO {
@@ -285,25 +288,25 @@ impl OfferBuilder {
     }
 
     /// Notes that a list could not be read, and why.
-    pub fn fail(&mut self, kind: Kind, reason: &str) {
+    pub(crate) fn fail(&mut self, kind: Kind, reason: &str) {
         self.drafts[kind as usize].failed = Some(format!("the list of {kind} failed: {reason}"));
     }
 
     /// Whether that list could not be read.
     #[must_use]
-    pub fn has_failed(&self, kind: Kind) -> bool {
+    pub(crate) fn has_failed(&self, kind: Kind) -> bool {
         self.drafts[kind as usize].failed.is_some()
     }
 
     /// Takes a list from an earlier offer, in place of whatever was read here: the last good one after a failure, or all
     /// that did not change.
-    pub fn keep(&mut self, kind: Kind, offer: &Offer) {
+    pub(crate) fn keep(&mut self, kind: Kind, offer: &Offer) {
         self.drafts[kind as usize].kept = Some(Arc::clone(offer.list(kind)));
     }
 
     /// The offer. A list that failed or was not read to its end is empty in it.
     #[must_use]
-    pub fn finish(self) -> Offer {
+    pub(crate) fn finish(self) -> Offer {
         let mut lists: [Arc<List>; 4] = Default::default();
         let mut failures: [Option<String>; 4] = Default::default();
         for (kind, draft) in Kind::ALL.into_iter().zip(self.drafts) {

@@ -9,7 +9,7 @@ use crate::name::ServerName;
 /// The owners of names that were shown bare, until the program ends: a newcomer never gets a name that clients know as
 /// another server's, wherever it stands in the config. Kept by whoever builds catalogs, across all of them.
 #[derive(Clone, Debug, Default)]
-pub struct Owners {
+pub(crate) struct Owners {
     tools: HashMap<Arc<str>, ServerName>,
     prompts: HashMap<Arc<str>, ServerName>,
 }
@@ -32,7 +32,7 @@ impl Owners {
     }
 
     /// How many names have an owner. The number only grows, so it tells states apart.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.tools.len() + self.prompts.len()
     }
 

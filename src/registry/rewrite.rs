@@ -15,7 +15,7 @@ use crate::protocol::{Edits, Raw, object};
 /// (links, embedded resources, results of tools), in prompt messages, in `_meta`. `structuredContent` stays as it is.
 /// A body in which no URI is seen is not opened.
 #[must_use]
-pub fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
+pub(crate) fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
     if mode == UriMode::Passthrough || !may_hold_uris(body.as_bytes()) {
         return body.clone();
     }
@@ -38,7 +38,7 @@ pub fn expose_content(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
 /// A body that names one resource (the params of `notifications/resources/updated`, the `data` of an error) with its `uri`
 /// exposed.
 #[must_use]
-pub fn expose_target(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
+pub(crate) fn expose_target(body: &Raw, alias: &ServerName, mode: UriMode) -> Raw {
     let Some(uri) = body.text("uri").filter(|_| mode == UriMode::Prefix) else { return body.clone() };
     body.with_member("uri", Raw::from_value(&*exposed_uri(alias, &uri, mode)).as_bytes())
 }

@@ -1,9 +1,7 @@
-//! The input schema of a tool: mended where there is one obvious meaning, and compiled to see whether it is a schema at all.
+//! The input schema of a tool: mended where there is one obvious meaning.
 
 use std::borrow::Cow;
 
-use jsonschema::PatternOptions;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::protocol::raw::{array, string, twice};
@@ -79,26 +77,4 @@ fn properties(value: &RawValue) -> Properties {
 
 fn is_list_of_text(value: &RawValue) -> bool {
     array(value).is_some_and(|items| items.iter().all(|item| item.get().starts_with('"')))
-}
-
-/// Subschemas, counted roughly by opening braces, above which nothing is compiled.
-const SUBSCHEMAS: usize = 2000;
-/// Bytes that one compiled pattern may take.
-const PATTERN: usize = 1 << 20;
-
-/// Whether the schemas of a tool are schemas: compiled without ever fetching anything, with patterns that match in linear
-/// time, and not at all where that could be much work. May take milliseconds: not for a task that others wait on.
-pub(super) fn compiles(definition: &Raw) -> bool {
-    ["inputSchema", "outputSchema"]
-        .iter()
-        .all(|member| definition.member(member).is_none_or(|schema| is_schema(&schema)))
-}
-
-fn is_schema(schema: &Raw) -> bool {
-    if memchr::memchr_iter(b'{', schema.as_bytes()).count() > SUBSCHEMAS {
-        return false;
-    }
-    let Ok(schema) = schema.read::<Value>() else { return false };
-    let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
-    jsonschema::options().offline().with_pattern_options(patterns).build(&schema).is_ok()
 }

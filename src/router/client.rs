@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) asking: Option<Arc<Asking>>,
     /// It is one conversation for sure, though it has no session: what it told once is good for all that it asks.
     pub(super) is_apart: bool,
+    /// The embedding program is this client.
+    is_embedding: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
     seen: Option<Seen>,
     told: Option<Told>,
@@ -137,6 +139,24 @@ impl Client {
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
         !self.who.profile.asks_nothing()
+    }
+
+    /// Notes that the embedding program is this client.
+    pub(crate) fn embeds(&self) {
+        self.state().is_embedding = true;
+    }
+
+    /// Whether the embedding program is this client.
+    #[cfg(feature = "server")]
+    pub(super) fn is_embedding(&self) -> bool {
+        self.state().is_embedding
+    }
+
+    /// Ends its subscription to a resource, if it has one.
+    pub(crate) fn unwatch(&self, uri: &str) {
+        if let Some(subscription) = self.watched(|all| all.remove(uri)) {
+            subscription.upstream.unwant_uri(&subscription.raw);
+        }
     }
 
     /// What belongs to none of its requests.
@@ -470,7 +490,7 @@ impl Client {
 }
 
 /// Whether a URI names that resource, or a part of it.
-pub(super) fn is_part(uri: &str, whole: &str) -> bool {
+pub(crate) fn is_part(uri: &str, whole: &str) -> bool {
     let rest = uri.strip_prefix(whole);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
 }

@@ -4,40 +4,41 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Router;
 
 /// What there is at the moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Gauges {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct Gauges {
     /// Clients, sessions or not.
-    pub(crate) clients: usize,
+    pub clients: usize,
     /// Requests of clients that are being served.
-    pub(crate) requests: usize,
+    pub requests: usize,
     /// Requests of clients at servers, without an answer yet.
-    pub(crate) pending: usize,
+    pub pending: usize,
     /// Questions of servers without an answer yet.
-    pub(crate) questions: usize,
+    pub questions: usize,
     /// Calls that have one of the `maxConcurrent` slots.
-    pub(crate) slots: usize,
+    pub slots: usize,
     /// Calls that wait for one.
-    pub(crate) queued: usize,
+    pub queued: usize,
     /// Calls that are held for clients without a session.
-    pub(crate) parked: usize,
+    pub parked: usize,
     /// Tasks that clients know of.
-    pub(crate) tasks: usize,
+    pub tasks: usize,
     /// Streams of changes.
-    pub(crate) listens: usize,
+    pub listens: usize,
     /// Resources that somebody watches, by a session or by a stream of changes.
-    pub(crate) watched: usize,
+    pub watched: usize,
     /// Connections to servers, or about to be.
-    pub(crate) leases: usize,
+    pub leases: usize,
     /// Connections of clients.
-    pub(crate) connections: usize,
+    pub connections: usize,
     /// Sessions of the HTTP door.
-    pub(crate) sessions: usize,
+    pub sessions: usize,
 }
 
 /// How much of a limit is taken.

@@ -116,7 +116,7 @@ impl Router {
     fn is_at_hand(&self, client: &Client) -> bool {
         let revision = client.revision();
         client.principal().is_local()
-            && self.0.own.get() != Some(&client.owner())
+            && !client.is_embedding()
             && client.profile().has(Profile::ELICITATION_URL)
             && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
     }

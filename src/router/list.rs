@@ -107,6 +107,16 @@ impl Router {
         }
     }
 
+    /// Notes that the client is to hear of changes of its lists from now on, as one that has listed.
+    pub(crate) fn follow_lists(&self, client: &Arc<Client>) {
+        if client.told().is_none() {
+            let catalog = self.view(client).shown;
+            for kind in Kind::ALL {
+                client.tell(kind, &catalog);
+            }
+        }
+    }
+
     /// A new look at what there is.
     pub(super) fn look(&self, client: &Arc<Client>, settled: bool) -> View {
         // Read first: what changes while the view is made makes the next look.

@@ -30,7 +30,7 @@ mod extensions;
 mod find;
 mod finish;
 mod forward;
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+#[cfg_attr(not(feature = "server"), allow(dead_code, unreachable_pub, reason = "only the status asks"))]
 mod gauges;
 #[cfg(feature = "server")]
 mod invite;
@@ -73,9 +73,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use client::{Client, Place};
+pub(crate) use client::{Client, Place, is_part};
 #[cfg(any(feature = "server", test))]
-pub(crate) use gauges::{Gauges, Held, Holds, Usage};
+pub use gauges::Gauges;
+#[cfg(any(feature = "server", test))]
+pub(crate) use gauges::{Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use named::Named;
 pub(crate) use presence::Via;
@@ -91,7 +93,6 @@ use crate::protocol::{
     code,
 };
 use crate::queues::{Account, Queues};
-use crate::upstream::Owner;
 use answer::Failure;
 use client::Refused;
 use roster::Roster;
@@ -124,8 +125,6 @@ struct Inner {
     /// Who is shown to people as a client, and who hears of it.
     roster: Roster,
     finish: finish::Finish,
-    /// The client that the embedding program is.
-    own: OnceLock<Owner>,
     /// Tools of the host itself.
     own_tools: OnceLock<Box<[Arc<dyn route::OwnTool>]>>,
     /// Where it is told what becomes of each request.
@@ -160,7 +159,6 @@ impl Router {
             doors: gauges::Doors::default(),
             roster: Roster::new(closing.clone()),
             finish: finish::Finish::new(server_info),
-            own: OnceLock::new(),
             own_tools: OnceLock::new(),
             observer: Observer::default(),
             tasks: TaskTracker::new(),
@@ -230,11 +228,6 @@ impl Router {
         let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
         self.0.clients.lock().insert(owner, client.clone());
         client
-    }
-
-    /// The embedding program is that client.
-    pub(crate) fn belongs_to(&self, client: &Client) {
-        let _ = self.0.own.set(client.owner());
     }
 
     /// The session ended: its calls are cancelled, its leases given back.

@@ -78,9 +78,7 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
     let uri = params
         .and_then(|params| params.text("uri"))
         .ok_or_else(|| ErrorObject::invalid_params("resources/unsubscribe: `uri` is missing"))?;
-    if let Some(subscription) = client.watched(|all| all.remove(&*uri)) {
-        subscription.upstream.unwant_uri(&subscription.raw);
-    }
+    client.unwatch(&uri);
     Ok(Raw::empty_object())
 }
 

@@ -4,6 +4,7 @@
 //! transport knows no method and no session of ours; what belongs to what is decided one floor up. Start reading at
 //! `stdio.rs`.
 
+mod announcer;
 mod command;
 mod environment;
 #[cfg(unix)]
@@ -30,6 +31,8 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use announcer::{Announcer, Spoken};
+pub use announcer::{LogMessage, StderrLine};
 pub use command::Unstartable;
 #[cfg_attr(
     not(all(unix, feature = "server")),

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
 
 use super::turn::Turn;
-use super::{Label, excerpt, telling};
+use super::{Announcer, Label, excerpt, telling};
 use crate::redact::Scrubber;
 
 /// The last lines that one child wrote to standard error. They are kept as they came, because a child may write more than
@@ -21,6 +21,8 @@ use crate::redact::Scrubber;
 pub(crate) struct StderrTail {
     kept: Arc<Mutex<Kept>>,
     scrubber: Arc<Scrubber>,
+    /// Who else is told of each line.
+    announcer: Option<Announcer>,
 }
 
 #[derive(Default)]
@@ -52,6 +54,11 @@ impl StderrTail {
     /// An empty one of a server whose secrets are known.
     pub(crate) fn of(scrubber: Arc<Scrubber>) -> Self {
         Self { scrubber, ..Self::default() }
+    }
+
+    /// The same, and each line is announced.
+    pub(crate) fn announced(self, announcer: Announcer) -> Self {
+        Self { announcer: Some(announcer), ..self }
     }
 
     /// What the child wrote, fit to be shown: escaped, without secrets, at most `limit` characters.
@@ -254,6 +261,9 @@ impl Reader {
             let text = self.tail.shown(&self.line, LINE);
             if !text.is_empty() {
                 tracing::info!(target: "mcp_host::stderr", server, "{text}");
+                if let Some(announcer) = &self.tail.announcer {
+                    announcer.stderr(&text);
+                }
             }
         }
     }

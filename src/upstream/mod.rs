@@ -76,7 +76,7 @@ use crate::config;
 use crate::protocol::{Profile, Raw};
 use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
-use crate::transport::{self, StderrTail};
+use crate::transport::{self, Announcer, StderrTail};
 
 /// Starts a server that lives in this process; each lease gets one of its own.
 pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Sync>;
@@ -144,6 +144,8 @@ impl Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) server: Arc<str>,
+    /// Tells listeners what it says.
+    pub(crate) announcer: Announcer,
     /// Takes its secrets out of what is told of it.
     pub(crate) scrubber: Arc<Scrubber>,
     pub(crate) target: Target,
@@ -452,7 +454,7 @@ impl Upstream {
     /// A process is about to be started: what one before it wrote is no longer of interest.
     fn new_tail(&self) -> StderrTail {
         self.ran.store(false, Ordering::Relaxed);
-        let tail = StderrTail::of(self.settings.scrubber.clone());
+        let tail = StderrTail::of(self.settings.scrubber.clone()).announced(self.settings.announcer.clone());
         self.tail.store(Arc::new(tail.clone()));
         tail
     }

@@ -20,6 +20,7 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
     let limits = &settings.limits;
     let parts = |wire| Parts {
         server: settings.server.clone(),
+        announcer: settings.announcer.clone(),
         wire,
         relay: Relay { lease: upstream.id, sender: world.relay.clone() },
         binding: upstream.binding.clone(),

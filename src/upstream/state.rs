@@ -27,6 +27,12 @@ use super::backoff;
 use crate::config::Restart;
 
 /// The states as people see them.
+///
+/// ```
+/// # fn is_there(server: &mcp_host::ServerStatus) -> bool {
+/// matches!(server.state, mcp_host::StateName::Connected | mcp_host::StateName::Idle)
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateName {

@@ -27,7 +27,8 @@ async fn h80_others_reach_it_only_with_auth_and_tls() {
     ];
     for (listen, auth, tls, insecure_http, text) in cases {
         let what = format!("{listen} {auth:?} {tls:?} {insecure_http}");
-        let settings = HostSettings { auth, tls, insecure_http, ..HostSettings::default() };
+        let mut settings = HostSettings::default().auth(auth);
+        (settings.tls, settings.insecure_http) = (tls, insecure_http);
         let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
         let error = host.open_http(TcpListener::bind(listen).await.unwrap()).expect_err(&what);
         assert_eq!(error.kind(), ErrorKind::Config, "{what}");

@@ -5,11 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use mcp_host::config::{self, Syntax, Vars};
-use mcp_host::protocol::{Method, Outcome, Profile, Raw};
-use mcp_host::{ClientHandler, Host};
+use mcp_host::protocol::{Profile, Raw};
+use mcp_host::{ClientHandler, Host, Root};
 use serde_json::{Value, json};
 
 use crate::reload::until;
@@ -41,8 +39,8 @@ impl ClientHandler for Rooted {
         Profile::ROOTS
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Outcome> {
-        std::future::ready(Ok(Raw::from_value(&json!({ "roots": [{ "uri": "file:///a" }] })))).boxed()
+    async fn roots(&self, _: Option<&str>) -> Vec<Root> {
+        vec![Root::new("file:///a")]
     }
 }
 

@@ -13,6 +13,7 @@ mod door;
 #[cfg(unix)]
 mod forged;
 mod hazards;
+mod host;
 mod itself;
 #[cfg(target_os = "linux")]
 mod join;

@@ -39,6 +39,32 @@ pub(crate) use self::vault::Vault;
 use crate::config::Secret;
 
 /// Keeps secrets by name. Calls may block; they are made on threads that may be blocked.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+///
+/// use mcp_host::auth::{SecretStore, StoreError};
+/// use mcp_host::config::Secret;
+///
+/// struct Shelf(Mutex<HashMap<String, Secret>>);
+///
+/// impl SecretStore for Shelf {
+///     fn read(&self, key: &str) -> Result<Option<Secret>, StoreError> {
+///         Ok(self.0.lock().expect("no panic").get(key).cloned())
+///     }
+///
+///     fn write(&self, key: &str, secret: &Secret) -> Result<(), StoreError> {
+///         self.0.lock().expect("no panic").insert(key.to_owned(), secret.clone());
+///         Ok(())
+///     }
+///
+///     fn remove(&self, key: &str) -> Result<(), StoreError> {
+///         self.0.lock().expect("no panic").remove(key);
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait SecretStore: Send + Sync {
     /// The secret of that name, if there is one.
     ///
@@ -78,7 +104,7 @@ pub trait SecretStore: Send + Sync {
 }
 
 /// Where a secret is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kept {
@@ -93,7 +119,7 @@ pub enum Kept {
 }
 
 /// Where the next secret would be kept.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Keeping {

@@ -2,13 +2,9 @@
 //!
 //! Only form elicitation with primitive fields. Where nobody sits at a terminal, the answer is "decline".
 
-use std::sync::Arc;
-
-use futures_util::future::BoxFuture;
-use mcp_host::ClientHandler;
-use mcp_host::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile, Raw};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 use tokio::sync::Mutex;
 
@@ -20,12 +16,12 @@ use crate::text;
 pub(crate) struct Terminal {
     output: Output,
     /// One form at a time, however many servers ask.
-    answers: Arc<Mutex<Lines<BufReader<Stdin>>>>,
+    answers: Mutex<Lines<BufReader<Stdin>>>,
 }
 
 impl Terminal {
     pub(crate) fn new(output: Output) -> Self {
-        Self { output, answers: Arc::new(Mutex::new(BufReader::new(tokio::io::stdin()).lines())) }
+        Self { output, answers: Mutex::new(BufReader::new(tokio::io::stdin()).lines()) }
     }
 }
 
@@ -34,36 +30,28 @@ impl ClientHandler for Terminal {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, server: &str, method: Method, params: Option<Raw>) -> BoxFuture<'static, Outcome> {
-        if method != Method::Elicit {
-            let error = ErrorObject::method_not_found(method.as_str());
-            return Box::pin(async { Err(error) });
-        }
-        let server = if server.is_empty() { "the server".to_owned() } else { format!("server `{server}`") };
+    async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
+        let server = question.server().map_or_else(|| "the server".to_owned(), |server| format!("server `{server}`"));
         if !self.output.interactive() {
-            let question = params.as_ref().and_then(|params| params.text("message")).unwrap_or_default();
-            let question = text::cut(&text::line(&question), WIDTH);
-            self.output.remark(&format!("note: {server} asked \"{question}\" and was declined: there is no terminal"));
+            let asked = text::cut(&text::line(&question.message()), WIDTH);
+            self.output.remark(&format!("note: {server} asked \"{asked}\" and was declined: there is no terminal"));
             self.output.remark("help: run the command in a terminal to answer");
-            return Box::pin(async { Ok(Raw::from_value(&json!({ "action": "decline" }))) });
+            return ElicitAnswer::Decline;
         }
-        let (output, answers) = (self.output.clone(), Arc::clone(&self.answers));
-        Box::pin(async move {
-            let params = params.ok_or_else(|| ErrorObject::invalid_params("a form needs a message and a schema"))?;
-            let mut answers = answers.lock().await;
-            // A bar that moves would draw over the question.
-            let _still = output.still();
-            output.talk(&format!("{server} asks: {}", params.text("message").unwrap_or_default()));
-            output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
-            Ok(match fill(&output, &mut answers, &fields(&params)).await {
-                Some(content) => Raw::from_value(&json!({ "action": "accept", "content": content })),
-                None => {
-                    // The cursor still stands behind the question.
-                    output.talk("");
-                    Raw::from_value(&json!({ "action": "cancel" }))
-                }
-            })
-        })
+        let output = &self.output;
+        let mut answers = self.answers.lock().await;
+        // A bar that moves would draw over the question.
+        let _still = output.still();
+        output.talk(&format!("{server} asks: {}", question.message()));
+        output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
+        match fill(output, &mut answers, &fields(question.params())).await {
+            Some(content) => ElicitAnswer::accept(Value::Object(content)),
+            None => {
+                // The cursor still stands behind the question.
+                output.talk("");
+                ElicitAnswer::Cancel
+            }
+        }
     }
 }
 
@@ -192,6 +180,8 @@ fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

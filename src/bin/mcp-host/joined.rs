@@ -153,7 +153,7 @@ pub(crate) async fn lead(plan: &mut Plan, purpose: Purpose, patience: Option<Dur
     }
     let joined = door::open(plan).await?;
     let status = door::settled(plan, &joined).await?;
-    let owners = serde_json::from_str(&mcp_host::admin::ask_joined(&joined, "owners").await.ok()?).ok()?;
+    let owners = mcp_host::admin::ask_joined(&joined, "owners").await.ok()?;
     let named = |server: &Server| (server.name.clone(), server.alias.as_str().to_owned());
     let servers: Vec<(String, String)> = plan.config.servers.iter().map(named).collect();
     let server = entry(&servers, &joined.at, purpose)?;
@@ -213,7 +213,7 @@ mod door {
         }
         let client = Introduction::of(&[], false, None)?;
         let joined = tokio::task::spawn_blocking(move || admin::join(&client, None)).await.ok()?.ok()?;
-        let running: Running = serde_json::from_str(&admin::ask_joined(&joined, "status").await.ok()?).ok()?;
+        let running: Running = admin::ask_joined(&joined, "status").await.ok()?;
         Plan::of_daemon(common, running.servers.into_iter().map(|server| (server.name, server.alias)))
     }
 
@@ -237,7 +237,7 @@ mod door {
         let longest = plan.config.servers.iter().map(|server| server.start_timeout).max().unwrap_or_default();
         let end = Instant::now() + longest;
         loop {
-            let running: Running = serde_json::from_str(&admin::ask_joined(joined, "status").await.ok()?).ok()?;
+            let running: Running = admin::ask_joined(joined, "status").await.ok()?;
             let of = |name: &str| running.servers.iter().find(|server| server.name == name).cloned();
             let status: Vec<ServerStatus> =
                 plan.config.servers.iter().map(|server| of(&server.name)).collect::<Option<_>>()?;

@@ -168,7 +168,7 @@ impl<'a> Session<'a> {
                 call.await
             }
         };
-        outcome.map_err(|error| self.failed(error, asked))
+        outcome.map(Raw::from).map_err(|error| self.failed(error, asked))
     }
 
     /// The servers that did not become ready, each as the failure it is.

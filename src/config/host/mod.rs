@@ -52,6 +52,7 @@ const KEYS: [&str; 19] = [
 
 /// The settings of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HostSettings {
     /// Where the endpoint listens. Beyond loopback it takes `auth`, and `tls` or `insecure_http`.
     pub listen: SocketAddr,

@@ -1,7 +1,7 @@
 //! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
 //! two daemons from one address (`docs/hazards.md` H83, H94).
 //!
-//! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out. **Invariant:** only the user who runs the daemon gets
+//! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out (`replies.rs`). **Invariant:** only the user who runs the daemon gets
 //! an answer, and nothing can be changed here but by files that are this user's.
 
 mod at;
@@ -14,6 +14,7 @@ mod joining;
 #[cfg(unix)]
 mod launch;
 mod owners;
+mod replies;
 #[cfg(unix)]
 mod unix;
 
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 pub use self::at::At;
@@ -36,10 +38,15 @@ pub use self::joining::{Joined, NotJoined, join};
 pub use self::launch::{Launch, Turn};
 pub use self::owners::Owners;
 pub(crate) use self::platform::Arrival;
+pub use self::replies::{
+    Abandoned, AsksForgotten, CodeBegun, DaemonStatus, Holdings, LimitUsage, LoginBegun, Pending, Refused, Reloaded,
+    ServerHolding, SignInReply, SignedIn, SignedOut,
+};
 #[cfg(unix)]
 use self::unix as platform;
-use crate::manager::{ConfigStatus, Reload, ServerStatus};
-use crate::router::{ClientStatus, Gauges, Router, Usage};
+use crate::manager::Reload;
+pub use crate::router::Gauges;
+use crate::router::Router;
 
 /// Why there is no status socket.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +102,9 @@ pub enum AskError {
         #[source]
         source: std::io::Error,
     },
+    /// It answered, and not what was asked for: it may be of another version.
+    #[error("the mcp-host that runs answered something else: {0}")]
+    Strange(#[source] serde_json::Error),
     /// This system has no such sockets.
     #[error("the status socket is not supported on this system")]
     Unsupported,
@@ -154,69 +164,69 @@ impl StatusSocket {
         stop: &CancellationToken,
     ) where
         F: Future<Output = Result<Reload, String>>,
-        G: Future<Output = String>,
+        G: Future<Output = Result<SignInReply, Refused>>,
         H: Future<Output = ()>,
     {
         let (reload, sign_in, router) = (&reload, &sign_in, &router);
         let answer = |request: Vec<u8>| async move {
             match request.trim_ascii() {
-                b"status" => self.line(router),
-                // Nothing in it can fail to be written.
-                b"owners" => serde_json::to_string(&Owners::of(&router.manager().hint())).unwrap_or_default(),
-                b"reload" => reloaded(&reload().await),
-                request if request.starts_with(FORGET) => forgotten(router, &request[FORGET.len()..]),
+                b"status" => replies::line(&self.status(router)),
+                b"owners" => replies::line(&Owners::of(&router.manager().hint())),
+                b"reload" => replies::line(&Reloaded::from(reload().await)),
+                request if request.starts_with(FORGET) => {
+                    replies::line_of(&forgotten(router, &request[FORGET.len()..]))
+                }
                 request => match serde_json::from_slice(request) {
-                    Ok(request) => sign_in(request).await,
-                    Err(_) => {
-                        r#"{"error":"unknown request; there are: status, reload, forget SERVER, and those of logins"}"#
-                            .to_owned()
-                    }
+                    Ok(request) => replies::line_of(&sign_in(request).await),
+                    Err(_) => replies::line(&Refused::because(UNKNOWN)),
                 },
             }
         };
         self.inner.serve(answer, guest, stop).await;
     }
 
-    fn line(&self, router: &Router) -> String {
-        let status = Status {
+    fn status(&self, router: &Router) -> DaemonStatus {
+        DaemonStatus {
             pid: std::process::id(),
             listen: self.listen,
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             config: router.manager().config_status().borrow().clone(),
             servers: router.status(),
             clients: router.roster(),
             gauges: router.gauges(),
-            limits: router.usage(),
-        };
-        // Nothing in it can fail to be written.
-        serde_json::to_string(&status).unwrap_or_default()
+            limits: router.usage().into_iter().map(LimitUsage::from).collect(),
+        }
     }
 }
 
-/// Asks the daemon on that port, or the only one there is, and gives back its line of JSON.
+/// Asks the daemon on that port, or the only one there is, for its status: a [`DaemonStatus`], or as much of it as `T` reads.
 ///
 /// # Errors
 /// When there is none, more than one, or it does not answer.
-pub async fn ask(port: Option<u16>) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port, "status").await
+pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> {
+    read(&platform::ask(&platform::directories(), port, "status").await?)
 }
 
-/// Asks the daemon behind a socket that let us in.
+/// The same of the daemon behind a socket that let us in; `what` is `status`, or `owners` for [`Owners`].
 ///
 /// # Errors
 /// When it does not answer.
 #[cfg(unix)]
-pub async fn ask_joined(joined: &Joined, what: &str) -> Result<String, AskError> {
-    platform::ask_at(&joined.path, what).await
+pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Result<T, AskError> {
+    read(&platform::ask_at(&joined.path, what).await?)
 }
 
-/// Has the daemon on that port, or the only one there is, read its config again; its answer is a line of JSON.
+/// Has the daemon on that port, or the only one there is, read its config again.
 ///
 /// # Errors
 /// When there is none, more than one, or it does not answer.
-pub async fn reload(port: Option<u16>) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port, "reload").await
+pub async fn reload(port: Option<u16>) -> Result<Reloaded, AskError> {
+    read(&platform::ask(&platform::directories(), port, "reload").await?)
+}
+
+fn read<T: DeserializeOwned>(line: &str) -> Result<T, AskError> {
+    serde_json::from_str(line).map_err(AskError::Strange)
 }
 
 /// The process of the daemon that serves this address, or another address on this port; `None` if there is none, or it is
@@ -282,60 +292,33 @@ impl std::fmt::Debug for SignIn {
     }
 }
 
-/// Asks the daemon on that port, or the only one there is, something that concerns a login; its answer is a line of JSON.
+/// Asks the daemon on that port, or the only one there is, something that concerns a login. `T` is the reply that belongs to
+/// the request ([`SignInReply`]).
 ///
 /// # Errors
 /// When there is none, more than one, or it does not answer.
-pub async fn sign_in(port: Option<u16>, request: &SignIn) -> Result<String, AskError> {
-    let line = serde_json::to_string(request).unwrap_or_default();
-    platform::ask(&platform::directories(), port, &line).await
+pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -> Result<Result<T, Refused>, AskError> {
+    let answer = platform::ask(&platform::directories(), port, &replies::line(request)).await?;
+    replies::read(&answer).map_err(AskError::Strange)
 }
 
 const FORGET: &[u8] = b"forget ";
+const UNKNOWN: &str = "unknown request; there are: status, reload, forget SERVER, and those of logins";
 
-/// Has the daemon on that port, or the only one there is, forget what a server asks its clients; its answer is a line of JSON.
+/// Has the daemon on that port, or the only one there is, forget what a server asks its clients.
 ///
 /// # Errors
 /// When there is none, more than one, or it does not answer.
-pub async fn forget(port: Option<u16>, server: &str) -> Result<String, AskError> {
-    platform::ask(&platform::directories(), port, &format!("forget {server}")).await
+pub async fn forget(port: Option<u16>, server: &str) -> Result<Result<AsksForgotten, Refused>, AskError> {
+    let answer = platform::ask(&platform::directories(), port, &format!("forget {server}")).await?;
+    replies::read(&answer).map_err(AskError::Strange)
 }
 
-fn forgotten(router: &Router, name: &[u8]) -> String {
+fn forgotten(router: &Router, name: &[u8]) -> Result<AsksForgotten, Refused> {
     let name = String::from_utf8_lossy(name);
-    let answer = match router.manager().forget_asks(name.trim()) {
-        Some(asked) => serde_json::json!({ "forgotten": asked }),
-        None => serde_json::json!({ "error": format!("no server {:?}", name.trim()) }),
-    };
-    answer.to_string()
-}
-
-fn reloaded(done: &Result<Reload, String>) -> String {
-    let answer = match done {
-        Ok(Reload { added, removed, changed, pending, .. }) => serde_json::json!({
-            "reloaded": true, "added": added, "removed": removed, "changed": changed, "pending": pending,
-        }),
-        Err(error) => serde_json::json!({ "reloaded": false, "error": error }),
-    };
-    answer.to_string()
-}
-
-/// What is told.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    pid: u32,
-    /// None where it has no port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listen: Option<SocketAddr>,
-    uptime_ms: u64,
-    version: &'static str,
-    config: ConfigStatus,
-    servers: Vec<ServerStatus>,
-    clients: Vec<ClientStatus>,
-    gauges: Gauges,
-    /// How much of each limit is taken.
-    limits: Vec<Usage>,
+    let asked = router.manager().forget_asks(name.trim());
+    let asked = asked.ok_or_else(|| Refused::unknown(format!("no server {:?}", name.trim())))?;
+    Ok(AsksForgotten { forgotten: asked.into_iter().map(str::to_owned).collect() })
 }
 
 #[cfg(all(test, unix))]

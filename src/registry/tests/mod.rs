@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::*;
+use crate::config::Prefix;
 use crate::exposed::Naming;
 use crate::name::ServerName;
 use crate::protocol::{ProtocolVersion, Raw};

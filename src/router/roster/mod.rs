@@ -6,13 +6,14 @@
 
 mod news;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +26,16 @@ use super::presence::Via;
 use crate::protocol::{Method, ProtocolVersion, Raw};
 
 /// One client, as people see it.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// for client in host.clients() {
+///     println!("{} over {}: {} calls", client.name, client.transport, client.calls);
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ClientStatus {
     /// What it calls itself; empty where it does not say.
@@ -37,7 +46,8 @@ pub struct ClientStatus {
     /// The revision that it speaks.
     pub revision: String,
     /// `http`, `sse` or `stdio`.
-    pub transport: &'static str,
+    #[serde(deserialize_with = "transport")]
+    pub transport: Word,
     /// Who it has proved to be, where clients prove that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
@@ -47,6 +57,15 @@ pub struct ClientStatus {
     pub idle_ms: u64,
     /// Tools that it called, resources it read, prompts it got.
     pub calls: u64,
+}
+
+/// One of a few; `serde` takes a plain reference for a part of what is read.
+type Word = &'static str;
+
+/// A way in by its name; nothing for one that another version knows.
+fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let name = Cow::<'de, str>::deserialize(from)?;
+    Ok([Via::Http, Via::Sse, Via::Stdio].map(Via::as_str).into_iter().find(|known| *known == name).unwrap_or_default())
 }
 
 /// A client without a session.

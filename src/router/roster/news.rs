@@ -56,6 +56,19 @@ pub enum ClientNews {
 }
 
 /// Clients that come and go, for one listener. One that reads slowly hears the sum of what it missed.
+///
+/// ```no_run
+/// # async fn follow(host: &mcp_host::Host) {
+/// use mcp_host::ClientNews;
+///
+/// let mut events = host.client_events();
+/// while let Some(news) = events.next().await {
+///     if let ClientNews::One(event) = news {
+///         println!("{}: {:?}", event.client.name, event.change);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ClientEvents(Arc<Ear>);
 

@@ -32,7 +32,7 @@ use super::{Nature, Relay, modern};
 use crate::lineage::Lineage;
 use crate::protocol::{Message, Method, ProtocolVersion, Raw, RequestId};
 use crate::registry::{Caps, Kind, Offer};
-use crate::transport::{self, Http, Memory, Pipe, Sse};
+use crate::transport::{self, Announcer, Http, Memory, Pipe, Sse};
 use asks::Asks;
 pub(super) use callers::Binding;
 use callers::Callers;
@@ -53,6 +53,7 @@ pub(super) enum Wire {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) server: Arc<str>,
+    pub(super) announcer: Announcer,
     pub(super) wire: Wire,
     pub(super) relay: Relay,
     pub(super) binding: Arc<Binding>,

@@ -159,14 +159,17 @@ impl Connection {
                 let token = params.member("progressToken").and_then(|token| token.read::<ProgressToken>().ok());
                 self.receive_progress(token.as_ref().and_then(number_of), params);
             }
-            Method::LogMessage => match self.correlate(origin) {
-                Whose::Exchange(_, inbox) => inbox.put(Item::Log(params)),
-                // A modern server has nothing to say outside of requests, and its lease may be several people's.
-                Whose::Nobody(_) if !self.is_modern() => self.relay(Relayed::Log(params)),
-                Whose::Nobody(_) | Whose::Unclear => {
-                    tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}")
+            Method::LogMessage => {
+                self.parts.announcer.log(&params);
+                match self.correlate(origin) {
+                    Whose::Exchange(_, inbox) => inbox.put(Item::Log(params)),
+                    // A modern server has nothing to say outside of requests, and its lease may be several people's.
+                    Whose::Nobody(_) if !self.is_modern() => self.relay(Relayed::Log(params)),
+                    Whose::Nobody(_) | Whose::Unclear => {
+                        tracing::debug!(server = &*self.parts.server, "a log line that may be anybody's: {params}");
+                    }
                 }
-            },
+            }
             Method::Cancelled => self.withdraw(&params),
             Method::ToolsListChanged => self.mark(TOOLS),
             Method::PromptsListChanged => self.mark(PROMPTS),

@@ -78,7 +78,7 @@ async fn endpoint(issuer: &str) -> (Host, String) {
     let url = format!("http://127.0.0.1:{}/mcp", listener.local_addr().unwrap().port());
     let mut oauth = HostOAuth::new(issuer, &url).unwrap();
     oauth.scopes = vec!["mcp".to_owned()];
-    let settings = HostSettings { auth: HostAuth::OAuth(Box::new(oauth)), ..HostSettings::default() };
+    let settings = HostSettings::default().auth(HostAuth::OAuth(Box::new(oauth)));
     let host = Host::builder().config(Config { host: settings, ..Config::default() }).start().await.unwrap();
     let serving = host.open_http(listener).unwrap();
     tokio::spawn(serving.serve());

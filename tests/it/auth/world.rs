@@ -363,7 +363,7 @@ pub(super) async fn call(host: &Host) -> Result<Raw, mcp_host::Error> {
 }
 
 pub(super) async fn call_with(host: &Host, arguments: Raw) -> Result<Raw, mcp_host::Error> {
-    host.call_tool("a__t", arguments).timeout(PATIENCE).await
+    host.call_tool("a__t", arguments).timeout(PATIENCE).await.map(Raw::from)
 }
 
 pub(super) fn state(host: &Host) -> StateName {

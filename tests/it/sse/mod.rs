@@ -7,11 +7,11 @@ mod server;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use mcp_host::config::{Syntax, Vars, parse_str};
-use mcp_host::protocol::{ErrorObject, Method, Profile, Raw};
-use mcp_host::{ClientHandler, Host, HostBuilder, ServerStatus, StateName};
+use mcp_host::protocol::{Profile, Raw};
+use mcp_host::{
+    ClientHandler, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder, ServerStatus, StateChange, StateName,
+};
 use serde_json::{Value, json};
 
 use self::server::{Script, Server};
@@ -46,8 +46,8 @@ impl ClientHandler for Handler {
         Profile::ELICITATION_FORM
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Result<Raw, ErrorObject>> {
-        async { Ok(Raw::from_value(&json!({"action": "accept", "content": {}}))) }.boxed()
+    async fn elicit(&self, _: Elicitation) -> ElicitAnswer {
+        ElicitAnswer::Accept(Raw::empty_object())
     }
 }
 
@@ -63,6 +63,15 @@ async fn call(host: &Host, tool: &str, arguments: &Value) -> String {
     let result = host.call_tool(tool, Raw::from_value(arguments)).await.unwrap();
     let result: Value = result.read().unwrap();
     result["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// The next change of a state.
+async fn change(events: &mut Events) -> StateChange {
+    loop {
+        if let Event::State(change) = events.next().await.unwrap() {
+            return change;
+        }
+    }
 }
 
 /// Waits for a change to that state.
@@ -237,7 +246,7 @@ async fn a_lost_stream_is_a_lost_session() {
     let (outcome, ()) = tokio::join!(hanging, cut);
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("outcome is unknown"), "{error}");
-    while events.next().await.unwrap().to != StateName::Connected {}
+    while change(&mut events).await.to != StateName::Connected {}
     assert_eq!(call(&host, "echo", &json!({})).await, "{}");
     let story = server.story();
     assert_eq!(story[5..9], start(2));
@@ -252,7 +261,7 @@ async fn a_forgotten_session_is_opened_again_and_the_call_repeated() {
     server.refuse(404);
     let mut events = host.events();
     let lost = async {
-        while events.next().await.unwrap().to != StateName::Reconnecting {}
+        while change(&mut events).await.to != StateName::Reconnecting {}
         server.refuse(0);
     };
     let arguments = json!({});
@@ -273,7 +282,7 @@ async fn h57_a_call_that_was_taken_is_not_sent_again_when_another_is_refused() {
         }
         server.refuse(404);
         let lost = async {
-            while events.next().await.unwrap().to != StateName::Reconnecting {}
+            while change(&mut events).await.to != StateName::Reconnecting {}
             server.refuse(0);
         };
         let arguments = json!({});
@@ -326,7 +335,7 @@ async fn an_event_has_a_cap() {
     let mut events = host.events();
     server.say(&format!("data: {}", "x".repeat(70_000)));
     let lost = loop {
-        let event = events.next().await.unwrap();
+        let event = change(&mut events).await;
         if event.to == StateName::Reconnecting {
             break event.cause.unwrap();
         }

@@ -20,6 +20,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("redact", 0, &[]),
     ("observe", 0, &["protocol", "answered", "redact"]),
     ("glob", 0, &[]),
+    ("nearest", 0, &[]),
     ("loopback", 0, &[]),
     ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol"]),
     ("keep", 1, &[]),
@@ -38,6 +39,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("in_process", 5, &[]),
     ("host", 5, &["error", "in_process"]),
     ("demo", 5, &["in_process"]),
+    ("cookbook", 5, &[]),
     ("fuzzing", 5, &["in_process", "demo"]),
 ];
 
@@ -46,6 +48,7 @@ const PURE: &[&str] = &[
     "src/name.rs",
     "src/exposed.rs",
     "src/glob.rs",
+    "src/nearest.rs",
     "src/protocol/",
     "src/adapt/",
     "src/registry/",

@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcp_host::Host;
-use mcp_host::admin::{self, AskError, SignIn};
+use mcp_host::admin::{self, AskError, Refused, SignIn};
 use mcp_host::config::{NOT_APPROVED, Start};
+use mcp_host::{Host, Raw};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -51,15 +51,6 @@ pub(super) struct Keeping {
     pub(super) key_file: Option<std::path::PathBuf>,
 }
 
-/// A no of whoever handles logins. It may be of an older program.
-#[derive(Debug, Deserialize)]
-struct Refused {
-    error: String,
-    /// It was asked for what there is not.
-    #[serde(default)]
-    usage: bool,
-}
-
 /// What the status of a daemon tells of its servers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -84,7 +75,7 @@ impl Desk {
         let name = server.map(|server| format!(" {}", quoted(server))).unwrap_or_default();
         let daemon =
             Self { at: At::Daemon(listen), command: format!("mcp-host {command}{name}"), again: common.again(false) };
-        let line = match admin::ask(listen.map(|listen| listen.port())).await {
+        let line: Raw = match admin::ask(listen.map(|listen| listen.port())).await {
             Ok(line) => line,
             // An address that was given means that daemon alone.
             Err(AskError::NotRunning { .. } | AskError::Unsupported) if listen.is_none() => {
@@ -93,7 +84,7 @@ impl Desk {
             }
             Err(error) => return Err(daemon.silent(&error)),
         };
-        let running: Running = serde_json::from_str(&line).unwrap_or_default();
+        let running: Running = line.read().unwrap_or_default();
         if let (Some(server), Some(servers)) = (server, &running.servers)
             && !servers.iter().any(|known| known.name == server || known.alias == server)
         {
@@ -145,18 +136,19 @@ impl Desk {
 
     /// Asks; a no is a failure.
     pub(super) async fn ask<T: DeserializeOwned>(&self, request: &SignIn) -> Result<T, Failure> {
-        let line = match &self.at {
+        let answer = match &self.at {
             At::Daemon(listen) => {
                 let answer = admin::sign_in(listen.map(|listen| listen.port()), request).await;
                 answer.map_err(|error| self.silent(&error))?
             }
-            At::Here(host) => host.sign_in(request.clone()).await,
+            At::Here(host) => match host.sign_in(request.clone()).await {
+                Ok(reply) => {
+                    Ok(Raw::from_value(&reply).read().map_err(|error| self.silent(&AskError::Strange(error)))?)
+                }
+                Err(refused) => Err(refused),
+            },
         };
-        if let Ok(refused) = serde_json::from_str::<Refused>(&line) {
-            return Err(self.refused(&refused));
-        }
-        let strange = || Failure::new(Exit::Failed, "the mcp-host that runs answered something else");
-        serde_json::from_str(&line).map_err(|_| strange().help("it may be an older one: stop it, and start this one"))
+        answer.map_err(|refused| self.refused(&refused))
     }
 
     /// The servers of a host of this process are not started, so there is nothing to wait for but a token on its way.

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use futures_util::FutureExt as _;
 use mcp_host::config::NOT_APPROVED;
-use mcp_host::{Event, Events, Host, ServerStatus, StateName};
+use mcp_host::{Event, Events, Host, ServerStatus, StateChange, StateName};
 use serde_json::json;
 
 use super::callers::{self, Callers, unix_ms};
@@ -83,35 +83,39 @@ impl<'a> Watch<'a> {
 
     /// Tells of an event, and of those that have come since: a status is made once for all of them.
     fn events(&mut self, first: Event) {
-        let mut events = vec![first];
-        while let Some(Some(event)) = self.events.next().now_or_never() {
-            events.push(event);
+        let mut next = Some(first);
+        let mut changes = Vec::new();
+        while let Some(event) = next {
+            if let Event::State(change) = event {
+                changes.push(change);
+            }
+            next = self.events.next().now_or_never().flatten();
         }
-        if !self.output.json && events.iter().all(|event| glyph(event.to).is_none()) {
+        if changes.is_empty() || !self.output.json && changes.iter().all(|change| glyph(change.to).is_none()) {
             return;
         }
         let status = self.host.status();
-        for event in &events {
-            self.event(event, &status);
+        for change in &changes {
+            self.change(change, &status);
         }
         self.note_told(&status);
     }
 
-    fn event(&mut self, event: &Event, status: &[ServerStatus]) {
-        let server = status.iter().find(|server| server.alias == event.server || server.name == event.server);
+    fn change(&mut self, change: &StateChange, status: &[ServerStatus]) {
+        let server = status.iter().find(|server| server.alias == change.server || server.name == change.server);
         if self.output.json {
-            let trouble = matches!(event.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
+            let trouble = matches!(change.to, StateName::Failed | StateName::Unauthorized | StateName::Reconnecting);
             let known = server.filter(|_| trouble).and_then(|server| server.last_error.as_ref());
             let _ = self.output.value(&json!({
-                "event": "server", "server": event.server, "from": event.from, "to": event.to,
-                "cause": event.cause.as_ref().or(known),
-                "at": unix_ms(event.at),
+                "event": "server", "server": change.server, "from": change.from, "to": change.to,
+                "cause": change.cause.as_ref().or(known),
+                "at": unix_ms(change.at),
             }));
-            if let Some(server) = server.filter(|_| glyph(event.to).is_some()) {
-                self.told.insert(server.alias.clone(), event.to);
+            if let Some(server) = server.filter(|_| glyph(change.to).is_some()) {
+                self.told.insert(server.alias.clone(), change.to);
             }
         } else if let Some(server) = server {
-            self.tell(server, event.to, event.cause.as_deref(), width(status));
+            self.tell(server, change.to, change.cause.as_deref(), width(status));
         }
     }
 

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use mcp_host::Profile;
 use mcp_host::config::{BearerClient, Enterprise, Grant, HostAuth, Secret, SecretSource};
-use mcp_host::protocol::{Method, Outcome, Profile, Raw};
-use mcp_host::{ClientHandler, Host, HostBuilder};
+use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Host, HostBuilder};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -221,7 +220,7 @@ impl ClientHandler for Opens {
         Profile::ELICITATION_URL
     }
 
-    fn request(&self, _: &str, _: Method, _: Option<Raw>) -> BoxFuture<'static, Outcome> {
+    async fn elicit(&self, _: Elicitation) -> ElicitAnswer {
         panic!("it was asked")
     }
 }

@@ -5,6 +5,7 @@ mod one;
 
 use std::net::SocketAddr;
 
+use mcp_host::Raw;
 use mcp_host::admin::{self, AskError};
 
 use self::answer::{Answer, Client, Config, Limit, Row};
@@ -22,17 +23,18 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
     let asked = Asked { command: "mcp-host status", listen, again: &again };
     if let Some(name) = args.server.as_ref().filter(|_| args.forget) {
         let said = admin::forget(listen.map(|listen| listen.port()), name).await;
-        return one::forgot(name, &said.map_err(|error| failed(&asked, &error))?, output);
+        return one::forgot(name, said.map_err(|error| failed(&asked, &error))?, output);
     }
-    let line = admin::ask(listen.map(|listen| listen.port())).await.map_err(|error| failed(&asked, &error))?;
+    let said = admin::ask::<Raw>(listen.map(|listen| listen.port())).await;
+    let line = said.map_err(|error| failed(&asked, &error))?;
     if let Some(name) = &args.server {
-        return one::show(name, &line, output);
+        return one::show(name, line.as_str(), output);
     }
     if output.json {
-        output.line(&text::json(line.trim()))?;
+        output.line(&text::json(line.as_str()))?;
         return Ok(Exit::Ok);
     }
-    let answer = Answer::read(&line)?;
+    let answer = Answer::read(line.as_str())?;
     let mut lines = config(&answer.config);
     let mut servers = Table::new(&SERVERS);
     answer.servers.iter().for_each(|row| servers.row(cells(row)));
@@ -56,6 +58,10 @@ pub(super) fn failed(asked: &Asked<'_>, error: &AskError) -> Failure {
     let Asked { command, listen, again } = asked;
     let flag = listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
     let help = match error {
+        AskError::Strange(_) => {
+            let failure = Failure::new(Exit::Failed, error.to_string());
+            return failure.help("it may be an older one: stop it, and start this one");
+        }
         AskError::NotRunning { .. } => format!("mcp-host serve{flag}{again}"),
         AskError::Several { listen } => {
             let first = listen.first().map_or("ADDR:PORT", String::as_str);

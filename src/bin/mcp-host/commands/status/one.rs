@@ -1,5 +1,6 @@
 //! `mcp-host status SERVER`: all about one server.
 
+use mcp_host::admin::{AsksForgotten, Refused};
 use serde_json::Value;
 
 use super::answer::{Answer, Row, ServerInfo};
@@ -27,17 +28,13 @@ pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Fail
 }
 
 /// Tells what was forgotten of the server of that name.
-pub(super) fn forgot(name: &str, line: &str, output: &Output) -> Result<Exit, Failure> {
-    let answer: Value = serde_json::from_str(line).unwrap_or_default();
-    let Some(asked) = answer["forgotten"].as_array() else {
-        let why = answer["error"].as_str().unwrap_or("the mcp-host that runs is older and cannot forget");
-        return Err(Failure::new(Exit::Usage, text::line(why)));
-    };
+pub(super) fn forgot(name: &str, said: Result<AsksForgotten, Refused>, output: &Output) -> Result<Exit, Failure> {
+    let done = said.map_err(|refused| Failure::new(Exit::Usage, text::line(&refused.error)))?;
     if output.json {
-        output.value(&answer)?;
+        output.value(&done)?;
         return Ok(Exit::Ok);
     }
-    let asked: Vec<&str> = asked.iter().filter_map(Value::as_str).collect();
+    let asked = &done.forgotten;
     let what = if asked.is_empty() { "nothing was known".to_owned() } else { asked.join(", ") };
     output.lines(vec![format!("forgotten what {} asks its clients: {what}", quoted(name))])?;
     Ok(Exit::Ok)

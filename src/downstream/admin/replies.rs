@@ -1,0 +1,382 @@
+//! What the status socket answers, by type: a daemon writes these, and programs of this or another version read them.
+//!
+//! **Invariant:** what one version does not know of another has a default, except in replies that a login needs whole.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{Holding, Keeping, Kept};
+use crate::manager::{ConfigStatus, Reload, ServerStatus};
+use crate::router::{ClientStatus, Gauges, Usage};
+
+/// All that a daemon tells of itself.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::admin::AskError> {
+/// use mcp_host::admin::{self, DaemonStatus};
+///
+/// let status: DaemonStatus = admin::ask(None).await?;
+/// for server in &status.servers {
+///     println!("{} is {}", server.name, server.state);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct DaemonStatus {
+    /// Its process.
+    pub pid: u32,
+    /// Its address; `None` where it has no port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    /// Milliseconds since it opened its socket.
+    pub uptime_ms: u64,
+    /// Its version.
+    pub version: String,
+    /// How its config stands.
+    pub config: ConfigStatus,
+    /// All servers, in config order.
+    pub servers: Vec<ServerStatus>,
+    /// The clients at its doors.
+    pub clients: Vec<ClientStatus>,
+    /// What there is at the moment.
+    pub gauges: Gauges,
+    /// How much of each limit is taken.
+    pub limits: Vec<LimitUsage>,
+}
+
+/// How much of a limit is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct LimitUsage {
+    /// Its name in `host.limits`.
+    pub limit: String,
+    /// How much is taken; of a limit for each client, server or principal, by the one that takes most.
+    pub used: u64,
+    /// How much there is.
+    pub cap: u64,
+    /// `bytes`, where it is not a count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+impl From<Usage> for LimitUsage {
+    fn from(Usage { limit, used, cap, unit }: Usage) -> Self {
+        let wide = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        Self { limit: limit.to_owned(), used: wide(used), cap: wide(cap), unit: unit.map(str::to_owned) }
+    }
+}
+
+/// What came of a request to read the config again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// Whether the config was taken.
+    pub reloaded: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What has changed.
+    #[serde(flatten)]
+    pub changes: Option<Reload>,
+}
+
+impl From<Result<Reload, String>> for Reloaded {
+    fn from(done: Result<Reload, String>) -> Self {
+        match done {
+            Ok(changes) => Self { reloaded: true, error: None, changes: Some(changes) },
+            Err(error) => Self { reloaded: false, error: Some(error), changes: None },
+        }
+    }
+}
+
+/// What was forgotten of what a server asks its clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AsksForgotten {
+    /// The kinds of questions.
+    pub forgotten: Vec<String>,
+}
+
+/// A request is refused.
+///
+/// ```
+/// let refused: mcp_host::admin::Refused = serde_json::from_str(r#"{"error":"no server \"a\""}"#)?;
+/// assert_eq!((refused.to_string().as_str(), refused.usage), ("no server \"a\"", false));
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{error}")]
+#[non_exhaustive]
+pub struct Refused {
+    /// Why.
+    pub error: String,
+    /// It was asked for what there is not, by the config.
+    #[serde(default)]
+    pub usage: bool,
+}
+
+impl Refused {
+    /// It cannot be done, though what was asked for is there.
+    pub(crate) fn because(error: impl Into<String>) -> Self {
+        Self { error: error.into(), usage: false }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn unknown(error: impl Into<String>) -> Self {
+        Self { error: error.into(), usage: true }
+    }
+}
+
+/// The answer to a [`SignIn`](super::SignIn), by its request.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum SignInReply {
+    /// To `Begin`.
+    Begun(LoginBegun),
+    /// To `BeginByCode`.
+    BegunByCode(CodeBegun),
+    /// To `Finish`, and to `Look` once it is done.
+    SignedIn(SignedIn),
+    /// To `Look`, before that.
+    Pending(Pending),
+    /// To `Abandon`.
+    Abandoned(Abandoned),
+    /// To `Forget`.
+    SignedOut(SignedOut),
+    /// To `Holdings`.
+    Holdings(Holdings),
+    /// To `Keeping`.
+    Keeping(Keeping),
+}
+
+/// A login by a browser has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct LoginBegun {
+    /// Its number.
+    pub login: u64,
+    /// What is to be opened in a browser.
+    pub page: String,
+    /// Who will give the token.
+    pub issuer: String,
+    /// Whether a login by a code would do as well.
+    #[serde(default)]
+    pub by_code: bool,
+}
+
+impl LoginBegun {
+    pub(crate) fn new(login: u64, page: String, issuer: String, by_code: bool) -> Self {
+        Self { login, page, issuer, by_code }
+    }
+}
+
+/// A login by a code has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct CodeBegun {
+    /// Its number.
+    pub login: u64,
+    /// The page to visit.
+    pub page: String,
+    /// The same with the code in it.
+    pub complete: Option<String>,
+    /// What is to be entered there.
+    pub code: String,
+    /// Who will give the token.
+    pub issuer: String,
+    /// For how many seconds.
+    pub expires_in: u64,
+}
+
+/// A login is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SignedIn {
+    /// It is.
+    pub signed_in: bool,
+    /// Where the token is kept.
+    pub kept: Kept,
+}
+
+/// A login by a code goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Pending {
+    /// It does.
+    pub pending: bool,
+}
+
+/// A login by a code is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Abandoned {
+    /// Whether it was under way.
+    pub abandoned: bool,
+}
+
+/// A token is forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SignedOut {
+    /// Whether there was one.
+    pub forgotten: bool,
+}
+
+/// What is held of logins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Holdings {
+    /// All servers that one signs in to, in config order.
+    pub servers: Vec<ServerHolding>,
+}
+
+/// What is held of the login with one server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ServerHolding {
+    /// Its name in the config.
+    pub name: String,
+    /// What is held, if there is a login.
+    pub holding: Option<Holding>,
+}
+
+impl SignInReply {
+    pub(crate) fn signed_in(kept: Kept) -> Self {
+        Self::SignedIn(SignedIn { signed_in: true, kept })
+    }
+
+    pub(crate) fn pending() -> Self {
+        Self::Pending(Pending { pending: true })
+    }
+
+    pub(crate) fn abandoned(abandoned: bool) -> Self {
+        Self::Abandoned(Abandoned { abandoned })
+    }
+
+    pub(crate) fn signed_out(forgotten: bool) -> Self {
+        Self::SignedOut(SignedOut { forgotten })
+    }
+
+    pub(crate) fn holdings(held: impl IntoIterator<Item = (String, Option<Holding>)>) -> Self {
+        let servers = held.into_iter().map(|(name, holding)| ServerHolding { name, holding }).collect();
+        Self::Holdings(Holdings { servers })
+    }
+}
+
+/// The line of a reply.
+pub(super) fn line<T: Serialize>(reply: &T) -> String {
+    // Nothing in a reply can fail to be written.
+    serde_json::to_string(reply).unwrap_or_default()
+}
+
+/// The line of a reply, or of a refusal.
+pub(super) fn line_of<T: Serialize>(reply: &Result<T, Refused>) -> String {
+    match reply {
+        Ok(reply) => line(reply),
+        Err(refused) => line(refused),
+    }
+}
+
+/// Reads a reply that may be a refusal.
+pub(super) fn read<T: for<'a> Deserialize<'a>>(line: &str) -> serde_json::Result<Result<T, Refused>> {
+    match serde_json::from_str(line) {
+        Ok(refused) => Ok(Err(refused)),
+        Err(_) => serde_json::from_str(line).map(Ok),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn written(reply: &impl Serialize) -> Value {
+        serde_json::from_str(&line(reply)).expect("JSON")
+    }
+
+    #[test]
+    fn replies_are_written_as_they_always_were() {
+        let begun = LoginBegun::new(7, "https://a/p".to_owned(), "https://a".to_owned(), true);
+        let code = CodeBegun {
+            login: 8,
+            page: "https://a/d".to_owned(),
+            complete: None,
+            code: "AB-CD".to_owned(),
+            issuer: "https://a".to_owned(),
+            expires_in: 600,
+        };
+        for (reply, wanted) in [
+            (
+                SignInReply::Begun(begun),
+                json!({ "login": 7, "page": "https://a/p", "issuer": "https://a", "byCode": true }),
+            ),
+            (
+                SignInReply::BegunByCode(code),
+                json!({
+                    "login": 8, "page": "https://a/d", "complete": null, "code": "AB-CD", "issuer": "https://a",
+                    "expiresIn": 600,
+                }),
+            ),
+            (SignInReply::signed_in(Kept::File), json!({ "signedIn": true, "kept": "file" })),
+            (SignInReply::pending(), json!({ "pending": true })),
+            (SignInReply::abandoned(false), json!({ "abandoned": false })),
+            (SignInReply::signed_out(true), json!({ "forgotten": true })),
+            (SignInReply::holdings([("a".to_owned(), None)]), json!({ "servers": [{ "name": "a", "holding": null }] })),
+            (SignInReply::Keeping(Keeping::at(Kept::Memory)), json!({ "kept": "memory" })),
+        ] {
+            assert_eq!(written(&reply), wanted);
+        }
+        let refused: Result<SignInReply, _> = Err(Refused::unknown("no server"));
+        assert_eq!(line_of(&refused), r#"{"error":"no server","usage":true}"#);
+    }
+
+    #[test]
+    fn a_reload_is_told_with_its_changes_or_its_error() {
+        let changes =
+            Reload { added: vec!["a".to_owned()], pending: vec!["host.listen".to_owned()], ..Reload::default() };
+        let done = Reloaded::from(Ok(changes));
+        let wanted =
+            json!({ "reloaded": true, "added": ["a"], "removed": [], "changed": [], "pending": ["host.listen"] });
+        assert_eq!(written(&done), wanted);
+        assert_eq!(serde_json::from_value::<Reloaded>(wanted).expect("a reply"), done);
+        let failed = Reloaded::from(Err("mcp.json:1: no".to_owned()));
+        assert_eq!(written(&failed), json!({ "reloaded": false, "error": "mcp.json:1: no" }));
+        let read: Reloaded = serde_json::from_value(written(&failed)).expect("a reply");
+        assert_eq!((read.reloaded, read.error.as_deref()), (false, Some("mcp.json:1: no")));
+    }
+
+    #[test]
+    fn a_status_is_read_whatever_else_its_daemon_tells() {
+        let status = DaemonStatus { pid: 1, version: "1.2.3".to_owned(), ..DaemonStatus::default() };
+        let mut told = written(&status);
+        told["servers"] = json!([{ "name": "a", "state": "connected", "mood": "good" }]);
+        told["clients"] = json!([{ "name": "c", "transport": "http" }, { "name": "d", "transport": "pigeon" }]);
+        told["gauges"]["doors"] = json!(1);
+        told["limits"] = json!([{ "limit": "bodies", "used": 1, "cap": 2, "unit": "bytes" }]);
+        let read: DaemonStatus = serde_json::from_value(told).expect("a status");
+        assert_eq!((read.pid, read.version.as_str(), read.servers[0].name.as_str()), (1, "1.2.3", "a"));
+        let transports: Vec<&str> = read.clients.iter().map(|client| client.transport).collect();
+        assert_eq!(transports, ["http", ""]);
+        assert_eq!(read.limits[0].unit.as_deref(), Some("bytes"));
+        // An older one tells less.
+        let older: DaemonStatus = serde_json::from_str(r#"{"pid":2}"#).expect("a status");
+        assert_eq!((older.pid, older.servers.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_a_reply() {
+        assert_eq!(read::<SignedOut>(r#"{"forgotten":true}"#).expect("JSON"), Ok(SignedOut { forgotten: true }));
+        assert_eq!(read::<SignedOut>(r#"{"error":"no"}"#).expect("JSON"), Err(Refused::because("no")));
+        read::<SignedOut>(r#"{"something":"else"}"#).expect_err("it is neither");
+    }
+}

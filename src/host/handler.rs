@@ -1,0 +1,359 @@
+//! What servers ask the embedding program, by type, and its answers.
+//!
+//! In: requests of servers. Out: the results that go back to them. **Invariant:** what a program does not answer is declined,
+//! and no server is told of an ability that the program did not name in [`ClientHandler::profile`].
+
+use std::future::ready;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde_json::json;
+
+use super::defaults;
+use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
+
+/// Answers what servers ask. Each method that is not written declines.
+///
+/// ```
+/// use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile};
+///
+/// struct Agreeable;
+///
+/// impl ClientHandler for Agreeable {
+///     fn profile(&self) -> Profile {
+///         Profile::ELICITATION_FORM
+///     }
+///
+///     async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
+///         println!("{:?} asks: {}", question.server(), question.message());
+///         ElicitAnswer::accept(serde_json::json!({ "name": "Ada" }))
+///     }
+/// }
+/// ```
+pub trait ClientHandler: Send + Sync + 'static {
+    /// What it can answer. Servers are told exactly this and ask for nothing else.
+    fn profile(&self) -> Profile;
+
+    /// Fills in a form, or visits a page. Fields that an accepted form leaves out get the defaults of the form.
+    fn elicit(&self, question: Elicitation) -> impl Future<Output = ElicitAnswer> + Send {
+        drop(question);
+        ready(ElicitAnswer::Decline)
+    }
+
+    /// Lets a model answer a server.
+    fn sample(&self, question: Sampling) -> impl Future<Output = SampleAnswer> + Send {
+        drop(question);
+        ready(SampleAnswer::Decline)
+    }
+
+    /// Tells a server (by its name in the config) which folders it may work in.
+    fn roots(&self, server: Option<&str>) -> impl Future<Output = Vec<Root>> + Send {
+        let _ = server;
+        ready(Vec::new())
+    }
+}
+
+/// A question to a person: a form to fill in, or a page to visit (`elicitation/create`).
+///
+/// ```
+/// # fn show(question: &mcp_host::Elicitation) {
+/// match question.url() {
+///     Some(page) => println!("{}: {page}", question.message()),
+///     None => println!("{}: {:?}", question.message(), question.schema()),
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Elicitation {
+    server: Option<String>,
+    params: Raw,
+}
+
+impl Elicitation {
+    /// The server that asks, by its name in the config; `None` where the question belongs to no call.
+    #[must_use]
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// What the person is asked.
+    #[must_use]
+    pub fn message(&self) -> String {
+        self.params.text("message").unwrap_or_default()
+    }
+
+    /// The page to visit, if it is not a form. Show all of it and ask before it is opened.
+    #[must_use]
+    pub fn url(&self) -> Option<String> {
+        if self.params.text("mode").as_deref() == Some("url") { self.params.text("url") } else { None }
+    }
+
+    /// The schema of the form: an object whose properties are the fields.
+    #[must_use]
+    pub fn schema(&self) -> Option<Raw> {
+        self.params.member("requestedSchema")
+    }
+
+    /// The whole question, as the server sent it.
+    #[must_use]
+    pub fn params(&self) -> &Raw {
+        &self.params
+    }
+}
+
+/// The answer to an [`Elicitation`].
+///
+/// ```
+/// use mcp_host::ElicitAnswer;
+///
+/// let form = ElicitAnswer::accept(serde_json::json!({ "name": "Ada" }));
+/// assert_eq!(form, ElicitAnswer::Accept(serde_json::json!({ "name": "Ada" }).into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElicitAnswer {
+    /// The person agrees. For a form: the fields, as an object. For a page the fields are left out.
+    Accept(Raw),
+    /// The person refuses.
+    Decline,
+    /// The person gave no answer.
+    Cancel,
+}
+
+impl ElicitAnswer {
+    /// The person agrees, with these fields.
+    pub fn accept(fields: impl Into<Raw>) -> Self {
+        Self::Accept(fields.into())
+    }
+
+    fn result(self, is_page: bool) -> Raw {
+        match self {
+            Self::Accept(_) if is_page => Raw::from_value(&json!({ "action": "accept" })),
+            Self::Accept(fields) => {
+                Raw::from_value(&json!({ "action": "accept" })).with_member("content", fields.as_bytes())
+            }
+            Self::Decline => Raw::from_value(&json!({ "action": "decline" })),
+            Self::Cancel => Raw::from_value(&json!({ "action": "cancel" })),
+        }
+    }
+}
+
+/// A server wants a model to answer (`sampling/createMessage`).
+///
+/// ```
+/// # fn show(question: &mcp_host::Sampling) {
+/// for message in question.messages() {
+///     println!("{message}");
+/// }
+/// println!("at most {:?} tokens", question.max_tokens());
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    server: Option<String>,
+    params: Raw,
+}
+
+impl Sampling {
+    /// The server that asks, by its name in the config; `None` where the question belongs to no call.
+    #[must_use]
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// The conversation so far, each message with `role` and `content`.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Raw> {
+        self.params.member("messages").and_then(|messages| messages.read().ok()).unwrap_or_default()
+    }
+
+    /// The system prompt, if the server wants one.
+    #[must_use]
+    pub fn system_prompt(&self) -> Option<String> {
+        self.params.text("systemPrompt")
+    }
+
+    /// How long the answer may be.
+    #[must_use]
+    pub fn max_tokens(&self) -> Option<u64> {
+        self.params.member("maxTokens")?.read().ok()
+    }
+
+    /// The whole question, as the server sent it.
+    #[must_use]
+    pub fn params(&self) -> &Raw {
+        &self.params
+    }
+}
+
+/// The answer to a [`Sampling`] request.
+///
+/// ```
+/// use mcp_host::SampleAnswer;
+///
+/// let answer = SampleAnswer::text("my-model", "Paris.");
+/// assert!(matches!(answer, SampleAnswer::Message(_)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampleAnswer {
+    /// The model's message: the result of `sampling/createMessage`, an object.
+    Message(Raw),
+    /// The person refuses.
+    Decline,
+}
+
+impl SampleAnswer {
+    /// The model of that name says this and is done.
+    #[must_use]
+    pub fn text(model: &str, text: &str) -> Self {
+        Self::Message(Raw::from_value(&json!({
+            "role": "assistant",
+            "content": { "type": "text", "text": text },
+            "model": model,
+            "stopReason": "endTurn",
+        })))
+    }
+}
+
+/// A folder that a server may work in.
+///
+/// ```
+/// let root = mcp_host::Root::new("file:///home/ada/src").named("Source code");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Root {
+    uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+}
+
+impl Root {
+    /// The folder at that `file:` URI.
+    #[must_use]
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), name: None }
+    }
+
+    /// Adds a name for people.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+}
+
+/// A [`ClientHandler`] of any type.
+pub(super) trait Answers: Send + Sync {
+    fn profile(&self) -> Profile;
+    fn elicit(&self, question: Elicitation) -> BoxFuture<'_, ElicitAnswer>;
+    fn sample(&self, question: Sampling) -> BoxFuture<'_, SampleAnswer>;
+    fn roots<'a>(&'a self, server: Option<&'a str>) -> BoxFuture<'a, Vec<Root>>;
+}
+
+impl<H: ClientHandler> Answers for H {
+    fn profile(&self) -> Profile {
+        ClientHandler::profile(self)
+    }
+
+    fn elicit(&self, question: Elicitation) -> BoxFuture<'_, ElicitAnswer> {
+        Box::pin(ClientHandler::elicit(self, question))
+    }
+
+    fn sample(&self, question: Sampling) -> BoxFuture<'_, SampleAnswer> {
+        Box::pin(ClientHandler::sample(self, question))
+    }
+
+    fn roots<'a>(&'a self, server: Option<&'a str>) -> BoxFuture<'a, Vec<Root>> {
+        Box::pin(ClientHandler::roots(self, server))
+    }
+}
+
+/// The answer to a request of a server; `server` is its name in the config, where the request belongs to a call.
+pub(super) async fn answer(
+    handler: Option<&dyn Answers>,
+    server: Option<String>,
+    method: &Method,
+    params: Option<Raw>,
+) -> Outcome {
+    let unknown = || ErrorObject::method_not_found(method.as_str());
+    let handler = handler.ok_or_else(unknown)?;
+    let params = params.unwrap_or_else(Raw::empty_object);
+    match method {
+        Method::Elicit => {
+            let question = Elicitation { server, params };
+            let (params, is_page) = (question.params.clone(), question.url().is_some());
+            let answer = handler.elicit(question).await;
+            Ok(defaults::filled(&params, answer.result(is_page)))
+        }
+        Method::CreateMessage => match handler.sample(Sampling { server, params }).await {
+            SampleAnswer::Message(message) => Ok(message),
+            SampleAnswer::Decline => Err(ErrorObject::new(REJECTED, "the user rejected the sampling request")),
+        },
+        Method::RootsList => Ok(Raw::from_value(&json!({ "roots": handler.roots(server.as_deref()).await }))),
+        _ => Err(unknown()),
+    }
+}
+
+/// The code for a sampling request that the user rejected.
+const REJECTED: i64 = -1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes nothing but what it must.
+    struct Silent;
+
+    impl ClientHandler for Silent {
+        fn profile(&self) -> Profile {
+            Profile::EMPTY
+        }
+    }
+
+    struct Willing;
+
+    impl ClientHandler for Willing {
+        fn profile(&self) -> Profile {
+            Profile::ROOTS
+        }
+
+        async fn elicit(&self, question: Elicitation) -> ElicitAnswer {
+            ElicitAnswer::accept(json!({ "who": question.server() }))
+        }
+
+        async fn sample(&self, question: Sampling) -> SampleAnswer {
+            SampleAnswer::text("m", &format!("{} of {:?}", question.messages().len(), question.max_tokens()))
+        }
+
+        async fn roots(&self, server: Option<&str>) -> Vec<Root> {
+            vec![Root::new("file:///a"), Root::new("file:///b").named(server.unwrap_or("nobody"))]
+        }
+    }
+
+    async fn ask(handler: &dyn Answers, method: Method, params: serde_json::Value) -> String {
+        match answer(Some(handler), Some("s".to_owned()), &method, Some(params.into())).await {
+            Ok(result) => result.to_string(),
+            Err(error) => format!("{} {}", error.code, error.message),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_handler_does_not_answer_is_declined() {
+        assert_eq!(ask(&Silent, Method::Elicit, json!({ "message": "?" })).await, r#"{"action":"decline"}"#);
+        assert!(ask(&Silent, Method::CreateMessage, json!({})).await.starts_with("-1 "));
+        assert_eq!(ask(&Silent, Method::RootsList, json!({})).await, r#"{"roots":[]}"#);
+        assert!(ask(&Silent, Method::ToolsList, json!({})).await.starts_with("-32601 "));
+        let nobody = answer(None, None, &Method::RootsList, None).await;
+        assert_eq!(nobody, Err(ErrorObject::method_not_found("roots/list")));
+    }
+
+    #[tokio::test]
+    async fn answers_become_results() {
+        let form = json!({ "message": "?", "requestedSchema": { "properties": { "n": { "default": 1 } } } });
+        assert_eq!(ask(&Willing, Method::Elicit, form).await, r#"{"action":"accept","content":{"who":"s","n":1}}"#);
+        let page = json!({ "mode": "url", "message": "?", "url": "https://example.com" });
+        assert_eq!(ask(&Willing, Method::Elicit, page).await, r#"{"action":"accept"}"#);
+        let sample = ask(&Willing, Method::CreateMessage, json!({ "messages": [{}, {}], "maxTokens": 9 })).await;
+        assert!(sample.contains(r#""text":"2 of Some(9)""#), "{sample}");
+        let roots = r#"{"roots":[{"uri":"file:///a"},{"name":"s","uri":"file:///b"}]}"#;
+        assert_eq!(ask(&Willing, Method::RootsList, json!({})).await, roots);
+    }
+}

@@ -1,0 +1,229 @@
+//! Sessions of the embedding program beside its first one, for servers that keep something for each client.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::call::{Call, Completion};
+use super::conversation::Conversation;
+use super::handler::ClientHandler;
+use super::{Host, call};
+use crate::error::Error;
+use crate::protocol::{Method, Raw};
+use crate::registry::{Catalog, Kind};
+use crate::router::is_part;
+
+/// A client of its own within the embedding program: one conversation of an agent, one of its users. Cheap to clone; the
+/// session ends with the last clone, and what servers keep for it ends with it.
+///
+/// Servers with `"sharing": "session"` have a connection (a process) for each session that calls them. Under the default,
+/// `"auto"`, sessions share a connection until its server asks a question; under `"profile"`, those whose
+/// [`ClientHandler::profile`]s are equal do.
+///
+/// ```no_run
+/// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+/// let (ann, bob) = (host.session(), host.session());
+/// ann.call_tool("browser__open", serde_json::json!({ "url": "https://example.com" })).await?;
+/// // Bob has a browser of his own.
+/// bob.call_tool("browser__open", serde_json::json!({ "url": "https://example.org" })).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    host: Host,
+    conversation: Arc<Conversation>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Begins a session; what servers ask in it goes to the handler of the host.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        self.converse(self.0.own.handler.clone())
+    }
+
+    /// Begins a session with a handler of its own.
+    #[must_use]
+    pub fn session_with(&self, handler: impl ClientHandler) -> Session {
+        self.converse(Some(Arc::new(handler)))
+    }
+
+    fn converse(&self, handler: Option<Arc<dyn super::handler::Answers>>) -> Session {
+        let conversation = Conversation::begin(&self.0.router, handler, &self.0.name);
+        Session { host: self.clone(), conversation }
+    }
+
+    /// The host's own conversation as a session.
+    fn own(&self) -> Session {
+        Session { host: self.clone(), conversation: self.0.own.clone() }
+    }
+}
+
+/// What a program does in a session. [`Host`] has the same methods, for the one session that it is itself.
+impl Session {
+    /// What all servers offer now, under the names that [`Session::call_tool`] takes.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        let catalog = self.conversation.router.view(&self.conversation.client).shown;
+        self.conversation.follow_lists();
+        catalog
+    }
+
+    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait changes nothing.
+    pub async fn catalog_ready(&self) -> Arc<Catalog> {
+        let catalog = self.conversation.router.settled_view(&self.conversation.client).await.shown;
+        self.conversation.follow_lists();
+        catalog
+    }
+
+    /// Calls a tool by its exposed name; `arguments` is a JSON object.
+    pub fn call_tool(&self, name: &str, arguments: impl Into<Raw>) -> Call {
+        self.call(Method::ToolsCall, Kind::Tools, name, call::named(name, &arguments.into()))
+    }
+
+    /// Gets a prompt by its exposed name; `arguments` is a JSON object of strings.
+    pub fn get_prompt(&self, name: &str, arguments: impl Into<Raw>) -> Call {
+        self.call(Method::PromptsGet, Kind::Prompts, name, call::named(name, &arguments.into()))
+    }
+
+    /// Reads a resource by its exposed URI.
+    pub fn read_resource(&self, uri: &str) -> Call {
+        self.call(Method::ResourcesRead, Kind::Resources, uri, call::located(uri))
+    }
+
+    /// Asks for values of an argument while somebody types it; [`CallResult::completions`](super::CallResult::completions)
+    /// has them. A server without completions gives none.
+    pub fn complete(&self, completion: Completion) -> Call {
+        let (kind, name, params) = completion.into_parts();
+        self.call(Method::Complete, kind, &name, params)
+    }
+
+    /// Watches a resource by its exposed URI. Dropping the answer ends that.
+    ///
+    /// # Errors
+    /// As a [`Call`]: also when the server does not offer subscriptions, or has too many (`host.limits.subscriptions`).
+    ///
+    /// # Cancel safety
+    /// Dropping the wait subscribes nobody.
+    pub async fn subscribe(&self, uri: &str) -> Result<Updates, Error> {
+        self.conversation.watch(uri);
+        // From here on an update is heard, and a failure ends it.
+        let updates = Updates {
+            heard: self.conversation.updates.subscribe(),
+            conversation: self.conversation.clone(),
+            uri: uri.into(),
+        };
+        self.call(Method::ResourcesSubscribe, Kind::Resources, uri, call::located(uri)).await?;
+        Ok(updates)
+    }
+
+    fn call(&self, method: Method, kind: Kind, name: &str, params: Raw) -> Call {
+        Call::new(self.host.clone(), self.conversation.clone(), (method, kind), name, params)
+    }
+}
+
+impl Host {
+    /// What all servers offer now, under the names that [`Host::call_tool`] takes. From the first look on, [`Host::events`]
+    /// tells when the lists change.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.own().catalog()
+    }
+
+    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait changes nothing.
+    pub async fn catalog_ready(&self) -> Arc<Catalog> {
+        self.own().catalog_ready().await
+    }
+
+    /// Calls a tool by its exposed name; `arguments` is a JSON object.
+    pub fn call_tool(&self, name: &str, arguments: impl Into<Raw>) -> Call {
+        self.own().call_tool(name, arguments)
+    }
+
+    /// Gets a prompt by its exposed name; `arguments` is a JSON object of strings.
+    pub fn get_prompt(&self, name: &str, arguments: impl Into<Raw>) -> Call {
+        self.own().get_prompt(name, arguments)
+    }
+
+    /// Reads a resource by its exposed URI.
+    pub fn read_resource(&self, uri: &str) -> Call {
+        self.own().read_resource(uri)
+    }
+
+    /// Asks for values of an argument while somebody types it, as [`Session::complete`].
+    pub fn complete(&self, completion: Completion) -> Call {
+        self.own().complete(completion)
+    }
+
+    /// Watches a resource by its exposed URI, as [`Session::subscribe`].
+    ///
+    /// # Errors
+    /// As [`Session::subscribe`].
+    pub async fn subscribe(&self, uri: &str) -> Result<Updates, Error> {
+        self.own().subscribe(uri).await
+    }
+}
+
+/// Updates of one resource; dropped, it is watched no more.
+///
+/// ```no_run
+/// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
+/// let mut updates = host.subscribe("files+file:///notes.txt").await?;
+/// while let Some(uri) = updates.next().await {
+///     println!("{}", host.read_resource(&uri).await?.text());
+/// }
+/// # Ok(()) }
+/// ```
+#[must_use = "the resource is watched while this lives"]
+pub struct Updates {
+    heard: broadcast::Receiver<Arc<str>>,
+    conversation: Arc<Conversation>,
+    uri: Box<str>,
+}
+
+impl std::fmt::Debug for Updates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Updates").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+impl Updates {
+    /// The URI that was updated: that of the resource, or of a part of it. `None` once the session is over. A slow reader
+    /// hears of several updates once.
+    ///
+    /// # Cancel safety
+    /// A dropped wait loses nothing.
+    pub async fn next(&mut self) -> Option<String> {
+        loop {
+            let heard = tokio::select! {
+                biased;
+                heard = self.heard.recv() => heard,
+                () = self.conversation.over.cancelled() => return None,
+            };
+            match heard {
+                Ok(uri) if is_part(&uri, &self.uri) => return Some(uri.to_string()),
+                Ok(_) => {}
+                // Some of them may have been of this resource.
+                Err(RecvError::Lagged(_)) => return Some(self.uri.to_string()),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        self.conversation.unwatch(&self.uri);
+    }
+}
