@@ -2,7 +2,8 @@
 //!
 //! In: files, and a snapshot of the environment. Out: one checked [`Config`], or every problem of every file at once.
 //! The way of a file: `syntax` makes a tree with places, `shape` finds the servers in it and tells whose rules
-//! they follow, `expand` puts variables in, `server`, `transport`, `settings` and `host` judge field by field.
+//! they follow, `expand` puts variables in, `server`, `transport`, `settings` and `host` judge field by field. `Server` below is the
+//! table of the keys that every entry may have.
 //!
 //! **Invariant:** nothing here starts, connects or writes anything, and no value of a variable reaches a message.
 //! Start with [`load()`].
@@ -22,6 +23,7 @@ mod host;
 mod inherit;
 mod inputs;
 mod keyring;
+mod keys;
 mod load;
 mod place;
 mod project;
@@ -61,6 +63,8 @@ pub(crate) use self::inherit::passes as inherits;
 #[cfg(feature = "keyring")]
 pub(crate) use self::keyring::SERVICE as KEYRING_SERVICE;
 pub use self::keyring::{Keyring, Unread};
+pub(crate) use self::keys::Words;
+use self::keys::{keys, words};
 pub use self::load::{LoadRequest, load, parse_str};
 pub use self::project::{Approved, NOT_APPROVED, Project};
 pub use self::report::{Error, Excerpt, Note, Problem};
@@ -115,78 +119,81 @@ impl Config {
     }
 }
 
-/// One server.
-///
-/// ```
-/// use mcp_host::config::{Server, Stdio};
-///
-/// let server = Server::new("My Files", Stdio::new("files-server"))?.required();
-/// assert_eq!(server.alias.as_str(), "my-files");
-/// # Ok::<_, mcp_host::name::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Server {
-    /// The name in the config.
-    pub name: String,
-    /// The name everywhere else.
-    pub alias: ServerName,
-    /// Where the entry stands.
-    pub source: Source,
-    /// How the server is reached.
-    pub transport: Transport,
-    /// Whether clients may share one connection to it.
-    pub sharing: Sharing,
-    /// When it is started.
-    pub start: Start,
-    /// How long a connection to it may be unused before it is closed; the next call opens another. 0: for ever.
-    pub idle_stop: Duration,
-    /// Whether what it lists is kept for the next start.
-    pub manifest: Manifest,
-    /// Whether the host is not ready without it.
-    pub required: bool,
-    /// Which era of the protocol is spoken with it.
-    pub era: Era,
-    /// How long a start may take, up to the end of the handshake.
-    pub start_timeout: Duration,
-    /// How long a call may be silent; progress starts it anew.
-    pub call_timeout: Duration,
-    /// How long a call may take in all.
-    pub max_call_time: Duration,
-    /// How many calls may run at once; above it they wait, first come first served. 0: any number.
-    pub max_concurrent: usize,
-    /// How long a call may wait for its turn.
-    pub queue_timeout: Duration,
-    /// Tools that may be sent again when a connection was lost.
-    pub repeatable: Vec<String>,
-    /// Whether the server's own word is taken for which of its tools may be sent again.
-    pub trust_annotations: bool,
-    /// What happens when it is lost.
-    pub restart: Restart,
-    /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
-    pub include_tools: Vec<String>,
-    /// Globs over tool names; a tool that matches one is withheld, whatever includes it.
-    pub exclude_tools: Vec<String>,
-    /// Tools that get another name: theirs to ours, without the prefix.
-    pub rename: BTreeMap<String, String>,
-    /// What it is told when it asks for roots.
-    pub roots: Roots,
-    /// Whether its names get the alias in front.
-    pub prefix: Prefix,
-    /// What the user wrote about it.
-    pub description: Option<String>,
-    /// Why it is not to be started, when the config says so.
-    pub disabled: Option<String>,
-    /// What came out of variables, files and inputs and is secret by its name or place; wherever the entry has it.
-    pub secrets: Vec<Secret>,
-    /// Why it cannot be started as configured: a variable that is not set, a file that is not there, a word of another
-    /// client that means nothing here. Such a server is `failed` from the beginning; the others are not concerned.
-    pub unusable: Option<Unusable>,
-    /// What a project's config says of it, and whether the user has approved that.
-    pub project: Option<Project>,
-    /// Whether it is the user's own daemon, which stands for the servers of a config: its word about a failure is believed. No
-    /// config file can set this.
-    pub daemon: bool,
+keys! {
+    /// One server.
+    ///
+    /// ```
+    /// use mcp_host::config::{Server, Stdio};
+    ///
+    /// let server = Server::new("My Files", Stdio::new("files-server"))?.required();
+    /// assert_eq!(server.alias.as_str(), "my-files");
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
+    #[non_exhaustive]
+    pub struct Server(name: String, alias: ServerName, transport: Transport) {
+        /// The name in the config.
+        name: String = name,
+        /// The name everywhere else.
+        alias: ServerName = alias,
+        /// Where the entry stands.
+        source: Source = Source::default(),
+        /// How the server is reached.
+        transport: Transport = transport,
+        /// What came out of variables, files and inputs and is secret by its name or place; wherever the entry has it.
+        secrets: Vec<Secret> = Vec::new(),
+        /// Why it cannot be started as configured: a variable that is not set, a file that is not there, a word of another
+        /// client that means nothing here. Such a server is `failed` from the beginning; the others are not concerned.
+        unusable: Option<Unusable> = None,
+        /// What a project's config says of it, and whether the user has approved that.
+        project: Option<Project> = None,
+        /// Whether it is the user's own daemon, which stands for the servers of a config: its word about a failure is
+        /// believed. No config file can set this.
+        daemon: bool = false,
+    }
+    keys {
+        /// Whether clients may share one connection to it.
+        sharing: word -> Sharing = Sharing::Auto,
+        /// Whether its names get the alias in front.
+        prefix: word -> Prefix = Prefix::Always,
+        /// When it is started.
+        start: word -> Start = Start::Eager,
+        /// Which era of the protocol is spoken with it.
+        era: word -> Era = Era::Auto,
+        /// Whether what it lists is kept for the next start.
+        manifest: word -> Manifest = Manifest::On,
+        /// How long a connection to it may be unused before it is closed; the next call opens another. 0: for ever.
+        idle_stop: time -> Duration = Duration::ZERO,
+        /// Whether the host is not ready without it.
+        required: flag -> bool = false,
+        /// Whether the server's own word is taken for which of its tools may be sent again.
+        trust_annotations: flag -> bool = false,
+        /// How many calls may run at once; above it they wait, first come first served. 0: any number.
+        max_concurrent: count -> usize = 0,
+        /// How long a call may wait for its turn.
+        queue_timeout: time -> Duration = Duration::from_secs(30),
+        /// Tools that may be sent again when a connection was lost.
+        repeatable: list -> Vec<String> = Vec::new(),
+        /// What the user wrote about it.
+        description: note -> Option<String> = None,
+        /// Tools that get another name: theirs to ours, without the prefix.
+        rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
+        /// What it is told when it asks for roots.
+        roots: roots -> Roots = Roots::Client,
+        /// What happens when it is lost.
+        restart: nested -> Restart = Restart::default(),
+        /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
+        include_tools | "enabled_tools" | "tools": list -> Vec<String> = vec!["*".to_owned()],
+        /// Globs over tool names; a tool that matches one is withheld, whatever includes it.
+        exclude_tools | "disabled_tools" | "disabledTools": list -> Vec<String> = Vec::new(),
+        /// How long a start may take, up to the end of the handshake.
+        start_timeout: positive_time -> Duration = Duration::from_secs(30),
+        /// How long a call may be silent; progress starts it anew.
+        call_timeout: positive_time -> Duration = Duration::from_secs(60),
+        /// How long a call may take in all.
+        max_call_time: positive_time -> Duration = Duration::from_secs(3600),
+        /// Why it is not to be started, when the config says so.
+        disabled: off -> Option<String> = None,
+    }
 }
 
 impl Server {
@@ -196,37 +203,7 @@ impl Server {
     ///
     /// Fails when no alias can be made of `name`.
     pub fn new(name: &str, transport: impl Into<Transport>) -> Result<Self, name::Error> {
-        Ok(Self {
-            name: name.to_owned(),
-            alias: ServerName::from_config(name)?,
-            source: Source::default(),
-            transport: transport.into(),
-            sharing: Sharing::default(),
-            start: Start::default(),
-            idle_stop: Duration::ZERO,
-            manifest: Manifest::default(),
-            required: false,
-            era: Era::default(),
-            start_timeout: Duration::from_secs(30),
-            call_timeout: Duration::from_secs(60),
-            max_call_time: Duration::from_secs(3600),
-            max_concurrent: 0,
-            queue_timeout: Duration::from_secs(30),
-            repeatable: Vec::new(),
-            trust_annotations: false,
-            restart: Restart::default(),
-            include_tools: vec!["*".to_owned()],
-            exclude_tools: Vec::new(),
-            rename: BTreeMap::new(),
-            roots: Roots::default(),
-            prefix: Prefix::default(),
-            description: None,
-            disabled: None,
-            secrets: Vec::new(),
-            unusable: None,
-            project: None,
-            daemon: false,
-        })
+        Ok(Self::with_defaults(name.to_owned(), ServerName::from_config(name)?, transport.into()))
     }
 
     /// Whether that is its name in the config, or its alias.
@@ -343,67 +320,80 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// Whether clients may share one connection to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sharing {
-    /// As far as it is safe for this server.
-    #[default]
-    Auto,
-    /// The same, but only among clients that can do the same: for servers that list by it.
-    Profile,
-    /// One for each client.
-    Session,
-    /// One for all.
-    Host,
+words! {
+    /// Whether clients may share one connection to a server.
+    pub enum Sharing {
+        /// As far as it is safe for this server.
+        #[default]
+        Auto = "auto",
+        /// The same, but only among clients that can do the same: for servers that list by it.
+        Profile = "profile",
+        /// One for each client.
+        Session = "session",
+        /// One for all.
+        Host = "host",
+    }
 }
 
-/// When a server is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Start {
-    /// With the host.
-    #[default]
-    Eager,
-    /// When somebody needs it.
-    Lazy,
+words! {
+    /// When a server is started.
+    pub enum Start {
+        /// With the host.
+        #[default]
+        Eager = "eager",
+        /// When somebody needs it.
+        Lazy = "lazy",
+    }
 }
 
-/// Whether what a server lists is kept for the next start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Manifest {
-    /// In the state directory: a first list need not wait for the server.
-    #[default]
-    On,
-    /// Nowhere.
-    Off,
+words! {
+    /// Whether what a server lists is kept for the next start.
+    pub enum Manifest {
+        /// In the state directory: a first list need not wait for the server.
+        #[default]
+        On = "on",
+        /// Nowhere.
+        Off = "off",
+    }
 }
 
-/// Which era of the protocol is spoken with a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Era {
-    /// What the server offers. If it offers both: over HTTP the era of each client, over stdio the older one.
-    #[default]
-    Auto,
-    /// Sessions, opened by `initialize`, for all clients.
-    Legacy,
-    /// Requests that speak for themselves, if the server offers them, for all clients.
-    Modern,
+words! {
+    /// Which era of the protocol is spoken with a server.
+    #[non_exhaustive]
+    pub enum Era {
+        /// What the server offers. If it offers both: over HTTP the era of each client, over stdio the older one.
+        #[default]
+        Auto = "auto",
+        /// Requests that speak for themselves, if the server offers them, for all clients.
+        Modern = "modern",
+        /// Sessions, opened by `initialize`, for all clients.
+        Legacy = "legacy",
+    }
 }
 
-/// What happens when a server is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Restart {
-    /// How many attempts in a row may fail before it is given up.
-    pub max_retries: usize,
-    /// The wait before the first attempt; it doubles from then on.
-    pub min_delay: Duration,
-    /// The longest wait.
-    pub max_delay: Duration,
+words! {
+    /// Whether the names of a server get its alias in front.
+    pub enum Prefix {
+        /// All of them.
+        #[default]
+        Always = "always",
+        /// None; what another server has already is dropped.
+        Never = "never",
+        /// Those that another server has already.
+        Auto = "auto",
+    }
 }
 
-impl Default for Restart {
-    fn default() -> Self {
-        Self { max_retries: 10, min_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) }
+keys! {
+    /// What happens when a server is lost.
+    #[derive(Copy)]
+    pub struct Restart {
+        /// How many attempts in a row may fail before it is given up.
+        max_retries: count -> usize = 10,
+        /// The wait before the first attempt; it doubles from then on.
+        min_delay: positive_time -> Duration = Duration::from_millis(500),
+        /// The longest wait.
+        max_delay: positive_time -> Duration = Duration::from_secs(30),
     }
 }
 
@@ -417,16 +407,4 @@ pub enum Roots {
     None,
     /// These URIs.
     Fixed(Vec<String>),
-}
-
-/// Whether the names of a server get its alias in front.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Prefix {
-    /// All of them.
-    #[default]
-    Always,
-    /// None; what another server has already is dropped.
-    Never,
-    /// Those that another server has already.
-    Auto,
 }

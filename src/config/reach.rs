@@ -4,6 +4,8 @@
 //! other clients may mean what this program cannot do, so a mistake there makes that server alone `failed`. What reads
 //! the keys reports every mistake in the same way; which it is, is decided here and nowhere else.
 
+use super::Server;
+
 /// How far a problem reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
@@ -13,28 +15,10 @@ pub(super) enum Reach {
     File,
 }
 
-/// Keys of an entry that only this program has.
-const OWN: [&str; 19] = [
-    "callTimeout",
-    "era",
-    "insecureHttp",
-    "inheritEnv",
-    "maxCallTime",
-    "maxConcurrent",
-    "prefix",
-    "queueTimeout",
-    "rename",
-    "repeatable",
-    "required",
-    "restart",
-    "roots",
-    "sanitizeResults",
-    "sharing",
-    "start",
-    "startTimeout",
-    "tls",
-    "trustAnnotations",
-];
+/// Keys of the table of [`Server`] that other clients have, too. What is not named here is ours alone.
+const SHARED: [&str; 4] = ["description", "disabled", "excludeTools", "includeTools"];
+/// Keys beside that table that only this program has.
+const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];
 /// What other clients have under `auth`; all else there is ours.
 const FOREIGN_AUTH: [&str; 3] = ["auth.CLIENT_ID", "auth.CLIENT_SECRET", "auth.scopes"];
 
@@ -42,7 +26,8 @@ const FOREIGN_AUTH: [&str; 3] = ["auth.CLIENT_ID", "auth.CLIENT_SECRET", "auth.s
 pub(super) fn of(field: Option<&str>) -> Reach {
     let Some(field) = field else { return Reach::Entry };
     let key = field.split(['.', '[']).next().unwrap_or_default();
-    let own = OWN.contains(&key);
+    let in_table = Server::keys().iter().any(|known| known == key) && !SHARED.contains(&key);
+    let own = in_table || OWN.contains(&key);
     let own_auth = field.starts_with("auth.") && !FOREIGN_AUTH.iter().any(|known| field.starts_with(known));
     if own || own_auth { Reach::File } else { Reach::Entry }
 }
@@ -56,6 +41,10 @@ mod tests {
         for field in ["callTimeout", "restart.maxDelay", "roots[0]", "tls.pin", "auth.grant", "auth.idp.clientId"] {
             assert_eq!(of(Some(field)), Reach::File, "{field}");
         }
+        assert_eq!(["idleStop", "manifest"].map(|field| of(Some(field))), [Reach::File; 2]);
+        let keys = Server::keys();
+        assert!(SHARED.iter().all(|key| keys.iter().any(|known| known == key)), "{SHARED:?}");
+        assert_eq!(SHARED.map(|field| of(Some(field))), [Reach::Entry; 4]);
         for field in
             ["url", "args[2]", "headers.X Team", "auth", "auth.CLIENT_ID", "timeout", "type", "startup_timeout_sec"]
         {

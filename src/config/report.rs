@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::Source;
 use super::reach::{self, Reach};
 use crate::protocol::Theirs;
@@ -119,7 +121,7 @@ fn lines(problems: &[Problem]) -> String {
 }
 
 /// A place in one of the files of a [`Report`]. Line 0: not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) file: usize,
     pub(super) line: usize,

@@ -15,6 +15,28 @@ use super::{auth, expand, habits, helper, inherit, place, tls, vars};
 use crate::loopback::is_loopback;
 use crate::protocol::Theirs;
 
+/// The keys of ours that tell how a server is reached.
+pub(super) const KEYS: [&str; 13] = [
+    "args",
+    "auth",
+    "command",
+    "cwd",
+    "env",
+    "envFile",
+    "headers",
+    "headersHelper",
+    "inheritEnv",
+    "insecureHttp",
+    "tls",
+    "type",
+    "url",
+];
+
+/// What a program is called, the first that is there.
+const COMMAND: [&str; 2] = ["command", "cmd"];
+/// What an endpoint is called, the first that is there.
+const ENDPOINT: [&str; 5] = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"];
+
 /// Keys that only a process has.
 const STDIO_KEYS: [&str; 13] = [
     "command",
@@ -123,8 +145,8 @@ impl Reader<'_> {
         if let Some(field) = fields.take(&["type", "transport", "transportType"], self.report) {
             return self.named_kind(&field);
         }
-        let command = ["command", "cmd"].into_iter().find_map(|name| fields.peek(name));
-        let url = ["httpUrl", "url", "serverUrl", "uri", "baseUrl"].into_iter().find_map(|name| fields.peek(name));
+        let command = COMMAND.into_iter().find_map(|name| fields.peek(name));
+        let url = ENDPOINT.into_iter().find_map(|name| fields.peek(name));
         match (command, url) {
             (Some(command), Some(url)) => {
                 let message =
@@ -171,7 +193,7 @@ impl Reader<'_> {
 
     fn stdio(&mut self, fields: &mut Fields<'_>, at: Place) -> Option<Stdio> {
         let mut stdio = Stdio::default();
-        let Some(command) = fields.take(&["command", "cmd"], self.report) else {
+        let Some(command) = fields.take(&COMMAND, self.report) else {
             self.report.problem(at, "command", "is missing");
             return None;
         };
@@ -277,7 +299,7 @@ impl Reader<'_> {
         }
         let insecure_http = fields.take(&["insecureHttp"], self.report).and_then(|field| field.flag(self.report));
         let insecure_http = insecure_http.unwrap_or(false);
-        let url = fields.take(&["httpUrl", "url", "serverUrl", "uri", "baseUrl"], self.report);
+        let url = fields.take(&ENDPOINT, self.report);
         if url.is_none() {
             self.report.problem(at, "url", "is missing");
         }

@@ -1,9 +1,9 @@
 //! Who may talk to us at all, told from the headers of a request: the defence against DNS rebinding and web pages
 //! (`docs/hazards.md` H79). Pure, and asked on every route before routing.
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version};
 
 /// Where we listen.
 #[derive(Clone, Copy, Debug)]

@@ -418,7 +418,7 @@ impl Client {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
     }
 
-    fn head(&self, request: hyper::http::request::Builder) -> hyper::http::request::Builder {
+    fn head(&self, request: http::request::Builder) -> http::request::Builder {
         let request = request
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")

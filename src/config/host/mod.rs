@@ -198,8 +198,8 @@ fn fill(settings: &mut HostSettings, node: &Node, vars: &Vars, report: &mut Repo
     }
     join::fill(settings, &mut fields, report);
     settings.secrets = secrets::read(fields.take(&["secrets"], report).as_ref(), vars, report);
-    if let Some(fields) = fields.take(&["limits"], report).and_then(|field| field.fields(report)) {
-        settings.limits.fill(fields, report);
+    if let Some(field) = fields.take(&["limits"], report) {
+        settings.limits.read(&field, report);
     }
     lacking(&mut fields, report);
     fields.finish(&KEYS, report);

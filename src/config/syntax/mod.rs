@@ -9,6 +9,8 @@ mod yaml;
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::place;
 use super::report::{Place, Report};
 
@@ -49,7 +51,7 @@ impl Syntax {
 }
 
 /// A value and where it stands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) at: Place,
     pub(super) value: Value,
@@ -57,7 +59,7 @@ pub(super) struct Node {
 }
 
 /// Whether a text is as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Origin {
     /// As written in the file.
     #[default]
@@ -68,7 +70,7 @@ pub(super) enum Origin {
     Missing,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Value {
     Null,
     Flag(bool),
@@ -80,7 +82,7 @@ pub(super) enum Value {
 }
 
 /// A member of an object. The same key may come twice.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Member {
     pub(super) key: String,
     pub(super) at: Place,

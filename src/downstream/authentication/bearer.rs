@@ -1,6 +1,6 @@
 //! Clients with tokens of ours, of which the config has the hashes.
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 

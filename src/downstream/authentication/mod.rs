@@ -15,9 +15,9 @@ mod oauth;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use futures_util::future::BoxFuture;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;

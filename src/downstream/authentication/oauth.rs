@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::jwt::{self, KeySet, Told, Wanted, Wrong};

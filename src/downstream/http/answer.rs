@@ -5,20 +5,24 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
 use http_body::{Frame as Part, SizeHint};
 
 use super::outlet::Outlet;
+use super::stream::Events;
 use crate::downstream::guard::Refused;
 use crate::protocol::{self, ErrorObject, Malformed, RequestId, code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What a request is answered with.
+pub(super) type Response = http::Response<Body>;
 
 /// Why a request is not served, with the answer it gets.
 #[derive(Debug)]
@@ -82,6 +86,15 @@ impl Refusal {
         self.id = id;
         self
     }
+
+    /// The answer.
+    pub(super) fn into_response(self) -> Response {
+        let answer = protocol::Response { id: self.id, outcome: Err(*self.error) };
+        let mut response = json(answer.frame().pieces().into());
+        *response.status_mut() = self.status;
+        response.headers_mut().extend(self.more);
+        response
+    }
 }
 
 impl From<Refused> for Refusal {
@@ -99,19 +112,9 @@ impl From<Malformed> for Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let answer = protocol::Response { id: self.id, outcome: Err(*self.error) };
-        let mut response = json(answer.frame().pieces().into());
-        *response.status_mut() = self.status;
-        response.headers_mut().extend(self.more);
-        response
-    }
-}
-
 /// A message as the whole answer, by `Content-Length` and without a copy.
 pub(super) fn json(pieces: VecDeque<Bytes>) -> Response {
-    let mut response = Response::new(Body::new(Pieces(pieces)));
+    let mut response = Response::new(Body::Whole(pieces));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
@@ -124,8 +127,16 @@ pub(super) fn json_array(responses: &[protocol::Response], outlet: &Outlet) -> R
         pieces.extend(outlet.pieces(response.frame()));
     }
     pieces.push_back(Bytes::from_static(b"]"));
-    let mut response = Response::new(Body::new(Pieces(pieces)));
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    json(pieces)
+}
+
+/// A text as the whole answer. `headers` may name another type.
+pub(super) fn text<const N: usize>(headers: [(HeaderName, &'static str); N], text: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::Whole(VecDeque::from([text.into()])));
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     response
 }
 
@@ -142,30 +153,113 @@ pub(super) fn events(body: Body) -> Response {
 
 /// The answer to what needs no answer.
 pub(super) fn accepted() -> Response {
-    StatusCode::ACCEPTED.into_response()
+    bare(StatusCode::ACCEPTED)
 }
 
-/// A body of ready pieces.
-struct Pieces(VecDeque<Bytes>);
+/// An answer that is only a status.
+pub(super) fn bare(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    response
+}
 
-impl http_body::Body for Pieces {
+/// The body of an answer. A whole answer allocates nothing beside its pieces; a stream is large and is allocated once.
+pub(super) enum Body {
+    /// No bytes.
+    Empty,
+    /// A whole answer in pieces.
+    Whole(VecDeque<Bytes>),
+    /// The events of a session.
+    Events(Box<Events>),
+    /// Any other stream.
+    Stream(BoxStream<'static, Bytes>),
+}
+
+impl Body {
+    /// The body that reads a record of a session.
+    pub(super) fn record(events: Events) -> Self {
+        Self::Events(Box::new(events))
+    }
+
+    /// The body that sends what the stream yields.
+    pub(super) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(pieces.boxed())
+    }
+}
+
+impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Part<Bytes>, Infallible>>> {
-        while let Some(piece) = self.0.pop_front() {
-            if !piece.is_empty() {
-                return Poll::Ready(Some(Ok(Part::data(piece))));
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Part<Bytes>, Infallible>>> {
+        match &mut *self {
+            Self::Empty => Poll::Ready(None),
+            Self::Whole(pieces) => {
+                let piece = std::iter::from_fn(|| pieces.pop_front()).find(|piece| !piece.is_empty());
+                Poll::Ready(piece.map(|piece| Ok(Part::data(piece))))
             }
+            Self::Events(events) => Pin::new(&mut **events).poll_frame(cx),
+            Self::Stream(pieces) => pieces.poll_next_unpin(cx).map(|piece| piece.map(|piece| Ok(Part::data(piece)))),
         }
-        Poll::Ready(None)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.iter().all(Bytes::is_empty)
+        match self {
+            Self::Empty => true,
+            Self::Whole(pieces) => pieces.iter().all(Bytes::is_empty),
+            Self::Events(events) => events.is_end_stream(),
+            Self::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.iter().map(|piece| piece.len() as u64).sum())
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Whole(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Self::Events(events) => events.size_hint(),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body::Body as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// The exact length if it is known before, whether there is nothing to send, and what is sent.
+    async fn sent(body: Body) -> (Option<u64>, bool, String) {
+        let (length, is_end) = (body.size_hint().exact(), body.is_end_stream());
+        let bytes = body.collect().await.unwrap().to_bytes();
+        (length, is_end, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_whole_answer_tells_its_length_and_a_stream_does_not() {
+        assert_eq!(sent(Body::Empty).await, (Some(0), true, String::new()));
+        let pieces =
+            |pieces: &[&'static str]| pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+        assert_eq!(sent(Body::Whole(pieces(&[]))).await, (Some(0), true, String::new()));
+        assert_eq!(sent(Body::Whole(pieces(&["", ""]))).await, (Some(0), true, String::new()));
+        assert_eq!(sent(Body::Whole(pieces(&["", "ab", "", "c", ""]))).await, (Some(3), false, "abc".to_owned()));
+        let pieces = stream::iter([Bytes::from_static(b":"), Bytes::from_static(b"\n\n")]);
+        assert_eq!(sent(Body::stream(pieces)).await, (None, false, ":\n\n".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_text_is_plain_unless_a_header_says_otherwise() {
+        let types = |response: &Response| {
+            let types = response.headers().get_all(CONTENT_TYPE).iter();
+            types.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let plain = text([], "ok\n");
+        assert_eq!((plain.status(), types(&plain)), (StatusCode::OK, vec!["text/plain; charset=utf-8".to_owned()]));
+        assert_eq!(sent(plain.into_body()).await, (Some(3), false, "ok\n".to_owned()));
+        assert_eq!(types(&text([(CONTENT_TYPE, "text/html")], "")), ["text/html"]);
+        let bare = accepted();
+        assert_eq!((bare.status(), types(&bare)), (StatusCode::ACCEPTED, Vec::new()));
     }
 }

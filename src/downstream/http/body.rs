@@ -3,16 +3,19 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Body as _;
 use tokio::time::timeout;
 
 use super::answer::Refusal;
+use super::halved::Arriving;
 use super::receipt::Bodies;
 use crate::router::Principal;
+
+/// A request whose body is still on its way.
+pub(super) type Request = http::Request<Arriving>;
 
 /// How long a client may take to send a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -59,7 +62,7 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
 }
 
 /// Reads a whole body. One that comes in one piece is neither copied nor counted.
-pub(super) async fn read(mut body: Body, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Bytes, Refusal> {
+pub(super) async fn read(mut body: Arriving, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Bytes, Refusal> {
     let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let most = cap.saturating_mul(DROPPED);
     if promised > most {
@@ -92,7 +95,7 @@ enum Read {
     GivenUp,
 }
 
-async fn collect(body: &mut Body, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Read, Refusal> {
+async fn collect(body: &mut Arriving, cap: usize, of: &Principal, bodies: &Bodies) -> Result<Read, Refusal> {
     let Some(first) = piece(body).await? else { return Ok(Read::Whole(Bytes::new())) };
     let mut length = first.len();
     if length > cap {
@@ -126,7 +129,7 @@ async fn collect(body: &mut Body, cap: usize, of: &Principal, bodies: &Bodies) -
 }
 
 /// The next piece; `None` at the end.
-async fn piece(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
+async fn piece(body: &mut Arriving) -> Result<Option<Bytes>, Refusal> {
     while let Some(part) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
         let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is broken off"))?;
         if let Ok(part) = part.into_data() {
@@ -137,7 +140,7 @@ async fn piece(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
 }
 
 /// Reads on and keeps nothing, while there comes more and not too many others do the same.
-async fn drop_rest(body: &mut Body, most: usize, bodies: &Bodies) {
+async fn drop_rest(body: &mut Arriving, most: usize, bodies: &Bodies) {
     let Some(_place) = bodies.dropping() else { return };
     let mut left = most;
     while let Ok(Ok(Some(piece))) = timeout(QUIET, piece(body)).await {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Uri, Version};
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue, Uri, Version};
 use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

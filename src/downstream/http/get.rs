@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response};
 use super::replay::{self, From, Reader, Record};
 use super::session::{STANDALONE, Session, Use};
 use super::stream::{Events, Source, Work};
@@ -47,7 +45,7 @@ pub(super) fn delete(door: &Arc<Door>, principal: &Principal, headers: &HeaderMa
     check_version(door, headers)?;
     let in_use = door.session(principal, headers)?;
     door.end(in_use.session());
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(answer::bare(StatusCode::NO_CONTENT))
 }
 
 /// Refuses what belongs to no session.
@@ -74,7 +72,7 @@ fn resume(
         return Ok(standalone(door, in_use, (&record, reader), (proven, wire)));
     }
     let outlet = wire.outlet(in_use.session().client.account());
-    Ok(answer::events(Body::new(Events::new(reader, Source::None, in_use, outlet).with_comment())))
+    Ok(answer::events(Body::record(Events::new(reader, Source::None, in_use, outlet).with_comment())))
 }
 
 fn standalone_record(door: &Door, session: &Session) -> Arc<Record> {
@@ -90,7 +88,7 @@ fn standalone(
     let work = deliver(Arc::clone(door), in_use.again(), Arc::clone(record));
     let outlet = wire.outlet(in_use.session().client.account());
     let events = Events::new(reader, Source::Mailbox(work), in_use, outlet).with_comment();
-    answer::events(Body::new(events.until(proven)))
+    answer::events(Body::record(events.until(proven)))
 }
 
 /// Moves what the session has for its client into the stream.

@@ -8,10 +8,8 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use axum::BoxError;
-use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -78,6 +76,10 @@ pub(super) struct Arriving {
     proves: bool,
 }
 
+/// The body of a request did not come whole.
+#[derive(Debug)]
+pub(super) struct BrokenOff;
+
 impl Arriving {
     pub(super) fn new(incoming: Incoming, wire: Wire, proves: bool) -> Self {
         // There is nothing of it to wait for.
@@ -88,19 +90,20 @@ impl Arriving {
     }
 }
 
-impl http_body::Body for Arriving {
+impl Body for Arriving {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BrokenOff;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         match Pin::new(&mut self.incoming).poll_frame(cx) {
-            Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err("the client sends no more".into()))),
+            // The client sends no more.
+            Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err(BrokenOff))),
             polled => {
                 // Its end may come with its last piece, and who has that asks no more.
                 if self.proves && (matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream()) {
                     self.wire.proves();
                 }
-                polled.map(|part| part.map(|part| part.map_err(Into::into)))
+                polled.map(|part| part.map(|part| part.map_err(|_| BrokenOff)))
             }
         }
     }
@@ -115,22 +118,22 @@ impl http_body::Body for Arriving {
 }
 
 /// The body of an answer. Its request is being served as long as it is there.
-pub(super) struct Served {
-    body: Body,
+pub(super) struct Served<B> {
+    body: B,
     _serving: Serving,
 }
 
-impl Served {
-    pub(super) fn new(body: Body, serving: Serving) -> Self {
+impl<B> Served<B> {
+    pub(super) fn new(body: B, serving: Serving) -> Self {
         Self { body, _serving: serving }
     }
 }
 
-impl http_body::Body for Served {
-    type Data = Bytes;
-    type Error = axum::Error;
+impl<B: Body + Unpin> Body for Served<B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use axum::http::{HeaderMap, HeaderName};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use http::{HeaderMap, HeaderName};
 use serde_json::value::RawValue;
 
 use crate::downstream::classify::Header;

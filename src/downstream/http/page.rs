@@ -1,9 +1,9 @@
 //! What a browser finds at `/`: one sentence, and how to connect a client. It names no server and holds no token.
 
-use axum::http::header::{
+use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, Uri};
+use http::{HeaderMap, HeaderName, Uri};
 
 /// A page without anything that loads, runs, or is framed.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

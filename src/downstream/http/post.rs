@@ -5,16 +5,14 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::Request as HttpRequest;
-use axum::http::{HeaderMap, HeaderValue};
-use axum::response::Response as HttpResponse;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use http::{HeaderMap, HeaderValue};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response as HttpResponse};
+use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::replay::{From, Record};
 use super::session::{Key, Use};
@@ -255,7 +253,7 @@ async fn serve(
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
             Some(response) => answer::json(outlet.pieces(response.frame())),
             // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
-            None => answer::events(Body::empty()),
+            None => answer::events(Body::Empty),
         },
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
             answer::json_array(&replied, &outlet)
@@ -278,7 +276,7 @@ struct Call {
 fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
     let record = session.call_stream(door.router.limits().client_queue);
-    let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::empty()) };
+    let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::Empty) };
     reader.is_on(outlet.wire());
     let can_return = can_return(&session.client);
     if can_return {
@@ -286,8 +284,8 @@ fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
     }
     let in_use = call.in_use.again();
     let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
-    let body = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
-    answer::events(Body::new(body))
+    let events = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
+    answer::events(Body::record(events))
 }
 
 /// Whether the client can come back to a stream. Clients of older revisions take the empty data of the first event for a

@@ -10,15 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Version};
-use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 use hyper::body::Incoming;
 
-use super::answer::Refusal;
+use super::answer::{self, Body, Refusal, Response};
+use super::body::Request;
 use super::halved::{Arriving, Served};
 use super::rules::Now;
 use super::wires::Wire;
@@ -83,15 +81,15 @@ impl Service {
     }
 }
 
-type Answer = hyper::Response<Served>;
+type Answer = http::Response<Served<Body>>;
 type Routed = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
 
-impl hyper::service::Service<hyper::Request<Incoming>> for Service {
+impl hyper::service::Service<http::Request<Incoming>> for Service {
     type Response = Answer;
     type Error = Infallible;
     type Future = Either<Ready<Result<Answer, Infallible>>, Routed>;
 
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
         let (uri, headers) = (request.uri(), request.headers());
         // Over HTTP/1.1 hyper leaves the body out by itself.
@@ -111,7 +109,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         }
         let route = Route::of(uri.path());
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
-            let metadata = only_read(request.method(), (JSON, metadata.to_owned()));
+            let metadata = only_read(request.method(), answer::text(JSON, metadata.to_owned()));
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
         }
         let is_closed = route.is_some_and(|route| !route.is_open());
@@ -133,7 +131,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
         let service = self.clone();
         Either::Right(Box::pin(async move {
             let proves = is_closed && is_known && needs_all;
-            let request = request.map(|body| Body::new(Arriving::new(body, service.wire.clone(), proves)));
+            let request = request.map(|body| Arriving::new(body, service.wire.clone(), proves));
             let asker = match asked {
                 // Whoever only wants to know whether we live waits for nobody.
                 _ if route == Some(Route::Healthz) => None,
@@ -188,7 +186,7 @@ impl Service {
 
 /// The answer to HEAD has no body.
 fn cut(response: Response, head_only: bool) -> Response {
-    if head_only { response.map(|_| Body::empty()) } else { response }
+    if head_only { response.map(|_| Body::Empty) } else { response }
 }
 
 async fn serve(
@@ -198,14 +196,15 @@ async fn serve(
     (asker, request): (Option<Asker>, Request),
 ) -> Response {
     let Some(asker) = asker else {
-        return only_read(request.method(), "ok\n").unwrap_or_else(Refusal::into_response);
+        return only_read(request.method(), answer::text([], "ok\n")).unwrap_or_else(Refusal::into_response);
     };
     let answer = match (route, &door.sse, asker) {
         (Some(Route::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
         (Some(Route::Page), _, Ok(_)) => {
             let is_tls = door.rules().tls.is_some();
-            only_read(request.method(), page::page(is_tls, request.uri(), request.headers()))
+            let (head, page) = page::page(is_tls, request.uri(), request.headers());
+            only_read(request.method(), answer::text(head, page))
         }
         (Some(Route::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
         (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
@@ -233,23 +232,25 @@ async fn mcp(door: &Arc<Door>, wire: &Wire, proven: &Proven, request: Request) -
 }
 
 /// What is there to be read.
-fn only_read(method: &Method, answer: impl IntoResponse) -> Result<Response, Refusal> {
+fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     match *method {
-        Method::GET => Ok(answer.into_response()),
-        Method::HEAD => Ok(answer.into_response().map(|_| Body::empty())),
+        Method::GET => Ok(answer),
+        Method::HEAD => Ok(cut(answer, true)),
         _ => Err(Refusal::only("GET, HEAD")),
     }
 }
 
 /// Whether every required server is ready, or will never be. Only to who may call them it is told which they are.
-fn readyz(door: &Door, known: bool) -> (StatusCode, String) {
+fn readyz(door: &Door, known: bool) -> Response {
     let servers = door.router.manager().states();
     let required = servers.iter().filter(|server| server.required);
     let (status, text) = readiness(
         required.map(|server| (server.name.as_str(), server.state, server.why.as_deref().unwrap_or_default())),
     );
     let first = |text: &str| text.split_inclusive('\n').next().unwrap_or_default().to_owned();
-    (status, if known { text } else { first(&text) })
+    let mut answer = answer::text([], if known { text } else { first(&text) });
+    *answer.status_mut() = status;
+    answer
 }
 
 /// What `/readyz` says about the required servers: name, state and why.

@@ -6,23 +6,20 @@
 //! end of both. Any revision with a handshake may be agreed on.
 
 use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request as HttpRequest;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response as HttpResponse;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Fuse, FusedFuture as _, FutureExt as _};
 use futures_util::stream;
+use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response as HttpResponse};
+use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::rules::Change;
 use super::session::{Key, Place};
@@ -127,9 +124,9 @@ pub(super) fn get(
     };
     let pieces = stream::unfold(session, |mut session| async move {
         let piece = session.next().await?;
-        Some((Ok::<_, Infallible>(piece), session))
+        Some((piece, session))
     });
-    Ok(answer::events(Body::from_stream(pieces)))
+    Ok(answer::events(Body::stream(pieces)))
 }
 
 /// Serves POST `/messages`.

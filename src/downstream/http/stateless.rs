@@ -5,17 +5,14 @@
 //! comes before the answer or the answer takes its time.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response as HttpResponse;
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Refusal};
+use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::outlet::Outlet;
 use super::stream::{COMMENT, DECIDE, KEEP_ALIVE};
 use super::wires::Wire;
@@ -132,9 +129,9 @@ fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Ou
     }
     let pieces = futures_util::stream::unfold(flow, |mut flow| async move {
         let piece = flow.next().await?;
-        Some((Ok::<_, Infallible>(piece), flow))
+        Some((piece, flow))
     });
-    answer::events(Body::from_stream(pieces))
+    answer::events(Body::stream(pieces))
 }
 
 impl Flow {

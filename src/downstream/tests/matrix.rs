@@ -1,6 +1,6 @@
 //! Every route by every method, over HTTP/1.1 and HTTP/2: what is refused before anything else is, and what is not there.
 
-use axum::http::{HeaderMap, Request, Version};
+use http::{HeaderMap, Request, Version};
 
 use super::support::*;
 use super::two::Two;

@@ -62,7 +62,7 @@ impl Issuer {
 
 /// The status of a request with that token and, if there is one, the challenge; or whose it is.
 async fn judged(authentication: &Authentication, token: &str) -> Result<String, (u16, String)> {
-    let mut headers = axum::http::HeaderMap::new();
+    let mut headers = http::HeaderMap::new();
     headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
     let asker = match authentication.authenticate(&headers, End::Local) {
         Asked::Known(asker) => asker,
@@ -186,7 +186,7 @@ async fn what_is_lacking_is_said_as_it_is_wanted() {
         assert_eq!(refused, Err((403, format!("{at}, error=\"insufficient_scope\""))));
     }
     assert!(judged(&door, &key.sign(&claims(&json!({"scope": "tools mcp"})))).await.is_ok());
-    let mut headers = axum::http::HeaderMap::new();
+    let mut headers = http::HeaderMap::new();
     for (value, status, error) in
         [("", 401, ""), ("Basic YTpi", 401, ""), ("Bearer a", 400, ", error=\"invalid_request\"")]
     {

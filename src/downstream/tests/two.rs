@@ -1,8 +1,8 @@
 //! A client over HTTP/2, and one that breaks its rules.
 
-use axum::http::{HeaderMap, Method, Request, Version};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
+use http::{HeaderMap, Method, Request, Version};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;

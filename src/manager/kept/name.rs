@@ -8,7 +8,7 @@ use ring::hmac;
 use sha2::{Digest as _, Sha256};
 
 use super::ListKey;
-use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Sharing, Transport};
+use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Transport, Words as _};
 use crate::keep;
 
 /// Makes names. The key lies beside what it names.
@@ -89,18 +89,7 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
         Transport::Sse(remote) => parts.remote("sse", remote)?,
         Transport::Auto(remote) => parts.remote("auto", remote)?,
     }
-    let sharing = match server.sharing {
-        Sharing::Auto => "auto",
-        Sharing::Profile => "profile",
-        Sharing::Session => "session",
-        Sharing::Host => "host",
-    };
-    let era = match server.era {
-        config::Era::Auto => "auto",
-        config::Era::Legacy => "legacy",
-        config::Era::Modern => "modern",
-    };
-    parts.add("how", [sharing, era]);
+    parts.add("how", [server.sharing.word(), server.era.word()]);
     match &server.roots {
         Roots::Client => parts.add("roots", ["client"]),
         Roots::None => parts.add("roots", ["none"]),

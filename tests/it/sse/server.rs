@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ async fn serve(State(inner): State<Arc<Inner>>, request: Request) -> Response {
     if head.method == Method::POST {
         what = format!("{what} {said}");
     }
-    let text = |value: &axum::http::HeaderValue| value.to_str().unwrap().to_owned();
+    let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     lock(&inner.seen).push(Seen { what, headers });
     let moved = |status: u16, to: &str| (code(status), [(header::LOCATION, to.to_owned())]).into_response();
