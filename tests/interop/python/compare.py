@@ -250,18 +250,26 @@ async def directly(world: World, name: str, era: str, able: bool) -> tuple[dict,
         return await listed(client), await answers(client, world, name, None, asks_roots(era, able))
 
 
+async def reference(world: World, name: str, era: str, able: bool) -> tuple[dict, dict]:
+    """The same, asked once: whether a server says the same twice is for `steadiness`."""
+    asked = (name, era, able)
+    if asked not in world.references:
+        world.references[asked] = await directly(world, name, era, able)
+    return world.references[asked]
+
+
 def compare(world: World, report: Report, target: str | dict, names: list[str], era: str, able: bool, label: str) -> None:
     """One check per server and kind: lists, then calls."""
 
     async def work() -> None:
-        reference = {name: await directly(world, name, era, able) for name in names}
+        same = {name: await reference(world, name, era, able) for name in names}
         # Who can be asked nothing shares a connection to which everything is declared, and sees what it lists.
-        everything = reference if able else {name: await directly(world, name, era, True) for name in names}
+        everything = {name: await reference(world, name, era, True) for name in names}
         # A home for each era: a host that has listed before shows what it kept, and no resources.
         async with connect(world, target, era, able, f"compare-{era}") as client:
             lists = await listed(client)
             for name in names:
-                (direct, _), (_, told) = everything[name], reference[name]
+                (direct, _), (_, told) = everything[name], same[name]
                 with report.check(f"{label}: {name}: {len(direct['tools'])} tools and the other lists are the same"):
                     for kind in LISTS:
                         given = expected(name, kind, direct[kind])

@@ -90,6 +90,8 @@ class World:
         self.stack = contextlib.ExitStack()
         self.direct = f"direct-{uuid.uuid4()}"
         self.marks: set[str] = set()
+        # What the servers say directly, by server, era and whether their client can be asked: see `compare`.
+        self.references: dict[tuple[str, str, bool], tuple[dict, dict]] = {}
 
     def __enter__(self) -> World:
         self.root = Path(tempfile.mkdtemp(prefix="interop-"))
