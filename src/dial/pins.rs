@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(changed, [expected]);
         assert!(!pins.accepted("https://a", print(4).to_string()).unwrap(), "not what was shown");
         assert!(!pins.accepted("https://b", offered.clone()).unwrap());
-        assert!(pins.accepted("https://a", offered.clone()).unwrap());
+        assert!(pins.accepted("https://a", offered).unwrap());
         assert_eq!(Certificates::new(Some(directory.path())).judge("https://a", print(3)).unwrap(), Verdict::Known);
         assert_eq!(pins.changed().unwrap(), []);
     }

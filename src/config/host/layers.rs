@@ -96,7 +96,7 @@ fn cut(node: &mut Node, levels: usize) {
 struct Given {
     at: Place,
     origin: Origin,
-    members: Option<BTreeMap<String, Given>>,
+    members: Option<BTreeMap<String, Self>>,
     other: Option<[Value; 1]>,
 }
 

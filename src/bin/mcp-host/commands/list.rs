@@ -41,7 +41,7 @@ pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Outpu
     let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
     let mut plan = joined::plan(common, args.demo.demo).await?;
     plan.keep(wanted)?;
-    all(kind, plan, common.again(args.demo.demo), output).await
+    Box::pin(all(kind, plan, common.again(args.demo.demo), output)).await
 }
 
 /// Lists what the servers of a plan offer.

@@ -17,10 +17,10 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     let again = common.again(args.demo.demo);
     // A server may be called like a tool: then the server is meant.
     let typed = match args.of.as_slice() {
-        [] => return list::all(Kind::Tools, plan, again, output).await,
+        [] => return Box::pin(list::all(Kind::Tools, plan, again, output)).await,
         [name] if plan.has(name) => {
             plan.keep(Wanted::Server(name))?;
-            return list::all(Kind::Tools, plan, again, output).await;
+            return Box::pin(list::all(Kind::Tools, plan, again, output)).await;
         }
         words => words.join(" "),
     };
