@@ -93,7 +93,11 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
         fn is_the_hops(key: &str) -> bool {
             key == "progressToken" || key.starts_with(meta::PREFIX) || key.starts_with(meta::OURS)
         }
-        let goes = if to.is_modern() { is_the_hops } else { |key: &str| is_the_hops(key) && key != meta::RELATED_TASK };
+        // A legacy client may be another host, whose clients can be asked under the key that the server wishes for.
+        fn goes_to_legacy(key: &str) -> bool {
+            is_the_hops(key) && key != meta::RELATED_TASK && key != meta::INPUT_KEY
+        }
+        let goes = if to.is_modern() { is_the_hops } else { goes_to_legacy };
         edits.remove_like(own, goes);
     }
     edits.apply()
