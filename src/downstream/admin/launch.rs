@@ -1,8 +1,8 @@
-//! A daemon without a port, started for a config by the first process that wants one (`join: "start"`).
+//! A daemon without a port, started for a config by the first process that needs it (`join: "start"`).
 //!
-//! It starts under a lock, in a session of its own, in the user's home, and with few variables. Its socket is named by
-//! a digest of the config's paths, in a place that only the user's home decides, so every process that serves the same
-//! files finds it. It ends when it was unused for a while (`host/socket.rs`).
+//! It starts under a lock, in its own session, in the user's home, and with few variables. Its socket is named by a
+//! digest of the config's paths, in a directory that depends only on the user's home, so every process that serves the
+//! same files finds it. It exits after a while without use (`host/socket.rs`).
 //!
 //! **Invariant:** the starter passes on what any program gets, what the config names, and our settings, and nothing
 //! else: the daemon outlives the starter and serves others.
@@ -23,35 +23,35 @@ use crate::config::{Config, inherits};
 use crate::keep;
 use crate::transport::is_inherited;
 
-/// How such a daemon is started.
+/// How to start such a daemon.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What it is called.
+    /// The name of the daemon.
     pub at: At,
-    /// The files that it serves, and the folder that chooses among their projects.
+    /// The config files that it serves.
     pub files: Vec<PathBuf>,
-    /// That folder.
+    /// The folder that chooses among the projects of the files.
     pub project: Option<PathBuf>,
-    /// Where it runs.
+    /// Its working directory.
     pub home: PathBuf,
-    /// All of its environment.
+    /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The right to start it. It goes with the file, however the process ends.
+/// The right to start the daemon. The lock is released with the file, however the process ends.
 #[derive(Debug)]
 pub struct Turn {
     _lock: File,
 }
 
-/// A longer log is begun anew at the next start.
+/// Bytes after which the next start truncates the log.
 const LOG: u64 = 1 << 20;
 
 impl Launch {
-    /// How the daemon of a config is started.
+    /// Works out how to start the daemon of a config.
     ///
     /// # Errors
-    /// In words, when a daemon elsewhere would not be the same: the config is a project's, or depends on this folder.
+    /// In words, when a daemon elsewhere would not behave the same: the config is a project's, or depends on this folder.
     pub fn of(config: &Config) -> Result<Self, String> {
         if config.project {
             return Err("a project's config starts no daemon".to_owned());
@@ -81,16 +81,16 @@ impl Launch {
         Ok(Self { at, files, project, home, environment })
     }
 
-    /// The turn to start it; none while another process has it.
+    /// Takes the right to start the daemon; `None` while another process has it.
     ///
     /// # Errors
-    /// When there is no folder for its socket.
+    /// When the directory of the socket cannot be prepared.
     pub fn turn(&self) -> io::Result<Option<Turn>> {
         let lock = self.open("start")?;
         Ok(keep::try_lock(&lock)?.then_some(Turn { _lock: lock }))
     }
 
-    /// What it writes to standard error.
+    /// Opens the file for the daemon's standard error.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -104,7 +104,7 @@ impl Launch {
         Ok((path, log))
     }
 
-    /// A file beside its socket.
+    /// Opens a file beside the daemon's socket.
     fn open(&self, extension: &str) -> io::Result<File> {
         let directories = platform::directories_of(&self.at);
         let directory = directories.first().ok_or(io::ErrorKind::NotFound)?;
@@ -114,7 +114,7 @@ impl Launch {
     }
 }
 
-/// What a daemon gets of our variables.
+/// Selects the variables that a daemon inherits.
 fn environment(
     all: impl Iterator<Item = (OsString, OsString)>,
     names: &[String],
@@ -129,9 +129,9 @@ fn environment(
     passing.map(clean).collect()
 }
 
-/// A search path without folders that depend on where the starter is: relative ones, and those below its working directory
-/// (`node_modules/.bin`), which are a project's. Where the user's home lies below it, it is no project, and what is there is
-/// the user's own (`~/.local/bin`).
+/// Removes the folders from a search path that depend on the starter's location: relative ones, and those below its
+/// working directory (`node_modules/.bin`), which belong to a project. If the user's home lies below the working
+/// directory, that is no project, and the folders below it are the user's own (`~/.local/bin`).
 fn path(value: &OsStr, here: &Path, home: &Path) -> OsString {
     let is_project = !home.starts_with(here);
     let is_fine = |folder: &PathBuf| {
