@@ -1,5 +1,4 @@
-//! GET: the stream of a session that belongs to no request, or a stream taken up again after its connection broke; and
-//! DELETE: the end of a session.
+//! GET: opens a session's standalone stream, or resumes a stream whose connection broke. DELETE: ends a session.
 
 use std::sync::Arc;
 
@@ -48,7 +47,7 @@ pub(super) fn delete(door: &Arc<Door>, principal: &Principal, headers: &HeaderMa
     Ok(answer::bare(StatusCode::NO_CONTENT))
 }
 
-/// Refuses what belongs to no session.
+/// Refuses requests of revisions without sessions.
 fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = headers::version(headers);
     if door.eras == Eras::Modern || (door.eras == Eras::Both && classify::is_modern(version)) {
@@ -57,7 +56,7 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     classify::check_legacy(version).map_err(Refusal::judged)
 }
 
-/// Only streams of the asker's own session are looked through, so an id of somebody else's is as unknown as any.
+/// Resumes a stream. Only streams of the caller's own session are searched, so another client's id is as unknown as any.
 fn resume(
     door: &Arc<Door>,
     in_use: Use,
@@ -91,7 +90,7 @@ fn standalone(
     answer::events(Body::record(events.until(proven)))
 }
 
-/// Moves what the session has for its client into the stream.
+/// Moves the session's messages from its mailbox into the stream.
 fn deliver(door: Arc<Door>, in_use: Use, record: Arc<Record>) -> Work {
     Box::pin(async move {
         let session = in_use.session();

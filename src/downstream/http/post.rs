@@ -1,6 +1,6 @@
-//! POST: one message of a client. A request is served by the future of its own handler, and how it is answered is
-//! decided late: as JSON if the answer comes before anything else, else as a stream of events. Only where the server may
-//! ask a client that can come back to a stream, the stream is opened at once.
+//! POST: one message of a client. The handler's own future serves the request, and the form of the response is decided
+//! late: JSON if the answer comes first, a stream of events otherwise. Only if the server may ask questions, and the
+//! client can resume a stream, the stream opens at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox, Principal, Via};
 
-/// What answers a request, or the requests of a batch.
+/// Resolves to the answers of a request, or of the requests of a batch.
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
@@ -55,7 +55,7 @@ pub(super) async fn post(
         _ => None,
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
-    // Answers and cancellations still come through: they make room.
+    // Answers and cancellations still pass: they free room.
     if id.is_some() && door.router.is_full() {
         return Err(about(Refusal::busy("too many requests at once (host.limits.pending)")));
     }
@@ -66,12 +66,12 @@ pub(super) async fn post(
             wire.lets_go();
             stateless::serve(door, proven, &headers, (request, envelope), wire).await
         }
-        // Over HTTP the end of the connection is what withdraws a request.
+        // Over HTTP a request is withdrawn by closing the connection.
         Route::Notice(_) => Ok(answer::accepted()),
     }
 }
 
-/// A message of a session, or one that makes a session.
+/// Handles a message of a session, or one that opens a session.
 async fn session(
     door: &Arc<Door>,
     principal: &Principal,
@@ -80,7 +80,7 @@ async fn session(
     wire: &Wire,
 ) -> Result<HttpResponse, Refusal> {
     let message = match message {
-        // Whatever session the client names: this makes a new one, and the id is ours.
+        // Whatever session the client names, this opens a new one with an id of ours.
         Message::Request(request) if request.method == Method::Initialize => {
             return initialize(door, principal, &request, wire);
         }
@@ -134,8 +134,8 @@ fn initialize(
     Ok(response)
 }
 
-/// A call whose answer has not begun. Dropped, it goes on: a lost connection is no cancel (2025-11-25, transports). No
-/// event id was sent, so nobody can come back for the answer.
+/// A call whose response has not started. If it is dropped, the call continues: a lost connection does not cancel
+/// (2025-11-25, transports). No event id was sent, so the client cannot come back for the answer.
 struct Undecided {
     answer: Option<(Replies, Use)>,
     tasks: TaskTracker,
@@ -155,7 +155,7 @@ impl Drop for Undecided {
     }
 }
 
-/// A batch: its requests run side by side and are answered together (2025-03-26).
+/// Handles a batch: its requests run concurrently and are answered together (2025-03-26).
 async fn items(
     door: &Arc<Door>,
     principal: &Principal,
@@ -198,14 +198,14 @@ async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &Wire) -> H
     let client = &in_use.session().client;
     let leg = door.router.leg(client);
     let outlet = wire.outlet(leg.account());
-    // During such a call a person may be asked, which takes its time: an event id lets the client come back for the answer.
+    // Such a call may ask a person, which takes time: an event id lets the client come back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
     serve(door, in_use, (leg, outlet), replies, if at_once { Shape::Stream } else { Shape::Single }).await
 }
 
-/// The answer to one request; `None` where none is due.
+/// Resolves to the answer to one request; `None` if none is due.
 fn reply(
     door: &Door,
     client: &Arc<Client>,
@@ -218,13 +218,13 @@ fn reply(
     async move { answer.await.map(|outcome| Response { id: Some(id), outcome }) }
 }
 
-/// How replies that come before anything else are written.
+/// The form of an answer that comes before any other message.
 enum Shape {
-    /// As one JSON object.
+    /// One JSON object.
     Single,
-    /// As one JSON array.
+    /// One JSON array.
     Array,
-    /// As a stream, whatever comes when.
+    /// A stream in any case.
     Stream,
 }
 
@@ -252,7 +252,7 @@ async fn serve(
     match (replied, shape) {
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
             Some(response) => answer::json(outlet.pieces(response.frame())),
-            // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
+            // The client withdrew the request, so no answer is due. A stream may end without one; JSON may not be empty.
             None => answer::events(Body::Empty),
         },
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
@@ -262,13 +262,13 @@ async fn serve(
     }
 }
 
-/// A call that is answered as a stream.
+/// A call that is answered with a stream.
 struct Call {
     leg: Arc<Mailbox>,
-    /// The first message, if it was taken already.
+    /// The first message, if it was already taken.
     early: Option<Message>,
     replies: Replies,
-    /// What they are, if they are there already.
+    /// The answers, if they are already there.
     replied: Option<Vec<Response>>,
     in_use: Use,
 }
@@ -288,13 +288,13 @@ fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
     answer::events(Body::record(events))
 }
 
-/// Whether the client can come back to a stream. Clients of older revisions take the empty data of the first event for a
-/// broken message.
+/// Reports whether the client can resume a stream. Clients of older revisions take the empty data of the first event
+/// for a broken message.
 fn can_return(client: &Client) -> bool {
     client.revision() >= ProtocolVersion::V2025_11_25
 }
 
-/// Ends a stream when it goes, whatever happened.
+/// Ends a stream when dropped.
 struct Ending(Arc<Record>);
 
 impl Drop for Ending {
@@ -304,7 +304,7 @@ impl Drop for Ending {
 }
 
 impl Call {
-    /// Writes what belongs to the call into its stream, last what answers it.
+    /// Writes the messages of the call into its stream, and the answer last.
     async fn drive(mut self, door: Arc<Door>, ending: Ending, can_return: bool) {
         let record = &ending.0;
         if let Some(message) = self.early.take() {
@@ -356,5 +356,5 @@ impl Call {
     }
 }
 
-/// The client did not take what its call had for it.
+/// The client did not read the messages of its call.
 struct Overflowed;
