@@ -1,7 +1,7 @@
-//! The routes, and what stands before them: the guard, then who asks.
+//! The routes, and the checks before them: first the guard, then authentication.
 //!
-//! **Invariant:** nothing is served that is not in [`ROUTES`], and nothing there changes the host itself: what does has
-//! its place on the local socket (`docs/hazards.md` H83).
+//! **Invariant:** only the paths in [`ROUTES`] are served, and none of them changes the host itself: such requests
+//! belong on the local socket (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ use crate::downstream::classify::Eras;
 use crate::downstream::peer::Peer;
 use crate::upstream::StateName;
 
-/// What is served at a path.
+/// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     Page,
@@ -37,7 +37,7 @@ enum Route {
     Readyz,
 }
 
-/// All there is, but for the document on tokens of an issuer, where they are taken.
+/// All routes, except for the OAuth resource metadata, which is served if tokens of an issuer are accepted.
 const ROUTES: [(&str, Route); 6] = [
     ("/", Route::Page),
     ("/mcp", Route::Mcp),
@@ -54,18 +54,18 @@ impl Route {
         ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
     }
 
-    /// Whether a supervisor may ask it that has no token.
+    /// Reports whether a supervisor without a token may use the route.
     fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
-    /// Whether the answer is a stream that is there for as long as its client is.
+    /// Reports whether the response is a stream that lasts as long as its client.
     fn streams(self, method: &Method) -> bool {
         matches!(self, Self::Mcp | Self::Sse) && *method == Method::GET
     }
 }
 
-/// What a connection serves: nothing that the guard refuses, and nothing to who has not said who it is.
+/// The service of a connection. It serves nothing that the guard refuses, and nothing to an unauthenticated client.
 #[derive(Clone)]
 pub(super) struct Service {
     door: Arc<Door>,
@@ -75,7 +75,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// A service for one connection, which notes that it was used.
+    /// Creates the service of one connection, which sets `used` at the first request.
     pub(super) fn new(door: Arc<Door>, peer: Peer, wire: Wire, used: Arc<AtomicBool>) -> Self {
         Self { door, peer, used, wire }
     }
@@ -94,7 +94,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
         let (uri, headers) = (request.uri(), request.headers());
         // Over HTTP/1.1 hyper leaves the body out by itself.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
-        // Until it is known to be a request that ends with its client. Over HTTP/2 that is told for each apart.
+        // Held until it is clear that the request ends with its client. Over HTTP/2 every stream has its own end.
         let serving = self.wire.serve(request.version() < Version::HTTP_2);
         let answer = move |response: Response| cut(response, head_only).map(|body| Served::new(body, serving));
         let at_once = |answer: Answer| Either::Left(ready(Ok(answer)));
@@ -113,7 +113,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
         }
         let is_closed = route.is_some_and(|route| !route.is_open());
-        // Where everybody is let in, a request proves as much as it is work to make: it has to be whole.
+        // Where no token is needed, a request proves only the work of sending it, so it must arrive whole.
         let needs_all = rules.authentication.wants_peer();
         let (asked, rules) = match self.ask(rules, headers) {
             (Asked::Known(Err(refused)), _) if !route.is_some_and(Route::is_open) => {
@@ -133,7 +133,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let proves = is_closed && is_known && needs_all;
             let request = request.map(|body| Arriving::new(body, service.wire.clone(), proves));
             let asker = match asked {
-                // Whoever only wants to know whether we live waits for nobody.
+                // A health check waits for nobody else.
                 _ if route == Some(Route::Healthz) => None,
                 Asked::Known(asker) => Some(asker),
                 Asked::Later(asker) => {
@@ -150,7 +150,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
 }
 
 impl Service {
-    /// Who asks. What they have open is known from here on, so that it ends with what they proved it by.
+    /// Authenticates a request. The connection records the principal, so that it ends when the proof stops holding.
     fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (Asked, Arc<Now>) {
         loop {
             let asked = rules.authentication.authenticate(headers, self.peer);
@@ -165,7 +165,7 @@ impl Service {
         }
     }
 
-    /// The same, where somebody else has to be asked first: by the rules that hold when the answer is there.
+    /// Finishes an authentication that must fetch keys first, by the rules that hold when it is done.
     async fn known(&self, mut asker: Asking, mut rules: Arc<Now>, headers: &HeaderMap) -> Asker {
         loop {
             let known = asker.await;
@@ -184,7 +184,7 @@ impl Service {
     }
 }
 
-/// The answer to HEAD has no body.
+/// Removes the body from a response to HEAD.
 fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::Empty) } else { response }
 }
@@ -209,7 +209,7 @@ async fn serve(
         (Some(Route::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
         (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => sse::get(door, table, &proven, request.headers(), wire),
-            // Clients that try Streamable HTTP first learn from this that it is not here.
+            // Clients that try Streamable HTTP first learn from this status that it is not served here.
             _ => Err(Refusal::only("GET")),
         },
         (Some(Route::Messages), Some(table), Ok(proven)) => match *request.method() {
@@ -231,7 +231,7 @@ async fn mcp(door: &Arc<Door>, wire: &Wire, proven: &Proven, request: Request) -
     }
 }
 
-/// What is there to be read.
+/// Answers GET and HEAD, and refuses other methods.
 fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     match *method {
         Method::GET => Ok(answer),
@@ -240,7 +240,7 @@ fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     }
 }
 
-/// Whether every required server is ready, or will never be. Only to who may call them it is told which they are.
+/// Reports whether every required server is ready, or never will be. Only authenticated callers see which ones are not.
 fn readyz(door: &Door, known: bool) -> Response {
     let servers = door.router.manager().states();
     let required = servers.iter().filter(|server| server.required);
@@ -253,19 +253,19 @@ fn readyz(door: &Door, known: bool) -> Response {
     answer
 }
 
-/// What `/readyz` says about the required servers: name, state and why.
+/// Returns the answer of `/readyz` for the required servers: name, state, and reason of each.
 fn readiness<'a>(required: impl Iterator<Item = (&'a str, StateName, &'a str)>) -> (StatusCode, String) {
     let mut waiting = String::new();
     let mut failed = String::new();
     for (name, state, why) in required {
         let text = match state {
-            // A lazy server is as ready as it gets before somebody calls it.
+            // A lazy server is as ready as it gets before its first call.
             StateName::Connected | StateName::Idle => continue,
             StateName::Failed | StateName::Disabled => &mut failed,
             _ => &mut waiting,
         };
         let colon = if why.is_empty() { "" } else { ": " };
-        // Writing to a string cannot fail. What a server said is shown escaped.
+        // Writing to a string cannot fail. Text from a server is escaped.
         let _ = writeln!(text, "{name}: {state}{colon}{}", why.escape_debug());
     }
     if waiting.is_empty() {
