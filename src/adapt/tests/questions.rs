@@ -1,4 +1,4 @@
-//! What servers ask, and the answers.
+//! Questions from servers, and their answers.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Merged lists: names, pages, routing of tools and prompts: H87.
+//! Merged lists: names, pages, and routing of tools and prompts (H87).
 
 use super::*;
 
@@ -261,7 +261,7 @@ fn kept_annotations_are_shown_where_they_are_good() {
         let mut builder = OfferBuilder::new(caps, rule);
         assert_eq!(builder.page(Kind::Tools, &page(Kind::Tools, &[&*good, &bad].join(","), None)), Ok(None));
         let catalog = build(&[server(0, "s", Prefix::Never, &Arc::new(builder.finish()))]);
-        // A bad annotation is no reason to lose the tool where headers mean nothing.
+        // Where headers have no effect, a bad annotation does not hide the tool.
         let others = if rule == ParamHeaders::Ignore { vec![tool("bad", "")] } else { vec![] };
         let with = |first: String| format!("[{}]", [&[first], &*others].concat().join(","));
         let shown = |revision| catalog.page(Kind::Tools, None, revision).unwrap().member("tools").unwrap().to_string();

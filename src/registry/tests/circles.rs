@@ -1,8 +1,8 @@
-//! Lists that a server has from us: they are shown once and do not grow.
+//! Lists that a server got from us: they are shown once and do not grow.
 
 use super::*;
 
-/// What a proxy of our endpoint lists: all that we show.
+/// Returns the list of a proxy of our endpoint: everything that we show.
 fn echoed(catalog: &Catalog) -> Arc<Offer> {
     let list = |kind: Kind| {
         let shown: Vec<String> = catalog.entries(kind).iter().map(|entry| entry.definition().to_string()).collect();
@@ -23,7 +23,7 @@ fn plain() -> Arc<Offer> {
     ])
 }
 
-/// How many definitions are shown after each of several rounds, in each of which the proxies list what was shown before.
+/// Returns how many definitions are shown after each of several rounds, in which the proxies list what was shown before.
 fn rounds(prefix: Prefix, proxies: &[&str]) -> Vec<usize> {
     let mut offers = vec![offer(&[]); proxies.len()];
     let mut counts = Vec::new();

@@ -1,4 +1,4 @@
-//! Pages into offers: H40, H41, H42, H88.
+//! From pages to offers: H40, H41, H42, H88.
 
 use proptest::prelude::*;
 
@@ -282,7 +282,7 @@ fn h42_schemas_are_compiled_without_fetching_and_without_end() {
     assert!(start.elapsed().as_secs() < 5);
 }
 
-/// JSON text with blanks, odd numbers and any order of members.
+/// Generates JSON with blanks, odd numbers, and any order of members.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
