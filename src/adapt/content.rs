@@ -11,7 +11,7 @@ use crate::protocol::{Edits, Method, ProtocolVersion, Raw};
 
 /// The changes that a result needs for an older client.
 #[derive(Clone, Copy)]
-struct Gap {
+struct ContentGap {
     /// The kinds of blocks that the client knows; others are replaced.
     blocks: Blocks,
     /// Whether `structuredContent` is unknown to the client.
@@ -50,20 +50,20 @@ impl Blocks {
 /// Rewrites the result of a newer server for an older client.
 pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: ProtocolVersion) -> Raw {
     let known = to >= ProtocolVersion::V2025_06_18;
-    let gap = Gap { blocks: Blocks::of(to), structured: !known };
+    let gap = ContentGap { blocks: Blocks::of(to), structured: !known };
     match method {
         // The official suite requires audio in tool results even after a handshake of 2024-11-05, which does not define
         // it: it passes in tool results, and becomes a resource in prompts.
         Method::ToolsCall if !known || from.is_modern() => {
             let blocks = if gap.blocks == Blocks::Plain { Blocks::Audio } else { gap.blocks };
-            tool(result, Gap { blocks, ..gap })
+            tool(result, ContentGap { blocks, ..gap })
         }
         Method::PromptsGet if gap.blocks != Blocks::All => prompt(&result, gap.blocks),
         _ => result,
     }
 }
 
-fn tool(result: Raw, gap: Gap) -> Raw {
+fn tool(result: Raw, gap: ContentGap) -> Raw {
     let structured = result.value_of("structuredContent");
     let structured = structured.filter(|structured| gap.structured || !structured.get().starts_with('{'));
     if structured.is_none() && gap.blocks == Blocks::All {

@@ -25,7 +25,7 @@ pub(crate) mod url;
 pub(crate) use definition::tool;
 pub(crate) use error::error;
 pub(crate) use meta::{Trace, notice, request_meta};
-pub(crate) use question::{Asked, Refusal, question};
+pub(crate) use question::{AdaptedQuestion, Refusal, question};
 pub(crate) use result::result;
 
 use crate::protocol::{Method, Outcome, ProtocolVersion, Raw};

@@ -6,7 +6,7 @@ use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw,
 
 /// A question that the client can be asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AdaptedQuestion {
     pub(crate) params: Option<Raw>,
     /// Translates the answer back.
     pub(crate) fold: Fold,
@@ -55,9 +55,9 @@ pub(crate) fn question(
     from: ProtocolVersion,
     to: ProtocolVersion,
     alias: &str,
-) -> Result<Asked, Refusal> {
+) -> Result<AdaptedQuestion, Refusal> {
     let mut fold = Fold { newer: to.is_modern() && !from.is_modern(), ..Fold::default() };
-    let Some(params) = params else { return Ok(Asked { params, fold }) };
+    let Some(params) = params else { return Ok(AdaptedQuestion { params, fold }) };
     let mut params = cleaned(&params, to);
     match method {
         Method::Elicit if url::is_url(Some(&params)) => params = url::scoped(&params, alias),
@@ -78,7 +78,7 @@ pub(crate) fn question(
         }
         _ => {}
     }
-    Ok(Asked { params: Some(params), fold })
+    Ok(AdaptedQuestion { params: Some(params), fold })
 }
 
 /// Removes members that belong to the server's own hop, or that the client's era does not define.

@@ -36,7 +36,7 @@ pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
                     fits(block, sound)?;
                     push(&mut split, &[before, block.get(), after]);
                     if split.len() > room {
-                        return Err("its messages are too many once each block is a message of its own");
+                        return Err("too many messages once each block becomes a message of its own");
                     }
                 }
             }
@@ -65,7 +65,7 @@ fn push(array: &mut String, parts: &[&str]) {
 fn fits(block: &RawValue, sound: Sound) -> Result<(), &'static str> {
     match text(block, "type").as_deref() {
         Some("tool_use" | "tool_result") => Err("the client did not declare sampling with tools"),
-        Some("audio") if sound == Sound::Unknown => Err("the client's revision knows no sound"),
+        Some("audio") if sound == Sound::Unknown => Err("the client's revision does not know audio"),
         Some("text" | "image" | "audio") | None => Ok(()),
         Some(_) => Err("the client's revision does not know this kind of content"),
     }
@@ -78,7 +78,7 @@ pub(super) fn one_block(answer: Raw, sound: Sound) -> Outcome {
     let blocks = array(content);
     let all = blocks.clone().unwrap_or_else(|| vec![content]);
     if sound == Sound::Unknown && all.iter().any(|block| text(block, "type").as_deref() == Some("audio")) {
-        return Err(ErrorObject::internal("the client answered with sound, which the server's revision does not know"));
+        return Err(ErrorObject::internal("the client answered with audio, which the server's revision does not know"));
     }
     let Some(blocks) = blocks else { return Ok(answer) };
     let one = match &*blocks {

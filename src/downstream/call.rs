@@ -9,15 +9,15 @@ use crate::protocol::{Message, Outcome, RequestId, Response};
 use crate::router::Mailbox;
 
 /// The router's answer to a request; `None` if no answer is due.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+pub(super) type PendingOutcome = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
 /// Resolves to the next thing that a call has to write.
 pub(super) type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
 
 /// A running request. Dropping it cancels it.
-pub(super) struct Call {
+pub(super) struct RunningCall {
     id: RequestId,
     leg: Arc<Mailbox>,
-    answer: Answer,
+    answer: PendingOutcome,
     /// The answer, while messages before it are still to be written.
     outcome: Option<Option<Outcome>>,
     /// Whether the leg may get more messages.
@@ -29,7 +29,7 @@ pub(super) struct Call {
 /// The next thing that a call has to write.
 pub(super) enum Progress {
     /// A message, and the call, which continues.
-    Message(Message, Box<Call>),
+    Message(Message, Box<RunningCall>),
     /// The call has ended.
     Done(Ending),
 }
@@ -42,9 +42,9 @@ pub(super) struct Ending {
     pub(super) withdrawable: Option<RequestId>,
 }
 
-impl Call {
+impl RunningCall {
     /// Creates a call for the request with this id: messages arrive in `leg`, then `answer` resolves.
-    pub(super) fn new(id: RequestId, leg: Arc<Mailbox>, answer: Answer) -> Box<Self> {
+    pub(super) fn new(id: RequestId, leg: Arc<Mailbox>, answer: PendingOutcome) -> Box<Self> {
         Box::new(Self { id, leg, answer, outcome: None, open: true, withdrawn: None })
     }
 

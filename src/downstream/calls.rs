@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use super::call::{Call, Progress, Step};
+use super::call::{Progress, RunningCall, Step};
 use crate::protocol::{Message, Request};
 use crate::router::{Client, Router};
 
@@ -18,7 +18,7 @@ impl Calls {
         let leg = router.leg(client);
         let id = request.id.clone();
         let answer = Box::pin(router.request(client, request, &leg));
-        self.0.push(Call::new(id, leg, answer).step());
+        self.0.push(RunningCall::new(id, leg, answer).step());
     }
 
     /// Waits for the next message to write. A call's messages precede its answer. `None` when no call is running.

@@ -71,15 +71,14 @@ const LONGEST: usize = 128;
 /// Routes one message.
 ///
 /// # Errors
-/// With the answer to a message that goes nowhere; its HTTP status is [`refused_status`].
+/// With the answer to a message that goes nowhere; `Refusal::judged` picks its HTTP status.
 pub(super) fn route(message: Message, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
     match message {
         Message::Request(request) => self::request(request, header, eras),
         Message::Notification(notice) => notification(notice, header, eras),
-        Message::Response(_) if eras == Eras::Modern => Err(ErrorObject::new(
-            code::INVALID_REQUEST,
-            "nothing is asked here by requests, so there is no answer to take",
-        )),
+        Message::Response(_) if eras == Eras::Modern => {
+            Err(ErrorObject::new(code::INVALID_REQUEST, "no requests go to clients here, so no response is expected"))
+        }
         Message::Response(_) => {
             check_legacy(header)?;
             Ok(Route::Session(message))
@@ -146,10 +145,10 @@ const BATCH: usize = 100;
 pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Message, Malformed>>, ErrorObject> {
     let refused = |text: &str| ErrorObject::new(code::INVALID_REQUEST, text);
     if items.is_empty() {
-        return Err(refused("a batch of nothing"));
+        return Err(refused("the batch is empty"));
     }
     if items.len() > BATCH {
-        return Err(refused(&format!("a batch of more than {BATCH} messages")));
+        return Err(refused(&format!("the batch has more than {BATCH} messages")));
     }
     check_legacy(header)?;
     let messages: Vec<_> = items.iter().map(Message::parse).collect();
@@ -162,14 +161,14 @@ pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Me
         params.and_then(meta_of).is_some_and(|meta| meta.member(meta::PROTOCOL_VERSION).is_some())
     };
     if messages.iter().flatten().any(claims) {
-        return Err(refused("a message that speaks for itself is no part of a batch"));
+        return Err(refused("a message with its own protocol version cannot be part of a batch"));
     }
     Ok(messages)
 }
 
 /// The answer to a batch in a session of another revision.
 pub(super) fn no_batches() -> ErrorObject {
-    ErrorObject::new(code::INVALID_REQUEST, "a batch: only sessions of 2025-03-26 have them")
+    ErrorObject::new(code::INVALID_REQUEST, "batches are supported only in sessions of 2025-03-26")
 }
 
 /// Returns `_meta` if it may hold a claim. Searches for the text first: few messages have it, and this avoids parsing a
@@ -183,15 +182,15 @@ fn meta_of(params: &Raw) -> Option<Raw> {
 /// Reads the envelope of a request, in the order in which the spec has servers refuse: the headers agree, every member
 /// is present, the revision is supported.
 fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envelope, ErrorObject> {
-    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` is no {what}"));
-    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "string"))?;
+    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` must be {what}"));
+    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "a string"))?;
     let mismatch = |text: &str| Err(ErrorObject::new(code::HEADER_MISMATCH, text));
     match header {
         Header::None => {}
         Header::Absent => return mismatch("the header `MCP-Protocol-Version` is missing"),
-        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must stand once"),
+        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must occur once"),
         Header::Is(named) if named != version => {
-            return mismatch("the header `MCP-Protocol-Version` names another revision than `_meta`");
+            return mismatch("the header `MCP-Protocol-Version` names a different revision than `_meta`");
         }
         Header::Is(_) => {}
     }
@@ -200,12 +199,13 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
     });
     let Some(capabilities) = capabilities else { return Err(missing(meta)) };
     if !capabilities.is_object() {
-        return Err(malformed(meta::CLIENT_CAPABILITIES, "object"));
+        return Err(malformed(meta::CLIENT_CAPABILITIES, "an object"));
     }
     if info.as_ref().is_some_and(|info| !info.is_object()) {
-        return Err(malformed(meta::CLIENT_INFO, "object"));
+        return Err(malformed(meta::CLIENT_INFO, "an object"));
     }
-    let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
+    let level =
+        level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "a string")));
     let is_word = |word: &String| word.len() <= LONGEST && !word.starts_with(OURS);
     let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(is_word);
     let envelope = Envelope { capabilities, info, level: level.transpose()?, affinity };
@@ -250,7 +250,7 @@ pub(super) fn check_legacy(header: Header<'_>) -> Result<(), ErrorObject> {
         Header::Is(named) if ProtocolVersion::parse_handshake(named).is_some() => return Ok(()),
         Header::Is(named) => named,
         Header::Unclear => {
-            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must stand once"));
+            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must occur once"));
         }
     };
     Err(ErrorObject::new(code::INVALID_REQUEST, unsupported(named)))

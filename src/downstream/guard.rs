@@ -25,7 +25,7 @@ pub(super) struct Guard {
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct Denied {
     pub(super) status: StatusCode,
     pub(super) reason: &'static str,
     /// A header that tells the client what to do.
@@ -44,7 +44,7 @@ impl Guard {
     }
 
     /// Admits a request, or says why not.
-    pub(super) fn check(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(super) fn check(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Denied> {
         let host = single(headers, &HOST, "more than one `Host`")?;
         // A request to a proxy names the host in its target too, and that name overrides the header (RFC 9112, 3.2.2).
         // In HTTP/2 it is `:authority`, and the header is optional.
@@ -70,12 +70,12 @@ impl Guard {
             return Err(forbidden("this `Origin` is not allowed (host.allowedOrigins)"));
         }
         if headers.get_all(FETCH_SITE).iter().any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site")) {
-            return Err(forbidden("requests of other web sites are not allowed"));
+            return Err(forbidden("requests from other web sites are not allowed"));
         }
         Ok(())
     }
 
-    fn check_host(&self, host: &str) -> Result<(), Refused> {
+    fn check_host(&self, host: &str) -> Result<(), Denied> {
         if self.own.iter().any(|own| own == host) {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Guard {
 }
 
 /// Returns the value of a header that may occur only once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName, twice: &'static str) -> Result<Option<&'a str>, Refused> {
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName, twice: &'static str) -> Result<Option<&'a str>, Denied> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -130,10 +130,10 @@ fn authority(text: &str) -> Option<Authority> {
     (rest.is_empty() || port.is_some_and(|port| port == rest)).then_some(authority)
 }
 
-fn bad(reason: &'static str) -> Refused {
-    Refused { status: StatusCode::BAD_REQUEST, reason, more: None }
+fn bad(reason: &'static str) -> Denied {
+    Denied { status: StatusCode::BAD_REQUEST, reason, more: None }
 }
 
-fn forbidden(reason: &'static str) -> Refused {
-    Refused { status: StatusCode::FORBIDDEN, reason, more: None }
+fn forbidden(reason: &'static str) -> Denied {
+    Denied { status: StatusCode::FORBIDDEN, reason, more: None }
 }

@@ -13,7 +13,7 @@ use crate::exposed::{Naming, bare_name, exposed_name, exposed_uri};
 use crate::name::ServerName;
 
 /// Why a definition that came through us is not shown.
-const CIRCLE: &str = "the server has it from this host";
+const CIRCLE: &str = "it comes from this host";
 
 /// Bytes of definitions on one page. Many clients never ask for a second page, so nearly every list should have only one.
 const PAGE: usize = 4 << 20;
@@ -93,7 +93,7 @@ impl Build<'_> {
             let from = contributions.iter().position(|from| from.server == later.server);
             if let Some(problems) = from.and_then(|position| problems.get_mut(position)) {
                 problems
-                    .add(|| format!("{} {} differs from {} in case only", kind.word(), later.exposed, first.exposed));
+                    .add(|| format!("{} {} differs from {} only in case", kind.word(), later.exposed, first.exposed));
             }
         }
         listing
@@ -119,7 +119,7 @@ impl Build<'_> {
                     owners.claim(self.kind, &bare, &from.alias);
                     return Ok(bare);
                 }
-                (Some(owner), Prefix::Never) => return Err(format!("the name {bare} is that of {owner}")),
+                (Some(owner), Prefix::Never) => return Err(format!("the name {bare} belongs to {owner}")),
                 (Some(_), _) => {}
             }
         }

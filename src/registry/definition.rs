@@ -121,7 +121,7 @@ pub(super) fn check(
         let name = named(member(value, kind.key()))?;
         return Err((Some(name), format!("is {length} bytes long, more than {}", caps.definition).into()));
     }
-    let Some(mut members) = object(value) else { return Err((None, "is no object".into())) };
+    let Some(mut members) = object(value) else { return Err((None, "is not an object".into())) };
     let name = named(find(&members, kind.key()))?;
     let scan = text::scan(value.get().as_bytes());
     if scan.depth > caps.depth {
@@ -131,14 +131,14 @@ pub(super) fn check(
     let mut json = Raw::part(page, value);
     if scan.hidden {
         clean = Raw::trusted(text::stripped(value.get().as_bytes()).into());
-        mends.push("control or invisible characters taken out".into());
+        mends.push("control or invisible characters removed".into());
         members = object(clean.as_value()).unwrap_or_default();
         json = clean.clone();
     }
     let own = ours::head(json.clone(), &[meta::HOST_PATH]);
     if own.as_bytes().len() < json.as_bytes().len() {
         cleared = own;
-        mends.push("members of `_meta` that only the host writes: left out".into());
+        mends.push("members of `_meta` that only the host may write: left out".into());
         members = object(cleared.as_value()).unwrap_or_default();
         json = cleared.clone();
     }
@@ -183,7 +183,7 @@ fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Res
     for &(member, shape) in optional(kind) {
         let Some(value) = find(members, member) else { continue };
         if !shape.fits(value) {
-            let is = if value.get() == "null" { "null" } else { "of another type" };
+            let is = if value.get() == "null" { "null" } else { "of the wrong type" };
             patches.push(Patch { member, value: None, why: format!("`{member}` is {is}: left out").into() });
         } else if let Some((value, why)) = inner(kind, member, value) {
             patches.push(Patch { member, value, why: why.into() });
@@ -204,7 +204,7 @@ fn patches(kind: Kind, name: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Res
             }
             if !find(members, "name").is_some_and(|name| Shape::Text.fits(name)) {
                 let value = Some(Raw::from_value(name).as_bytes().to_vec());
-                patches.push(Patch { member: "name", value, why: "`name` is missing: the URI stands in".into() });
+                patches.push(Patch { member: "name", value, why: "`name` is missing: the URI is used instead".into() });
             }
         }
     }
@@ -216,7 +216,7 @@ fn uri(uri: &str) -> Result<(), Cow<'static, str>> {
     if uri.chars().any(char::is_control) {
         return Err("its `uri` holds control characters".into());
     }
-    url::Url::parse(uri).map_err(|error| format!("its `uri` is no URI: {error}"))?;
+    url::Url::parse(uri).map_err(|error| format!("its `uri` is not a URI: {error}"))?;
     Ok(())
 }
 
@@ -226,14 +226,14 @@ fn inner(kind: Kind, member: &str, value: &RawValue) -> Option<(Option<Vec<u8>>,
         "annotations" => {
             let table = if kind == Kind::Tools { TOOL_ANNOTATIONS } else { RESOURCE_ANNOTATIONS };
             let clean = fitted(value, table)?;
-            Some((Some(clean), "members of `annotations` are null or of another type: left out"))
+            Some((Some(clean), "members of `annotations` are null or of the wrong type: left out"))
         }
         "icons" => {
             let is_icon = |icon: &RawValue| self::member(icon, "src").is_some_and(|src| Shape::Text.fits(src));
             let fine = array(value).is_some_and(|icons| icons.into_iter().all(is_icon));
-            (!fine).then_some((None, "`icons` holds what is no icon: left out"))
+            (!fine).then_some((None, "`icons` has an invalid icon: left out"))
         }
-        "arguments" => arguments(value).map(|clean| (Some(clean), "`arguments` holds what is no argument: mended")),
+        "arguments" => arguments(value).map(|clean| (Some(clean), "`arguments` has invalid arguments: repaired")),
         _ => None,
     }
 }

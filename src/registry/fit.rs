@@ -25,7 +25,7 @@ pub(crate) fn misfit(definition: &Raw, arguments: Option<&Raw>) -> Option<String
         match named.get(name) {
             None if is_closed => return Some(format!("it has no {}", super::quoted(name))),
             Some(Value::Object(part)) if !may_be(part, value) => {
-                return Some(format!("{} must be something else", super::quoted(name)));
+                return Some(format!("{} has the wrong type or value", super::quoted(name)));
             }
             _ => {}
         }
@@ -77,13 +77,13 @@ mod tests {
         let cases = [
             (r#"{}"#, Some("it needs \"a\"")),
             (r#"{"a":"1"}"#, None),
-            (r#"{"a":1}"#, Some("\"a\" must be something else")),
+            (r#"{"a":1}"#, Some("\"a\" has the wrong type or value")),
             (r#"{"a":"1","b":1.0}"#, None),
             (r#"{"a":"1","b":null}"#, None),
-            (r#"{"a":"1","b":1.5}"#, Some("\"b\" must be something else")),
+            (r#"{"a":"1","b":1.5}"#, Some("\"b\" has the wrong type or value")),
             (r#"{"a":"1","c":"x"}"#, None),
             (r#"{"a":"1","c":1.0}"#, None),
-            (r#"{"a":"1","c":"z"}"#, Some("\"c\" must be something else")),
+            (r#"{"a":"1","c":"z"}"#, Some("\"c\" has the wrong type or value")),
             (r#"{"a":"1","d":7,"e":7,"f":null,"g":7}"#, None),
             (r#"{"a":"1","h":7}"#, Some("it has no \"h\"")),
         ];

@@ -121,10 +121,10 @@ impl<'a> Walk<'a> {
     fn note(&mut self, is_scalar: bool, value: &RawValue, path: Option<&Vec<Arc<str>>>) {
         let header = string(value).filter(|header| !header.is_empty() && header.bytes().all(is_token));
         let reason = match (header, path.filter(|path| !path.is_empty())) {
-            (None, _) => "has an `x-mcp-header` that is no header name",
-            (_, None) => "has an `x-mcp-header` on what is no property",
-            _ if !is_scalar => "has an `x-mcp-header` on what is no string, integer or boolean",
-            (Some(header), _) if !self.names.insert(header.to_ascii_lowercase()) => "has one `x-mcp-header` twice",
+            (None, _) => "has an `x-mcp-header` that is not a header name",
+            (_, None) => "has an `x-mcp-header` outside of a property",
+            _ if !is_scalar => "has an `x-mcp-header` on something other than a string, integer, or boolean",
+            (Some(header), _) if !self.names.insert(header.to_ascii_lowercase()) => "has the same `x-mcp-header` twice",
             (Some(header), Some(path)) => {
                 self.headers.push(ParamHeader { path: path.clone().into(), header: header.into_owned() });
                 return;

@@ -25,13 +25,13 @@ pub(crate) enum PageError {
     #[error("the result of the list has no array `{0}`")]
     NoList(Kind),
     /// The next cursor is not a string.
-    #[error("the cursor of the next page of {0} is no text")]
+    #[error("the cursor of the next page of {0} is not a string")]
     BadCursor(Kind),
     /// The server has sent this cursor before: the list would never end.
-    #[error("the pages of {0} go in a circle")]
+    #[error("the pages of {0} repeat without end")]
     Repeated(Kind),
     /// The list does not end.
-    #[error("the list of {kind} goes on after {pages} pages")]
+    #[error("the list of {kind} has more than {pages} pages")]
     TooManyPages {
         /// The list.
         kind: Kind,
@@ -139,7 +139,7 @@ impl Offer {
     /// Returns the tools whose schemas are invalid or too expensive to check. They are still offered; this is for the
     /// status. It compiles every schema: call it on the blocking pool, and never before the first list.
     #[cfg(any(feature = "cli", test))]
-    #[cfg_attr(not(test), allow(dead_code, reason = "the status does not tell it yet"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "the status does not report it yet"))]
     pub(crate) fn unvalidated(&self) -> Vec<Arc<str>> {
         let tools = self.list(Kind::Tools).definitions.iter();
         tools.filter(|tool| !compiled::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
@@ -176,7 +176,7 @@ pub(crate) struct OfferBuilder {
 struct Draft {
     /// All definitions so far, concatenated.
     text: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<DraftPart>,
     names: HashSet<Arc<str>>,
     cursors: HashSet<[u8; 32]>,
     pages: usize,
@@ -190,7 +190,7 @@ struct Draft {
 }
 
 #[derive(Debug)]
-struct Part {
+struct DraftPart {
     name: Arc<str>,
     json: Range<usize>,
     name_at: Range<u32>,
@@ -384,7 +384,7 @@ impl Draft {
         self.text.extend_from_slice(json.as_bytes());
         let headers = (!headers.is_empty()).then(|| headers.into());
         let hash = short(Sha256::new().chain_update(&*name).chain_update([0]).chain_update(json.as_bytes()));
-        self.parts.push(Part { name, json: start..self.text.len(), name_at, links: links.into(), headers, hash });
+        self.parts.push(DraftPart { name, json: start..self.text.len(), name_at, links: links.into(), headers, hash });
     }
 
     fn finish(self, kind: Kind, caps: &Caps) -> (Arc<List>, Option<String>) {
@@ -412,7 +412,7 @@ impl Draft {
     }
 }
 
-impl Part {
+impl DraftPart {
     fn cut(self, text: &Bytes) -> Definition {
         let Self { name, json, name_at, links, headers, hash } = self;
         let json = Raw::trusted(text.slice(json));

@@ -18,7 +18,7 @@ pub(super) fn input(schema: Option<&RawValue>) -> Result<Option<(Vec<u8>, String
     let Some(schema) = schema.filter(|schema| schema.get() != "null") else {
         return Ok(Some((ANY_OBJECT.to_vec(), "`inputSchema` is missing: any object".to_owned())));
     };
-    let Some(members) = object(schema) else { return Err("its `inputSchema` is no object".into()) };
+    let Some(members) = object(schema) else { return Err("its `inputSchema` is not an object".into()) };
     if let Some(twice) = twice(&members) {
         return Err(format!("its `inputSchema` has two members {}", super::quoted(twice)).into());
     }
@@ -36,11 +36,13 @@ pub(super) fn input(schema: Option<&RawValue>) -> Result<Option<(Vec<u8>, String
             "type" => is_object = string(value).is_some_and(|of| of == "object"),
             "properties" => match properties(value) {
                 Properties::Fine => {}
-                Properties::Mended(new) => put("properties", Some(&new), "a property of `inputSchema` is no object"),
-                Properties::None => put("properties", None, "`inputSchema.properties` is no object: left out"),
+                Properties::Mended(new) => {
+                    put("properties", Some(&new), "a property of `inputSchema` is not an object")
+                }
+                Properties::None => put("properties", None, "`inputSchema.properties` is not an object: left out"),
             },
             "required" if !is_list_of_text(value) => {
-                put("required", None, "`inputSchema.required` is no list of names: left out");
+                put("required", None, "`inputSchema.required` is not a list of names: left out");
             }
             _ => {}
         }

@@ -28,13 +28,13 @@ impl At {
     }
 
     /// Names the daemon of the config with this digest.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+    #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_digest(digest: &[u8]) -> Self {
         Self::Config(format!("{HEAD}{}", &super::client::hex(digest)[..DIGITS]))
     }
 
     /// Names the daemon behind a socket.
-    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+    #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_socket(path: &Path) -> Option<Self> {
         path.extension().filter(|extension| *extension == "sock")?;
         let name = path.file_stem()?.to_str()?;

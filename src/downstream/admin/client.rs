@@ -171,7 +171,7 @@ impl Grounds {
         }
         if self.config.project != client.project {
             let whose = if self.config.project { "a project's config" } else { "the user's own config" };
-            return Err((Refusal::Project, format!("it takes the same file as {whose}")));
+            return Err((Refusal::Project, format!("it treats this file as {whose}")));
         }
         let same = |left: &Path, right: &Path| {
             left == right || matches!((left.canonicalize(), right.canonicalize()), (Ok(l), Ok(r)) if l == r)
@@ -212,7 +212,7 @@ pub(crate) fn same_values(
 }
 
 /// Returns the proof of each wanted variable that this process has.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+#[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
 pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String> {
     let is_glob = wanted.iter().any(|wanted| wanted.contains(['*', '?']));
     let named = wanted.iter().filter(|name| !name.contains(['*', '?', '=', '\0']) && !name.is_empty());
@@ -237,7 +237,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Decodes hex digits.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+#[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;

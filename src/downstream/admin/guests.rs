@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::client::{self, Grounds, No, Refusal};
 use super::platform::Arrival;
 
-/// Counts the connected clients. They count against `host.limits.connections`.
+/// The number of connected clients. They count against `host.limits.connections`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guests(Arc<Counts>);
 
@@ -51,12 +51,12 @@ impl Drop for Seat {
 /// A reply of the daemon, to the introduction or to the proofs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
-    pub(super) client: Said,
+    pub(super) client: ReplyBody,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Said {
+pub(super) enum ReplyBody {
     Word(String),
     No { no: Refusal, why: String },
     Prove { boot: String, salt: String, compare: Vec<String> },
@@ -64,7 +64,7 @@ pub(super) enum Said {
 
 /// The proofs of a client's variables.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Proven {
+pub(super) struct EnvProofs {
     pub(super) env: BTreeMap<String, String>,
 }
 
@@ -98,20 +98,23 @@ pub(crate) async fn receive(
     let mut salt = [0u8; 16];
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     let boot = boot.to_owned();
-    arrival.say(&Reply { client: Said::Prove { boot, salt: client::hex(&salt), compare: wanted.clone() } }).await?;
+    arrival
+        .say(&Reply { client: ReplyBody::Prove { boot, salt: client::hex(&salt), compare: wanted.clone() } })
+        .await?;
     if !wanted.is_empty() {
         let line = arrival.line().await?;
-        let proven: Proven = serde_json::from_slice(&line).map_err(io::Error::other)?;
+        let proven: EnvProofs = serde_json::from_slice(&line).map_err(io::Error::other)?;
         if let Err(no) = client::same_values(&salt, &wanted, &proven.env, |name| std::env::var_os(name)) {
             return refuse(arrival, no).await;
         }
     }
-    arrival.say(&Reply { client: Said::Word(OK.to_owned()) }).await?;
+    arrival.say(&Reply { client: ReplyBody::Word(OK.to_owned()) }).await?;
     Ok(Some(Admitted { arrival, asked }))
 }
 
-async fn refuse(mut arrival: Arrival, (no, why): No) -> io::Result<Option<Admitted>> {
-    arrival.say(&Reply { client: Said::No { no, why } }).await?;
+async fn refuse(mut arrival: Arrival, refusal: No) -> io::Result<Option<Admitted>> {
+    let (no, why) = refusal;
+    arrival.say(&Reply { client: ReplyBody::No { no, why } }).await?;
     Ok(None)
 }
 

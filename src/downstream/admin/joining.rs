@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::at::At;
 use super::client::{self, Hello, Introduction, Refusal};
-use super::guests::{OK, Proven, Reply, Said};
+use super::guests::{EnvProofs, OK, Reply, ReplyBody};
 
 /// How long a daemon may take for each line.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ pub enum NotJoined {
         at: At,
     },
     /// The answer was not that of a daemon of this version.
-    #[error("{at} is of another version and takes no clients here")]
+    #[error("{at} is a different version and takes no clients of this one")]
     Old {
         /// Which one.
         at: At,
@@ -194,17 +194,17 @@ fn introduced(stream: &mut UnixStream, client: &Introduction) -> io::Result<Resu
     say(stream, &Hello { client: client.clone() })?;
     let mut rest = Vec::new();
     let (boot, salt, compare) = match said(stream, &mut rest)? {
-        Said::No { no, why } => return Ok(Err((no, why))),
-        Said::Prove { boot, salt, compare } => (boot, salt, compare),
-        Said::Word(_) => return Err(io::ErrorKind::InvalidData.into()),
+        ReplyBody::No { no, why } => return Ok(Err((no, why))),
+        ReplyBody::Prove { boot, salt, compare } => (boot, salt, compare),
+        ReplyBody::Word(_) => return Err(io::ErrorKind::InvalidData.into()),
     };
     if !compare.is_empty() {
         let salt = client::unhex(&salt).ok_or(io::ErrorKind::InvalidData)?;
-        say(stream, &Proven { env: client::proofs(&salt, &compare) })?;
+        say(stream, &EnvProofs { env: client::proofs(&salt, &compare) })?;
     }
     match said(stream, &mut rest)? {
-        Said::Word(word) if word == OK && rest.is_empty() => {}
-        Said::No { no, why } => return Ok(Err((no, why))),
+        ReplyBody::Word(word) if word == OK && rest.is_empty() => {}
+        ReplyBody::No { no, why } => return Ok(Err((no, why))),
         _ => return Err(io::ErrorKind::InvalidData.into()),
     }
     stream.set_read_timeout(None)?;
@@ -220,7 +220,7 @@ fn say(stream: &mut UnixStream, what: &impl serde::Serialize) -> io::Result<()> 
 }
 
 /// Reads the daemon's next line. Bytes after it stay in `rest`.
-fn said(stream: &mut UnixStream, rest: &mut Vec<u8>) -> io::Result<Said> {
+fn said(stream: &mut UnixStream, rest: &mut Vec<u8>) -> io::Result<ReplyBody> {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(at) = rest.iter().position(|byte| *byte == b'\n') {

@@ -57,7 +57,7 @@ impl Launch {
             return Err("a project's config starts no daemon".to_owned());
         }
         let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let home = home.ok_or("HOME is not set, where a daemon would run")?;
+        let home = home.ok_or("HOME is not set, and a daemon would run there")?;
         let here = env::current_dir().map_err(|error| format!("the working directory cannot be read: {error}"))?;
         if here != home
             && let Some(server) = config.depends_on(&[&home, &here])
@@ -77,7 +77,7 @@ impl Launch {
         }
         let at = At::of_digest(&digest.finalize());
         let names: Vec<String> = config.names().map(str::to_owned).collect();
-        let environment = environment(env::vars_os(), &names, (&here, &home));
+        let environment = environment(env::vars_os(), &names, &here, &home);
         Ok(Self { at, files, project, home, environment })
     }
 
@@ -118,7 +118,8 @@ impl Launch {
 fn environment(
     all: impl Iterator<Item = (OsString, OsString)>,
     names: &[String],
-    (here, home): (&Path, &Path),
+    here: &Path,
+    home: &Path,
 ) -> Vec<(OsString, OsString)> {
     let passes = |name: &str| name.starts_with("MCP_HOST_") || is_inherited(name) || inherits(names, name);
     let passing = all.filter(|(name, _)| name.to_str().is_some_and(passes));
@@ -162,7 +163,7 @@ mod tests {
         ];
         let all = all.into_iter().map(|(name, value)| (name.into(), value.into()));
         let names = ["TOKEN".to_owned(), "AWS_*".to_owned()];
-        let given = environment(all, &names, (Path::new("/u/p"), Path::new("/u")));
+        let given = environment(all, &names, Path::new("/u/p"), Path::new("/u"));
         let given: Vec<(&str, &str)> =
             given.iter().map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap())).collect();
         assert_eq!(

@@ -103,7 +103,7 @@ pub enum AskError {
         source: std::io::Error,
     },
     /// The answer does not fit the request: the daemon may be a different version.
-    #[error("the mcp-host that runs answered something else: {0}")]
+    #[error("the running mcp-host sent an unexpected answer: {0}")]
     Strange(#[source] serde_json::Error),
     /// This system has no local sockets.
     #[error("the status socket is not supported on this system")]
@@ -304,7 +304,7 @@ pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -
 }
 
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; there are: status, reload, forget SERVER, and those of logins";
+const UNKNOWN: &str = "unknown request; expected status, reload, forget SERVER, or a sign-in request";
 
 /// Makes a daemon forget what a server asks its clients. Without a port, asks the only daemon.
 ///

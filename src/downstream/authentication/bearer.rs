@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
-use super::{Asker, Lack, Proven, challenged, token};
+use super::{AuthResult, Lack, Proven, challenged, token};
 use crate::config::BearerClient;
 use crate::router::Principal;
 
@@ -31,7 +31,7 @@ impl Bearer {
         self.0.iter().find(|(known, _)| known == principal).map(|(_, hash)| hash)
     }
 
-    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Asker {
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> AuthResult {
         let token = token(headers).map_err(|lack| match lack {
             Lack::Missing | Lack::NotBearer => challenged(StatusCode::UNAUTHORIZED, lack.reason(), CHALLENGE),
             Lack::Twice => challenged(StatusCode::BAD_REQUEST, lack.reason(), MALFORMED),

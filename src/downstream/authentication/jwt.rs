@@ -21,10 +21,10 @@ use serde_json::Value;
 
 /// The keys with which an issuer signs tokens.
 #[derive(Debug, Default)]
-pub(super) struct KeySet(Vec<Known>);
+pub(super) struct KeySet(Vec<VerifyingKey>);
 
 #[derive(Debug)]
-struct Known {
+struct VerifyingKey {
     id: Option<String>,
     /// The only algorithm of the key, if the issuer names one.
     algorithm: Option<Algorithm>,
@@ -33,7 +33,7 @@ struct Known {
 
 /// What a token must claim.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct TokenPolicy {
     pub(super) issuer: String,
     /// The accepted audiences; the token must name one.
     pub(super) audiences: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct Wanted {
 
 /// The claims of a valid token.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct TokenClaims {
     pub(super) subject: Option<String>,
     pub(super) client: Option<String>,
     pub(super) scopes: Vec<String>,
@@ -90,7 +90,7 @@ const LEEWAY: u64 = 30;
 impl KeySet {
     /// Reads the signing keys with a known algorithm. An unreadable key does not affect the others.
     pub(super) fn read(keys: &[Value]) -> Self {
-        Self(keys.iter().take(KEYS).filter_map(Known::read).collect())
+        Self(keys.iter().take(KEYS).filter_map(VerifyingKey::read).collect())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -99,7 +99,7 @@ impl KeySet {
 
     /// Returns the keys that may have signed a token with this header.
     fn matching<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a DecodingKey> {
-        let fits = |known: &&Known| {
+        let fits = |known: &&VerifyingKey| {
             let named = header.kid.is_none() || header.kid == known.id;
             named && known.algorithm.is_none_or(|of| of == header.alg) && known.key.family() == header.alg.family()
         };
@@ -107,7 +107,7 @@ impl KeySet {
     }
 }
 
-impl Known {
+impl VerifyingKey {
     fn read(key: &Value) -> Option<Self> {
         let jwk = Jwk::deserialize(key).ok()?;
         let signs = matches!(&jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
@@ -127,7 +127,7 @@ impl Known {
 }
 
 /// Judges a token by these keys.
-pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &Wanted) -> Result<Told, Wrong> {
+pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &TokenPolicy) -> Result<TokenClaims, Wrong> {
     let header = header(token)?;
     let mut validation = Validation::new(header.alg);
     validation.set_issuer(&[&wanted.issuer]);
@@ -152,32 +152,32 @@ pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &Wanted) -> Result<Told
 pub(super) fn header(token: &[u8]) -> Result<Header, Wrong> {
     let visible = token.iter().all(|byte| (0x21..=0x7e).contains(byte));
     if token.len() > TOKEN || !visible {
-        return Err(Wrong::Token("the token is no JWT, or longer than 16 KiB"));
+        return Err(Wrong::Token("the token is not a JWT, or longer than 16 KiB"));
     }
     let header =
-        decode_header(token).map_err(|_| Wrong::Token("the token is no JWT that is signed by a known algorithm"))?;
+        decode_header(token).map_err(|_| Wrong::Token("the token is not a JWT signed with a known algorithm"))?;
     if Way::of(header.alg).is_none() {
         return Err(Wrong::Token("the token is not signed with a private key"));
     }
     if header.crit.is_some() {
-        return Err(Wrong::Token("the token wants something understood that is not (`crit`)"));
+        return Err(Wrong::Token("the token requires an unknown extension (`crit`)"));
     }
     let kinds = ["jwt", "at+jwt", "application/at+jwt"];
     let fits = |kind: &str| kinds.iter().any(|known| known.eq_ignore_ascii_case(kind));
     if header.typ.as_deref().is_some_and(|kind| !fits(kind)) {
-        return Err(Wrong::Token("the token is no access token (`typ`)"));
+        return Err(Wrong::Token("the token is not an access token (`typ`)"));
     }
     Ok(header)
 }
 
-fn told(claims: Claims) -> Result<Told, Wrong> {
+fn told(claims: Claims) -> Result<TokenClaims, Wrong> {
     if claims.cnf.is_some() {
-        return Err(Wrong::Token("the token is bound to a key (`cnf`), of which no proof is taken here"));
+        return Err(Wrong::Token("the token is bound to a key (`cnf`), which is not supported here"));
     }
     let (subject, client) = (claims.sub, claims.client_id.or(claims.azp));
     let names = [&subject, &client].map(|name| name.as_ref().map(String::len));
     if names == [None, None] || names.iter().flatten().any(|length| !(1..=NAME).contains(length)) {
-        return Err(Wrong::Token("the token does not say whose it is (`sub`, `client_id`)"));
+        return Err(Wrong::Token("the token names no subject and no client (`sub`, `client_id`)"));
     }
     let scopes = match claims.scope.or(claims.scp) {
         Some(Scopes::Text(text)) => text.split(' ').map(str::to_owned).collect(),
@@ -189,7 +189,7 @@ fn told(claims: Claims) -> Result<Told, Wrong> {
         let parts = || Duration::try_from_secs_f64(end.as_f64()?.round()).ok();
         end.as_u64().or_else(|| Some(parts()?.as_secs()))
     });
-    Ok(Told { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
+    Ok(TokenClaims { subject, client, scopes, until: end.unwrap_or_default().saturating_add(LEEWAY) })
 }
 
 /// Describes an error in words that reveal nothing about the token's content.
@@ -197,9 +197,9 @@ fn reason(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::ExpiredSignature => "the token has expired",
         ErrorKind::ImmatureSignature => "the token is not valid yet",
-        ErrorKind::InvalidAudience => "the token is for somebody else: `aud` is not host.auth.audience",
-        ErrorKind::InvalidIssuer => "the token is of another issuer: `iss` is not host.auth.issuer",
-        ErrorKind::InvalidSignature => "the token was changed, or is signed by another key than it names",
+        ErrorKind::InvalidAudience => "the token is for another audience: `aud` is not host.auth.audience",
+        ErrorKind::InvalidIssuer => "the token is from another issuer: `iss` is not host.auth.issuer",
+        ErrorKind::InvalidSignature => "the token was altered, or is signed with a different key than it names",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks one of `iss`, `aud` and `exp`",
         _ => "the token cannot be read",
     }

@@ -21,7 +21,7 @@ pub(super) type Fetch = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Value>, St
 /// The keys of one issuer. Dropping them ends the task.
 #[derive(Debug)]
 pub(super) struct Keys {
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<FetchedKeys>,
     wanted: watch::Sender<u64>,
     /// Timeout for all documents of one fetch together.
     patience: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Keys {
 pub(super) struct Unavailable;
 
 #[derive(Debug)]
-struct Seen {
+struct FetchedKeys {
     /// How many fetches have ended.
     turn: u64,
     keys: Option<(Arc<KeySet>, Instant)>,
@@ -53,11 +53,11 @@ const RETRY: Duration = Duration::from_secs(2);
 impl Keys {
     /// Starts to fetch the keys of an issuer.
     pub(super) fn new(issuer: String, fetch: Fetch, patience: Duration) -> Self {
-        let start = Seen { turn: 0, keys: None, answered: false, next: Instant::now() };
+        let start = FetchedKeys { turn: 0, keys: None, answered: false, next: Instant::now() };
         let (known, seen) = watch::channel(start);
         let (wanted, wants) = watch::channel(1);
         let mut task = JoinSet::new();
-        task.spawn(follow(issuer, (fetch, patience), wants, known));
+        task.spawn(follow(issuer, fetch, patience, wants, known));
         Self { seen, wanted, patience, _task: task }
     }
 
@@ -102,9 +102,10 @@ impl Keys {
 
 async fn follow(
     issuer: String,
-    (fetch, patience): (Fetch, Duration),
+    fetch: Fetch,
+    patience: Duration,
     mut wanted: watch::Receiver<u64>,
-    known: watch::Sender<Seen>,
+    known: watch::Sender<FetchedKeys>,
 ) {
     let mut turn = 0;
     while wanted.wait_for(|wanted| *wanted > turn).await.is_ok() {
@@ -116,21 +117,26 @@ async fn follow(
         match answer {
             Ok(keys) => {
                 let keys = KeySet::read(&keys);
-                tracing::debug!(issuer, keys = keys.len(), "the keys of the issuer");
+                tracing::debug!(issuer, keys = keys.len(), "fetched the keys of the issuer");
                 if keys.len() == 0 {
-                    tracing::error!(issuer, "the issuer has no key that signs tokens: all of them are refused");
+                    tracing::error!(issuer, "the issuer has no signing key: all tokens are refused");
                 }
                 let keys = Some((Arc::new(keys), now));
-                known.send_replace(Seen { turn, keys, answered: true, next });
+                known.send_replace(FetchedKeys { turn, keys, answered: true, next });
             }
             Err(error) => known.send_modify(|seen| {
                 let left = seen.keys.as_ref().map(|(_, at)| LASTING.saturating_sub(at.elapsed()));
                 match left.filter(|left| !left.is_zero()) {
-                    Some(left) => tracing::warn!(issuer, error, ?left, "the issuer gives no keys: older ones are used"),
+                    Some(left) => tracing::warn!(
+                        issuer,
+                        error,
+                        ?left,
+                        "cannot fetch the keys of the issuer: older ones stay in use"
+                    ),
                     None => tracing::error!(
                         issuer,
                         error,
-                        "the issuer gives no keys: no token can be checked, clients get 503"
+                        "cannot fetch the keys of the issuer: no token can be checked, clients get 503"
                     ),
                 }
                 (seen.turn, seen.answered, seen.next) = (turn, false, next);

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::bearer::Bearer;
 use self::oauth::ResourceServer;
-use super::guard::Refused;
+use super::guard::Denied;
 use super::peer::Peer;
 use crate::config::{HostAuth, HostSettings};
 use crate::router::Principal;
@@ -40,7 +40,7 @@ pub(crate) enum Authentication {
 }
 
 /// The authenticated principal, or why the request is refused.
-pub(super) type Asker = Result<Proven, Refused>;
+pub(super) type AuthResult = Result<Proven, Denied>;
 
 /// The authenticated principal, and how long the proof is valid.
 #[derive(Clone, Debug)]
@@ -63,14 +63,14 @@ const LOOK: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The result of authentication so far.
-pub(super) enum Asked {
+pub(super) enum AuthProgress {
     /// The result is final.
-    Known(Asker),
+    Done(AuthResult),
     /// The issuer's keys must be fetched first.
-    Later(Asking),
+    Pending(PendingAuth),
 }
 
-pub(super) type Asking = BoxFuture<'static, Asker>;
+pub(super) type PendingAuth = BoxFuture<'static, AuthResult>;
 
 const SCHEME: &str = "Bearer";
 
@@ -114,12 +114,12 @@ impl Authentication {
     }
 
     /// Authenticates a request.
-    pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> Asked {
-        Asked::Known(match (self, peer) {
+    pub(super) fn authenticate(&self, headers: &HeaderMap, peer: Peer) -> AuthProgress {
+        AuthProgress::Done(match (self, peer) {
             (Self::None, Peer::Local) => Ok(Proven::lasting(Principal::local())),
             (Self::None, Peer::Stranger) => {
-                let reason = "another user of this machine: without a token only its owner is served (host.auth)";
-                Err(Refused { status: StatusCode::FORBIDDEN, reason, more: None })
+                let reason = "the client runs as another user of this machine: without a token, only the user who runs mcp-host is served (host.auth)";
+                Err(Denied { status: StatusCode::FORBIDDEN, reason, more: None })
             }
             (Self::Bearer(bearer), _) => bearer.authenticate(headers),
             (Self::OAuth(server), _) => return server.authenticate(headers),
@@ -188,7 +188,7 @@ impl Lack {
     fn reason(&self) -> &'static str {
         match self {
             Self::Missing => "a token is missing: send `Authorization: Bearer TOKEN`; it is not taken from a URL",
-            Self::NotBearer => "`Authorization` is no `Bearer TOKEN`",
+            Self::NotBearer => "`Authorization` is not `Bearer TOKEN`",
             Self::Twice => "more than one `Authorization`",
         }
     }
@@ -211,6 +211,6 @@ fn behind_scheme(value: &[u8]) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && !token.is_empty()).then_some(token)
 }
 
-fn challenged(status: StatusCode, reason: &'static str, challenge: HeaderValue) -> Refused {
-    Refused { status, reason, more: Some((WWW_AUTHENTICATE, challenge)) }
+fn challenged(status: StatusCode, reason: &'static str, challenge: HeaderValue) -> Denied {
+    Denied { status, reason, more: Some((WWW_AUTHENTICATE, challenge)) }
 }

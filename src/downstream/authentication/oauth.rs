@@ -7,12 +7,12 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::jwt::{self, KeySet, Told, Wanted, Wrong};
+use super::jwt::{self, KeySet, TokenClaims, TokenPolicy, Wrong};
 use super::keys::{Fetch, Keys, Unavailable};
-use super::{Asked, Asker, Lack, Proven, challenged, token};
+use super::{AuthProgress, AuthResult, Lack, Proven, challenged, token};
 use crate::auth::{IssuerKeys, well_known};
 use crate::config::{HostOAuth, Limits};
-use crate::downstream::guard::Refused;
+use crate::downstream::guard::Denied;
 use crate::router::Principal;
 
 /// Accepts the tokens of one issuer.
@@ -22,7 +22,7 @@ pub(crate) struct ResourceServer(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     settings: HostOAuth,
-    wanted: Wanted,
+    wanted: TokenPolicy,
     keys: Arc<Keys>,
     challenges: Challenges,
     metadata: String,
@@ -98,7 +98,7 @@ impl ResourceServer {
         audiences.extend(twin.iter().map(|twin| twin.trim_end_matches('/').to_owned()));
         audiences.extend(twin);
         Self(Arc::new(Inner {
-            wanted: Wanted { issuer: settings.issuer.clone(), audiences },
+            wanted: TokenPolicy { issuer: settings.issuer.clone(), audiences },
             keys,
             challenges: Challenges::new(at.as_str(), &settings.scopes),
             metadata: metadata.to_string(),
@@ -114,27 +114,29 @@ impl ResourceServer {
 
     /// Authenticates a request. It waits only for unknown keys, and not even for those if no key could make the token
     /// valid.
-    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Asked {
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> AuthProgress {
         let inner = &self.0;
         let token = match token(headers) {
             Ok(token) => token,
-            Err(lack) => return Asked::Known(Err(inner.lacks(&lack))),
+            Err(lack) => return AuthProgress::Done(Err(inner.lacks(&lack))),
         };
         let judged = match inner.keys.known() {
             Some(keys) => inner.judge(token, &keys),
             None => jwt::header(token).and(Err(Wrong::UnknownKey)),
         };
         match judged {
-            Ok(told) => Asked::Known(inner.admit(&told)),
-            Err(Wrong::Token(reason)) => Asked::Known(Err(inner.invalid(reason))),
+            Ok(told) => AuthProgress::Done(inner.admit(&told)),
+            Err(Wrong::Token(reason)) => AuthProgress::Done(Err(inner.invalid(reason))),
             Err(Wrong::UnknownKey) => {
                 let (inner, token) = (inner.clone(), token.to_owned());
-                Asked::Later(Box::pin(async move {
+                AuthProgress::Pending(Box::pin(async move {
                     let keys = inner.keys.anew().await.map_err(|Unavailable| unavailable())?;
                     match inner.judge(&token, &keys) {
                         Ok(told) => inner.admit(&told),
                         Err(Wrong::Token(reason)) => Err(inner.invalid(reason)),
-                        Err(Wrong::UnknownKey) => Err(inner.invalid("the token is signed by no key of the issuer")),
+                        Err(Wrong::UnknownKey) => {
+                            Err(inner.invalid("the token is not signed with a key of the issuer"))
+                        }
                     }
                 }))
             }
@@ -143,12 +145,12 @@ impl ResourceServer {
 }
 
 impl Inner {
-    fn judge(&self, token: &[u8], keys: &KeySet) -> Result<Told, Wrong> {
+    fn judge(&self, token: &[u8], keys: &KeySet) -> Result<TokenClaims, Wrong> {
         jwt::judge(token, keys, &self.wanted)
     }
 
     /// Checks the scopes of a valid token.
-    fn admit(&self, told: &Told) -> Asker {
+    fn admit(&self, told: &TokenClaims) -> AuthResult {
         if !self.settings.scopes.iter().all(|scope| told.scopes.contains(scope)) {
             let reason = "the token lacks a scope that the endpoint wants (host.auth.scopes)";
             return Err(challenged(StatusCode::FORBIDDEN, reason, self.challenges.insufficient.clone()));
@@ -157,7 +159,7 @@ impl Inner {
         Ok(Proven::until(principal, told.until))
     }
 
-    fn lacks(&self, lack: &Lack) -> Refused {
+    fn lacks(&self, lack: &Lack) -> Denied {
         match lack {
             Lack::Missing | Lack::NotBearer => {
                 challenged(StatusCode::UNAUTHORIZED, lack.reason(), self.challenges.plain.clone())
@@ -166,19 +168,15 @@ impl Inner {
         }
     }
 
-    fn invalid(&self, reason: &'static str) -> Refused {
+    fn invalid(&self, reason: &'static str) -> Denied {
         challenged(StatusCode::UNAUTHORIZED, reason, self.challenges.invalid.clone())
     }
 }
 
 /// Fails closed: an issuer that is unreachable lets no client in.
-fn unavailable() -> Refused {
+fn unavailable() -> Denied {
     let reason = "the token cannot be checked: its issuer gives no keys (the log says why)";
-    Refused {
-        status: StatusCode::SERVICE_UNAVAILABLE,
-        reason,
-        more: Some((RETRY_AFTER, HeaderValue::from_static("5"))),
-    }
+    Denied { status: StatusCode::SERVICE_UNAVAILABLE, reason, more: Some((RETRY_AFTER, HeaderValue::from_static("5"))) }
 }
 
 impl Challenges {

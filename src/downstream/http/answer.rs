@@ -13,7 +13,7 @@ use http_body::{Frame as Part, SizeHint};
 
 use super::outlet::Outlet;
 use super::stream::Events;
-use crate::downstream::guard::Refused;
+use crate::downstream::guard::Denied;
 use crate::protocol::{self, ErrorObject, Malformed, RequestId, code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -97,8 +97,8 @@ impl Refusal {
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<Denied> for Refusal {
+    fn from(refused: Denied) -> Self {
         let mut refusal = Self::new(refused.status, refused.reason);
         refusal.more = refused.more;
         refusal

@@ -77,7 +77,7 @@ pub(super) async fn read(mut body: Arriving, cap: usize, of: &Principal, bodies:
             }
             Read::GivenUp => {
                 drop_rest(&mut body, most, bodies).await;
-                let reason = "too many bodies are being received (host.limits.bodies): send it again, in less time";
+                let reason = "too many bodies are being received (host.limits.bodies): send it again, faster";
                 Err(Refusal::busy(reason))
             }
         }
@@ -131,7 +131,7 @@ async fn collect(body: &mut Arriving, cap: usize, of: &Principal, bodies: &Bodie
 /// Returns the next piece; `None` at the end.
 async fn piece(body: &mut Arriving) -> Result<Option<Bytes>, Refusal> {
     while let Some(part) = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-        let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is broken off"))?;
+        let part = part.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is incomplete"))?;
         if let Ok(part) = part.into_data() {
             return Ok(Some(part));
         }

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::halved::Halved;
 use super::routes::Service;
-use super::wires::{BUFFER, Listed, Wire};
+use super::wires::{BUFFER, HttpWire, Listed};
 use super::{Door, tls};
 use crate::downstream::peer::Peer;
 
@@ -59,7 +59,7 @@ struct Opened {
     /// When the first request must have arrived.
     deadline: Instant,
     /// Canceled when the client does not read, and when the connection gives way to another.
-    wire: Wire,
+    wire: HttpWire,
     kill: CancellationToken,
 }
 
@@ -67,8 +67,9 @@ struct Opened {
 pub(super) async fn serve(
     door: Arc<Door>,
     stream: TcpStream,
+    wire: HttpWire,
     // Registered before the rules are read: if the rules change, registered connections are judged again.
-    (wire, _listed): (Wire, Listed),
+    _listed: Listed,
     kill: CancellationToken,
 ) {
     // Without this, small answers would wait for the acknowledgement of earlier ones.

@@ -1,7 +1,7 @@
 //! Clients that shut down their sending side and still read (`docs/hazards.md` H106). hyper takes the end of the input
 //! for the end of the client. So the end is hidden from hyper while a request is served that should survive it.
 //!
-//! The [`Wire`] decides: from the head of a request until its answer is written, or until the request turns out to be
+//! The [`HttpWire`] decides: from the head of a request until its answer is written, or until the request turns out to be
 //! one that a disconnect withdraws. Errors are passed on at once.
 
 use std::io::{self, IoSlice};
@@ -13,16 +13,16 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::wires::{Serving, Wire};
+use super::wires::{HttpWire, Serving};
 
 /// The bytes of a connection.
 pub(super) struct Halved<I> {
     io: I,
-    wire: Wire,
+    wire: HttpWire,
 }
 
 impl<I> Halved<I> {
-    pub(super) fn new(io: I, wire: Wire) -> Self {
+    pub(super) fn new(io: I, wire: HttpWire) -> Self {
         Self { io, wire }
     }
 }
@@ -71,8 +71,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
 /// The body of a request. It fails if the client has shut down its sending side before the body is complete.
 pub(super) struct Arriving {
     incoming: Incoming,
-    wire: Wire,
-    /// Whether a complete body proves that the connection is in honest use.
+    wire: HttpWire,
+    /// Whether a complete body marks its connection as proven.
     proves: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Arriving {
 pub(super) struct BrokenOff;
 
 impl Arriving {
-    pub(super) fn new(incoming: Incoming, wire: Wire, proves: bool) -> Self {
+    pub(super) fn new(incoming: Incoming, wire: HttpWire, proves: bool) -> Self {
         // There is no body to wait for.
         if proves && incoming.is_end_stream() {
             wire.proves();

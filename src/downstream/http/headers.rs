@@ -32,14 +32,14 @@ pub(super) fn version(headers: &HeaderMap) -> Header<'_> {
 pub(super) fn check(headers: &HeaderMap, request: &Request) -> Result<(), ErrorObject> {
     let method = single(headers, &METHOD)?.ok_or_else(|| lacking(&METHOD))?;
     if method != request.method.as_str() {
-        return Err(mismatch("the header `Mcp-Method` names another method than the body"));
+        return Err(mismatch("the header `Mcp-Method` names a different method than the body"));
     }
     let Some(member) = target(&request.method) else { return Ok(()) };
     // A body without its target is refused when its params are read.
     let Some(wanted) = request.params.as_ref().and_then(|params| params.text(member)) else { return Ok(()) };
     let named = decode(single(headers, &NAME)?.ok_or_else(|| lacking(&NAME))?).ok_or_else(|| malformed(&NAME))?;
     if *named != *wanted {
-        let text = format!("the header `Mcp-Name` names something else than `params.{member}`");
+        let text = format!("the header `Mcp-Name` differs from `params.{member}`");
         return Err(mismatch(&text));
     }
     Ok(())
@@ -65,7 +65,7 @@ pub(super) fn check_arguments(
             (None, None) => {}
             (None, Some(_)) => return Err(lacking(&name)),
             (Some(_), None) => {
-                return Err(mismatch(&format!("the header `{name}` repeats an argument that is not there")));
+                return Err(mismatch(&format!("the header `{name}` repeats an argument that is missing")));
             }
             (Some(text), Some(argument)) => {
                 if !repeats(&decode(text).ok_or_else(|| malformed(&name))?, argument) {
@@ -104,7 +104,7 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(mismatch(&format!("the header `{name}` must stand once")));
+        return Err(mismatch(&format!("the header `{name}` must occur once")));
     }
     let text = first.to_str().map_err(|_| malformed(name))?;
     Ok(Some(text.trim_matches([' ', '\t'])))
@@ -145,8 +145,8 @@ mod tests {
             header: header.to_owned(),
         };
         let wanted = [header(&["region"], "Region"), header(&["deep", "n"], "N")];
-        type Given = &'static [(&'static str, &'static str)];
-        let cases: [(&str, Given, bool); 12] = [
+        type HeaderPairs = &'static [(&'static str, &'static str)];
+        let cases: [(&str, HeaderPairs, bool); 12] = [
             (r#"{}"#, &[], true),
             (r#"{"region":null,"deep":{}}"#, &[], true),
             (r#"{"region":"a b"}"#, &[("mcp-param-region", " a b ")], true),

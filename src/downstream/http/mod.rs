@@ -42,7 +42,7 @@ use self::answer::Refusal;
 pub(super) use self::connection::STREAMS;
 use self::receipt::Bodies;
 use self::rules::{Now, Rules};
-use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
+use self::session::{Caps, Full, Key, Session, SessionPlace, Sessions, Use};
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
@@ -165,8 +165,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                     }
                 }
                 Ok(stream) => {
-                    let place = door.wires.open();
-                    connections.spawn(connection::serve(Arc::clone(door), stream, place, kill.clone()));
+                    let (wire, listed) = door.wires.open();
+                    connections.spawn(connection::serve(Arc::clone(door), stream, wire, listed, kill.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -216,7 +216,7 @@ impl Door {
     }
 
     /// Reserves a place for one more session of this principal.
-    fn reserve(&self, principal: &Principal) -> Result<Place, Refusal> {
+    fn reserve(&self, principal: &Principal) -> Result<SessionPlace, Refusal> {
         self.check_room()?;
         let (place, evicted) = self.sessions.reserve(principal).map_err(|full| {
             Refusal::busy(match full {
@@ -246,7 +246,7 @@ impl Door {
     /// Refuses new work while too many bytes wait for clients, including clients that were cut off.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.router.queues().is_swamped() {
-            return Err(Refusal::busy("too much waits for clients that do not take it (host.limits.clientQueues)"));
+            return Err(Refusal::busy("too much waits for clients that do not read (host.limits.clientQueues)"));
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl Door {
 
     /// Ends a session whose client does not read (`docs/hazards.md` H49).
     fn cut_off(&self, session: &Session) {
-        tracing::warn!(session = ?session.key, "client takes no messages; its session ends");
+        tracing::warn!(session = ?session.key, "client reads no messages; its session ends");
         self.end(session);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::wires::Wire;
+use super::wires::HttpWire;
 use crate::protocol::Frame;
 use crate::queues::{Account, Way};
 
@@ -13,13 +13,13 @@ use crate::queues::{Account, Way};
 #[derive(Clone, Debug)]
 pub(super) struct Outlet {
     way: Arc<Way>,
-    wire: Wire,
+    wire: HttpWire,
 }
 
 /// The cost of a message besides its bytes.
 const OVERHEAD: usize = 128;
 
-impl Wire {
+impl HttpWire {
     /// Returns the outlet to the client of this account. If the client is cut off, the connection ends.
     pub(super) fn outlet(&self, account: &Account) -> Outlet {
         Outlet { way: account.way(self.end_token()), wire: self.clone() }
@@ -28,7 +28,7 @@ impl Wire {
 
 impl Outlet {
     /// Returns the connection.
-    pub(super) fn wire(&self) -> &Wire {
+    pub(super) fn wire(&self) -> &HttpWire {
         &self.wire
     }
 

@@ -1,6 +1,6 @@
 //! POST: one message of a client. The handler's own future serves the request, and the form of the response is decided
-//! late: JSON if the answer comes first, a stream of events otherwise. Only if the server may ask questions, and the
-//! client can resume a stream, the stream opens at once.
+//! late: JSON if the answer comes first, a stream of events otherwise. The stream opens at once only if the server may ask
+//! questions and the client can resume a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::outlet::Outlet;
 use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{DECIDE, Events, Source};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras, Route};
@@ -30,7 +30,7 @@ type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 /// Serves a POST.
 pub(super) async fn post(
     door: &Arc<Door>,
-    wire: &Wire,
+    wire: &HttpWire,
     proven: &Proven,
     request: HttpRequest,
 ) -> Result<HttpResponse, Refusal> {
@@ -64,7 +64,7 @@ pub(super) async fn post(
         Route::Session(message) => session(door, principal, &headers, message, wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
             wire.lets_go();
-            stateless::serve(door, proven, &headers, (request, envelope), wire).await
+            stateless::serve(door, proven, &headers, request, envelope, wire).await
         }
         // Over HTTP a request is withdrawn by closing the connection.
         Route::Notice(_) => Ok(answer::accepted()),
@@ -77,7 +77,7 @@ async fn session(
     principal: &Principal,
     headers: &HeaderMap,
     message: Message,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let message = match message {
         // Whatever session the client names, this opens a new one with an id of ours.
@@ -107,7 +107,7 @@ fn initialize(
     door: &Arc<Door>,
     principal: &Principal,
     request: &Request,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let about = |refusal: Refusal| refusal.about(Some(request.id.clone()));
     if door.stopping.is_cancelled() {
@@ -116,7 +116,7 @@ fn initialize(
     let place = door.reserve(principal).map_err(about)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
-        about(Refusal::busy("no session id could be made"))
+        about(Refusal::busy("no session id could be created"))
     })?;
     let id = Some(request.id.clone());
     let account = door.router.account();
@@ -161,7 +161,7 @@ async fn items(
     principal: &Principal,
     headers: &HeaderMap,
     items: &[Bytes],
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
     let in_use = door.session(principal, headers)?;
@@ -191,10 +191,10 @@ async fn items(
         let answered = join_all(calls).await;
         malformed.into_iter().chain(answered.into_iter().flatten()).collect()
     });
-    Ok(serve(door, in_use, (leg, outlet), replies, Shape::Array).await)
+    Ok(serve(door, in_use, leg, outlet, replies, Shape::Array).await)
 }
 
-async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &Wire) -> HttpResponse {
+async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
     let leg = door.router.leg(client);
     let outlet = wire.outlet(leg.account());
@@ -202,7 +202,7 @@ async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &Wire) -> H
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
-    serve(door, in_use, (leg, outlet), replies, if at_once { Shape::Stream } else { Shape::Single }).await
+    serve(door, in_use, leg, outlet, replies, if at_once { Shape::Stream } else { Shape::Single }).await
 }
 
 /// Resolves to the answer to one request; `None` if none is due.
@@ -231,7 +231,8 @@ enum Shape {
 async fn serve(
     door: &Arc<Door>,
     in_use: Use,
-    (leg, outlet): (Arc<Mailbox>, Outlet),
+    leg: Arc<Mailbox>,
+    outlet: Outlet,
     replies: Replies,
     shape: Shape,
 ) -> HttpResponse {
@@ -258,12 +259,12 @@ async fn serve(
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
             answer::json_array(&replied, &outlet)
         }
-        (replied, _) => stream(door, Call { leg, early, replies, replied, in_use }, outlet),
+        (replied, _) => stream(door, StreamedCall { leg, early, replies, replied, in_use }, outlet),
     }
 }
 
 /// A call that is answered with a stream.
-struct Call {
+struct StreamedCall {
     leg: Arc<Mailbox>,
     /// The first message, if it was already taken.
     early: Option<Message>,
@@ -273,7 +274,7 @@ struct Call {
     in_use: Use,
 }
 
-fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
+fn stream(door: &Arc<Door>, call: StreamedCall, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
     let record = session.call_stream(door.router.limits().client_queue);
     let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::Empty) };
@@ -283,7 +284,7 @@ fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
         record.push(None);
     }
     let in_use = call.in_use.again();
-    let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
+    let work = Box::pin(call.drive(Arc::clone(door), EndOnDrop(record), can_return));
     let events = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
     answer::events(Body::record(events))
 }
@@ -295,17 +296,17 @@ fn can_return(client: &Client) -> bool {
 }
 
 /// Ends a stream when dropped.
-struct Ending(Arc<Record>);
+struct EndOnDrop(Arc<Record>);
 
-impl Drop for Ending {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl Call {
+impl StreamedCall {
     /// Writes the messages of the call into its stream, and the answer last.
-    async fn drive(mut self, door: Arc<Door>, ending: Ending, can_return: bool) {
+    async fn drive(mut self, door: Arc<Door>, ending: EndOnDrop, can_return: bool) {
         let record = &ending.0;
         if let Some(message) = self.early.take() {
             record.push(Some(message.frame().on_one_line()));

@@ -29,7 +29,7 @@ use crate::router::Principal;
 const LEAST: usize = 6;
 /// The cost of each connection: its task, and its read and write buffers.
 const CONNECTION: usize = 32 * 1024;
-/// How long a closed connection counts until its memory is back with the system. The allocator returns the last of it
+/// How long a closed connection counts until its memory is back with the system. The program returns the last of it
 /// after three seconds.
 const BACK: Duration = Duration::from_secs(4);
 /// The cost of a body besides its bytes: its task, and the connection's read buffer. It bounds the number of bodies.
@@ -55,7 +55,7 @@ pub(super) struct Bodies {
     queues: Queues,
     used: AtomicUsize,
     count: AtomicU64,
-    open: Mutex<HashMap<u64, Arc<Entry>>>,
+    open: Mutex<HashMap<u64, Arc<OpenBody>>>,
     dropped: Semaphore,
     /// Admits the large bodies that are read.
     gate: Semaphore,
@@ -67,7 +67,7 @@ pub(super) struct Bodies {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct OpenBody {
     principal: Principal,
     begun: Instant,
     held: AtomicUsize,
@@ -88,7 +88,7 @@ struct Kept {
 pub(super) struct Receipt<'a> {
     bodies: &'a Bodies,
     number: u64,
-    entry: Arc<Entry>,
+    entry: Arc<OpenBody>,
 }
 
 /// The body was dropped.
@@ -137,7 +137,7 @@ impl Bodies {
     /// Starts to receive a body of this principal.
     pub(super) fn begin(&self, principal: &Principal) -> Receipt<'_> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(OpenBody {
             principal: principal.clone(),
             begun: Instant::now(),
             held: AtomicUsize::new(0),
@@ -195,12 +195,12 @@ impl Bodies {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenBody>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn costliest(open: &HashMap<u64, Arc<Entry>>) -> Option<u64> {
+fn costliest(open: &HashMap<u64, Arc<OpenBody>>) -> Option<u64> {
     let now = Instant::now();
     let mut of_each: HashMap<&Principal, (u128, u128, u64)> = HashMap::new();
     for (number, entry) in open {
@@ -214,7 +214,7 @@ fn costliest(open: &HashMap<u64, Arc<Entry>>) -> Option<u64> {
     of_each.into_values().max().map(|(_, _, number)| number)
 }
 
-impl Entry {
+impl OpenBody {
     /// Returns the cost so far, in bytes times milliseconds.
     fn cost(&self, now: Instant) -> u128 {
         (now.saturating_duration_since(self.begun).as_millis() + 1) * self.held.load(Ordering::Relaxed) as u128

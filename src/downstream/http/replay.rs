@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::wires::Wire;
+use super::wires::HttpWire;
 use crate::protocol::Frame;
 use crate::queues::{Account, Share, Spare};
 
@@ -31,13 +31,13 @@ pub(super) struct Record {
     pub(super) number: u32,
     /// The most bytes that may wait without a reader.
     cap: usize,
-    state: Mutex<State>,
+    state: Mutex<RecordState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecordState {
     /// The events before `next`, without gaps.
-    kept: VecDeque<Event>,
+    kept: VecDeque<RecordEvent>,
     next: u64,
     /// The first event that no reader took.
     untaken: u64,
@@ -47,7 +47,7 @@ struct State {
     reading: bool,
     /// How many readers have left, and the connection of the current one.
     turn: u64,
-    wire: Option<Wire>,
+    wire: Option<HttpWire>,
     waker: Option<Waker>,
     poked: bool,
     hang_up: Option<Duration>,
@@ -55,13 +55,13 @@ struct State {
 }
 
 /// A message, or none: such an event only gives the client an id to resume from.
-type Event = Option<Frame>;
+type RecordEvent = Option<Frame>;
 
 /// The next thing for a reader to do.
 #[derive(Debug)]
 pub(super) enum Item {
     /// Send an event; the number is the second part of its id.
-    Event(u64, Event),
+    Event(u64, RecordEvent),
     /// Write a comment: a new client wants to know whether the reader's connection is alive.
     Poke,
     /// Close the connection, and tell the client to reconnect after this time.
@@ -81,7 +81,7 @@ pub(super) enum From {
 
 /// Why a stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum ReadRefused {
     /// It already has a reader.
     Taken,
     /// The event does not exist.
@@ -98,7 +98,7 @@ pub(super) struct Reader {
 impl Record {
     /// Creates a stream whose bytes count against an account.
     pub(super) fn new(number: u32, cap: usize, account: &Account) -> Self {
-        let state = State {
+        let state = RecordState {
             kept: VecDeque::new(),
             next: 0,
             untaken: 0,
@@ -116,7 +116,7 @@ impl Record {
     }
 
     /// Adds a message, or an event without one.
-    pub(super) fn push(&self, event: Event) {
+    pub(super) fn push(&self, event: RecordEvent) {
         let mut state = self.lock();
         state.waiting.add(weight(&event));
         state.next += 1;
@@ -142,9 +142,10 @@ impl Record {
     }
 
     /// Starts to read.
-    pub(super) fn read(self: &Arc<Self>, from: From) -> Result<Reader, Refused> {
+    pub(super) fn read(self: &Arc<Self>, from: From) -> Result<Reader, ReadRefused> {
         let mut state = self.lock();
-        if matches!(from, From::After(seen) if seen < state.next) && state.wire.as_ref().is_some_and(Wire::was_left) {
+        if matches!(from, From::After(seen) if seen < state.next) && state.wire.as_ref().is_some_and(HttpWire::was_left)
+        {
             // The old client sends no more on that connection and has reconnected: it reads here from now on.
             state.leave();
         }
@@ -152,11 +153,11 @@ impl Record {
             // If that connection is dead, the write reveals it.
             state.poked = true;
             state.wake();
-            return Err(Refused::Taken);
+            return Err(ReadRefused::Taken);
         }
         if let From::After(seen) = from {
             if seen >= state.next {
-                return Err(Refused::Unknown);
+                return Err(ReadRefused::Unknown);
             }
             let first = state.first();
             state.go_to((seen + 1).max(first));
@@ -173,7 +174,7 @@ impl Record {
         state.ended.filter(|_| !state.reading).map(|at| (state.waiting.bytes() + state.taken.bytes(), at))
     }
 
-    fn trim(&self, state: &mut State) {
+    fn trim(&self, state: &mut RecordState) {
         while state.kept.len() > 1 {
             let over = if state.first() < state.untaken {
                 state.taken.bytes() > TAKEN_BYTES || state.kept.len() > TAKEN_EVENTS
@@ -188,12 +189,12 @@ impl Record {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecordState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl RecordState {
     /// Returns the number of the oldest kept event.
     fn first(&self) -> u64 {
         self.next - self.kept.len() as u64
@@ -212,7 +213,7 @@ impl State {
     }
 
     /// Takes the first untaken event, if there is one.
-    fn take(&mut self) -> Option<(u64, Event)> {
+    fn take(&mut self) -> Option<(u64, RecordEvent)> {
         if self.untaken >= self.next {
             return None;
         }
@@ -264,7 +265,7 @@ impl State {
 
 impl Reader {
     /// Sets the connection of a reader whose disconnect may be noticed late.
-    pub(super) fn is_on(&self, wire: &Wire) {
+    pub(super) fn is_on(&self, wire: &HttpWire) {
         self.record.lock().wire = Some(wire.clone());
     }
 
@@ -309,7 +310,7 @@ impl Drop for Reader {
     }
 }
 
-fn weight(event: &Event) -> usize {
+fn weight(event: &RecordEvent) -> usize {
     OVERHEAD + event.as_ref().map_or(0, Frame::len)
 }
 
@@ -318,7 +319,7 @@ mod tests {
     use super::*;
     use crate::protocol::{Method, Notification, Raw};
 
-    fn event(size: usize) -> Event {
+    fn event(size: usize) -> RecordEvent {
         let params = Some(Raw::from_value(&"x".repeat(size)));
         Some(Notification { method: Method::LogMessage, params }.frame())
     }

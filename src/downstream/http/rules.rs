@@ -82,7 +82,7 @@ impl Rules {
         }
         // The config loader refuses such a config, but the listener of an embedding program may be at another address.
         if let Some((lacks, help)) = of.lacks_for(self.address) {
-            tracing::error!("the endpoint goes by the rules from before: {lacks}; {help}");
+            tracing::error!("the endpoint keeps its old access rules: {lacks}; {help}");
             self.now.store(Arc::new(before.as_of(of)));
             return None;
         }
@@ -115,7 +115,7 @@ impl Now {
         match read {
             Some(Ok(acceptor)) => Some(acceptor),
             Some(Err(error)) => {
-                tracing::warn!("the certificate from before stays: {error}");
+                tracing::warn!("the old certificate stays in use: {error}");
                 self.tls.clone()
             }
             None => self.tls.clone(),

@@ -91,7 +91,7 @@ pub(super) enum Full {
 
 /// The place of a session outside the table. Dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SessionPlace {
     places: Places,
     principal: Principal,
 }
@@ -154,7 +154,7 @@ impl Sessions {
     }
 
     /// Reserves a place for one more session. At the limit, evicts an idle session, which the caller must close.
-    pub(super) fn reserve(&self, principal: &Principal) -> Result<(Place, Option<Arc<Session>>), Full> {
+    pub(super) fn reserve(&self, principal: &Principal) -> Result<(SessionPlace, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
         let mut places = locked(&self.places);
         let is_own = |session: &&Arc<Session>| session.principal == *principal;
@@ -171,11 +171,11 @@ impl Sessions {
             evicted = table.remove(&key);
         }
         *places.entry(principal.clone()).or_default() += 1;
-        Ok((Place { places: Arc::clone(&self.places), principal: principal.clone() }, evicted))
+        Ok((SessionPlace { places: Arc::clone(&self.places), principal: principal.clone() }, evicted))
     }
 
     /// Adds a session in a reserved place.
-    pub(super) fn add(&self, key: Key, place: Place, client: Arc<Client>) {
+    pub(super) fn add(&self, key: Key, place: SessionPlace, client: Arc<Client>) {
         let session = Arc::new(Session {
             key: key.clone(),
             principal: place.principal.clone(),
@@ -240,7 +240,7 @@ impl Sessions {
         (of_each.values().sum(), proven.map(|(_, count)| *count).max().unwrap_or_default())
     }
 
-    /// How often to call [`sweep`](Self::sweep).
+    /// Returns how often to call [`sweep`](Self::sweep).
     pub(super) fn sweep_period(&self) -> Duration {
         (self.idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(30))
     }
@@ -376,7 +376,7 @@ impl Use {
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionPlace {
     fn drop(&mut self) {
         let mut places = locked(&self.places);
         if let Some(count) = places.get_mut(&self.principal) {

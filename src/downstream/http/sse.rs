@@ -22,9 +22,9 @@ use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::rules::Change;
-use super::session::{Key, Place};
+use super::session::{Key, SessionPlace};
 use super::stream::{COMMENT, KEEP_ALIVE};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
@@ -43,11 +43,11 @@ const BEHIND: Duration = Duration::from_secs(2);
 
 /// The open sessions.
 #[derive(Debug, Default)]
-pub(super) struct Table(Mutex<HashMap<Key, Arc<Entry>>>);
+pub(super) struct Table(Mutex<HashMap<Key, Arc<SseEntry>>>);
 
 /// The part of a session that POST requests use.
 #[derive(Debug)]
-struct Entry {
+struct SseEntry {
     /// The owner. When the proof expires, no new request starts, and the stream ends after the running ones.
     proven: Proven,
     said: mpsc::Sender<(usize, Message)>,
@@ -61,10 +61,10 @@ struct Entry {
 }
 
 /// A session, owned by its stream.
-struct Session {
+struct SseSession {
     door: Arc<Door>,
     key: Key,
-    entry: Arc<Entry>,
+    entry: Arc<SseEntry>,
     said: mpsc::Receiver<(usize, Message)>,
     calls: Calls,
     outlet: Outlet,
@@ -73,7 +73,7 @@ struct Session {
     tick: Interval,
     over: Fuse<BoxFuture<'static, ()>>,
     opened: Instant,
-    _place: Place,
+    _place: SessionPlace,
 }
 
 /// Serves GET `/sse`.
@@ -82,7 +82,7 @@ pub(super) fn get(
     table: &Table,
     proven: &Proven,
     headers: &HeaderMap,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(headers)?;
@@ -92,12 +92,12 @@ pub(super) fn get(
     let place = door.reserve(&proven.principal)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
-        Refusal::busy("no session id could be made")
+        Refusal::busy("no session id could be created")
     })?;
     let (sender, said) = mpsc::channel(WAITING);
     let account = door.router.account();
     let outlet = wire.outlet(&account);
-    let entry = Arc::new(Entry {
+    let entry = Arc::new(SseEntry {
         proven: proven.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
@@ -110,7 +110,7 @@ pub(super) fn get(
     let mut tick = interval_at(now + KEEP_ALIVE, KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let first = format!("event: endpoint\ndata: /messages?sessionId={key}\n\n");
-    let session = Session {
+    let session = SseSession {
         door: Arc::clone(door),
         key,
         entry,
@@ -167,7 +167,7 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 
 impl Table {
     /// Returns the session that a query names, if it belongs to the principal.
-    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<Entry>, Refusal> {
+    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<SseEntry>, Refusal> {
         let mut members = query.unwrap_or_default().split('&');
         let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
             let reason = "`sessionId` is missing: open /sse first and post to the address that its first event names";
@@ -182,10 +182,10 @@ impl Table {
     /// polled and cannot notice that itself.
     pub(super) fn sweep(&self, door: &Door) {
         let slow = |client: &&Arc<Client>| client.mailbox().overflowed();
-        let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
+        let entries: Vec<Arc<SseEntry>> = self.lock().values().cloned().collect();
         for entry in entries {
             if let Some(client) = entry.client.get().filter(slow) {
-                tracing::warn!("client takes no messages; its session ends");
+                tracing::warn!("client reads no messages; its session ends");
                 door.router.close(client);
                 entry.end.cancel();
             }
@@ -206,7 +206,7 @@ impl Table {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<SseEntry>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -215,7 +215,7 @@ fn gone() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): open /sse again")
 }
 
-impl Entry {
+impl SseEntry {
     /// Hands the messages of a batch to the stream's side, one by one (2025-03-26).
     fn put_all(&self, items: &[Bytes], version: Header<'_>, room: usize) -> Result<HttpResponse, Refusal> {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
@@ -254,7 +254,7 @@ impl Entry {
     }
 }
 
-impl Session {
+impl SseSession {
     /// Returns the next piece of the stream; `None` when the session has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -281,7 +281,7 @@ impl Session {
                 message = mail(client), if !over => match message {
                     Some(message) => self.write(message.frame()),
                     None => {
-                        tracing::warn!("client takes no messages; its session ends");
+                        tracing::warn!("client reads no messages; its session ends");
                         return None;
                     }
                 },
@@ -294,7 +294,7 @@ impl Session {
     fn take(&mut self, message: Message) {
         match (message, self.entry.client.get()) {
             (Message::Request(request), Some(_)) if request.method == Method::Initialize => {
-                let reason = "`initialize` again: this stream has its session already";
+                let reason = "second `initialize`: this stream already has a session";
                 let outcome = Err(ErrorObject::new(code::INVALID_REQUEST, reason));
                 self.write(Response { id: Some(request.id), outcome }.frame());
             }
@@ -343,7 +343,7 @@ async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     }
 }
 
-impl Drop for Session {
+impl Drop for SseSession {
     fn drop(&mut self) {
         if let Some(table) = &self.door.sse {
             table.lock().remove(&self.key);

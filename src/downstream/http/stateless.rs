@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::outlet::Outlet;
 use super::stream::{COMMENT, DECIDE, KEEP_ALIVE};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, headers};
 use crate::downstream::authentication::Proven;
-use crate::downstream::call::{Answer, Call, Progress, Step};
+use crate::downstream::call::{PendingOutcome, Progress, RunningCall, Step};
 use crate::downstream::classify::Envelope;
 use crate::protocol::{Message, Method, Outcome, Request, Response, code};
 use crate::router::{Mailbox, Via};
@@ -27,8 +27,9 @@ pub(super) async fn serve(
     door: &Arc<Door>,
     proven: &Proven,
     headers: &HeaderMap,
-    (request, envelope): (Request, Envelope),
-    wire: &Wire,
+    request: Request,
+    envelope: Envelope,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let id = request.id.clone();
     let about = |refusal: Refusal| refusal.about(Some(id.clone()));
@@ -72,14 +73,14 @@ pub(super) async fn serve(
         // Only a shutdown leaves a request without an answer while its client waits.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
         outcome => {
-            let call = Call::new(id, leg.clone(), answer).answered(outcome);
+            let call = RunningCall::new(id, leg.clone(), answer).answered(outcome);
             Ok(stream(call, leg, early, outlet))
         }
     }
 }
 
 /// Ends a change stream when its client's proof expires. The client listens again with another token.
-fn while_proven(proven: Proven, mut answer: Answer, closing: CancellationToken) -> Answer {
+fn while_proven(proven: Proven, mut answer: PendingOutcome, closing: CancellationToken) -> PendingOutcome {
     Box::pin(async move {
         tokio::select! {
             biased;
@@ -119,7 +120,7 @@ struct Flow {
     alive: Instant,
 }
 
-fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
+fn stream(call: Box<RunningCall>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
     let (step, alive) = (Some(call.step()), Instant::now() + KEEP_ALIVE);
     let mut flow = Flow { step, leg, outlet, pieces: VecDeque::new(), alive };
     match early {

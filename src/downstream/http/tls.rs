@@ -20,7 +20,7 @@ pub(crate) enum Error {
     #[error("host.tls.key: {path:?} holds no private key; it has to be PEM, without a passphrase")]
     NoKey { path: PathBuf },
     #[error(
-        "host.tls: the key in {key:?} does not go with the certificate in {cert:?} ({reason}); name the files of one pair"
+        "host.tls: the key in {key:?} does not match the certificate in {cert:?} ({reason}); name the files of one pair"
     )]
     Pair { cert: PathBuf, key: PathBuf, reason: String },
 }

@@ -22,7 +22,7 @@ use crate::router::Principal;
 
 /// A connection. Canceling it ends it. Only [`Wires::open`] creates one, so each is listed and can be ended.
 #[derive(Clone, Debug)]
-pub(super) struct Wire(Arc<Inner>);
+pub(super) struct HttpWire(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -56,8 +56,8 @@ pub(super) struct Wires(Arc<Mutex<Table>>);
 struct Table {
     next: u64,
     /// In the order in which they were opened.
-    unproven: BTreeMap<u64, Wire>,
-    proven: HashMap<u64, Wire>,
+    unproven: BTreeMap<u64, HttpWire>,
+    proven: HashMap<u64, HttpWire>,
 }
 
 /// The listing of a connection. Dropping it removes the connection from the table.
@@ -69,7 +69,7 @@ pub(super) struct Listed {
 
 /// A request that is being served, until hyper has its whole answer.
 #[derive(Debug)]
-pub(super) struct Serving(Wire);
+pub(super) struct Serving(HttpWire);
 
 /// A connection's read-ahead, and its write buffer besides the message being written.
 pub(super) const BUFFER: usize = 128 * 1024;
@@ -83,7 +83,7 @@ const SHARE: usize = 4;
 /// clients may connect at once.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl Wire {
+impl HttpWire {
     /// Waits until the connection is ended.
     ///
     /// # Cancel safety
@@ -189,11 +189,11 @@ impl Drop for Serving {
 
 impl Wires {
     /// Adds a connection.
-    pub(super) fn open(&self) -> (Wire, Listed) {
+    pub(super) fn open(&self) -> (HttpWire, Listed) {
         let mut table = locked(&self.0);
         let number = table.next;
         table.next += 1;
-        let wire = Wire(Arc::new(Inner {
+        let wire = HttpWire(Arc::new(Inner {
             end: CancellationToken::new(),
             carried: Mutex::default(),
             table: Arc::downgrade(&self.0),
@@ -237,7 +237,7 @@ impl Wires {
     /// Ends the connections that carry a principal whose proof no longer holds. If the way to authenticate changed, all
     /// end: the system may have been asked for the owner of the peer once per connection.
     pub(super) fn end_unless_kept(&self, change: &Change) {
-        let open: Vec<Wire> = {
+        let open: Vec<HttpWire> = {
             let table = locked(&self.0);
             table.unproven.values().chain(table.proven.values()).cloned().collect()
         };
@@ -254,7 +254,7 @@ impl Table {
 
     /// Removes the connection that matters least: the oldest unproven one, whatever it did since; if there is none, the
     /// proven one that has been idle longest.
-    fn least(&mut self) -> Option<Wire> {
+    fn least(&mut self) -> Option<HttpWire> {
         if let Some((_, oldest)) = self.unproven.pop_first() {
             return Some(oldest);
         }

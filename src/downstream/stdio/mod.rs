@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::guest::Guest;
-use super::call::{Answer, Call, Ending, Progress, Step};
+use super::call::{Ending, PendingOutcome, Progress, RunningCall, Step};
 use super::classify::{self, Envelope, Eras, Header, OURS, Route};
 use super::outbox::Outbox;
 use crate::protocol::lines::{ENDLESS, Line, Lines};
@@ -62,15 +62,16 @@ pub(crate) async fn serve_guest<R, W>(
     router: Router,
     eras: Eras,
     guest: Guest,
-    (input, output): (R, W),
+    input: R,
+    output: W,
     stop: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let asked = guest.asked;
-    open(router, eras, Some(guest), asked, (input, output), stop).await
+    let origin = Origin { asked: guest.asked, guest: Some(guest) };
+    open(router, eras, origin, input, output, stop).await
 }
 
 /// Serves one client on a pair of pipes until the input ends, the output breaks, or `stop`. After the end of the input,
@@ -90,7 +91,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    open(router, eras, None, 0, (input, output), stop).await
+    open(router, eras, Origin::default(), input, output, stop).await
 }
 
 /// Serves, like [`serve`], a client that another host served before: it has been asked questions with ids up to `asked`.
@@ -102,28 +103,39 @@ pub(crate) async fn serve_on<R, W>(
     router: Router,
     eras: Eras,
     asked: u64,
-    (input, output): (R, W),
+    input: R,
+    output: W,
     stop: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    open(router, eras, None, asked, (input, output), stop).await
+    open(router, eras, Origin { guest: None, asked }, input, output, stop).await
+}
+
+/// Where a client comes from.
+#[derive(Default)]
+struct Origin {
+    /// Its state as a guest, if it connected through the daemon's socket.
+    guest: Option<Guest>,
+    /// The highest id of a question that another host asked it.
+    asked: u64,
 }
 
 async fn open<R, W>(
     router: Router,
     eras: Eras,
-    guest: Option<Guest>,
-    asked: u64,
-    (input, output): (R, W),
+    origin: Origin,
+    input: R,
+    output: W,
     stop: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
+    let Origin { guest, asked } = origin;
     let account = router.account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
@@ -227,7 +239,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
                 message = mail(session.client.as_ref()), if has_room => match message {
                     Some(message) => session.out.push(message.frame()),
                     None => {
-                        tracing::warn!("client takes no messages; its session ends");
+                        tracing::warn!("client reads no messages; its session ends");
                         return End::Gone(Ok(()));
                     }
                 },
@@ -486,7 +498,7 @@ impl Session {
         let answer = self.until_ended(&client, method, answer);
         let withdrawn = if is_listen { self.listens.child_token() } else { CancellationToken::new() };
         self.stateless.insert(id.clone(), withdrawn.clone());
-        self.calls.push(Call::new(id, leg, answer).until(withdrawn).step());
+        self.calls.push(RunningCall::new(id, leg, answer).until(withdrawn).step());
     }
 
     /// Withdraws the modern request that a notification names; returns a notification that names none.
@@ -524,18 +536,17 @@ impl Session {
 
     fn request(&mut self, client: &Arc<Client>, request: Request) {
         if request.method == Method::Initialize {
-            let error =
-                ErrorObject::new(code::INVALID_REQUEST, "`initialize` again: this pipe has its session already");
+            let error = ErrorObject::new(code::INVALID_REQUEST, "second `initialize`: this pipe already has a session");
             return self.refuse(Some(request.id), error);
         }
         let leg = self.router.leg(client);
         let (id, method) = (request.id.clone(), request.method.clone());
         let answer = self.until_ended(client, method, Box::pin(self.router.request(client, request, &leg)));
-        self.calls.push(Call::new(id, leg, answer).step());
+        self.calls.push(RunningCall::new(id, leg, answer).step());
     }
 
     /// Wraps the answer to a guest's request, so that it ends when the guest's requests are ended.
-    fn until_ended(&self, client: &Arc<Client>, method: Method, answer: Answer) -> Answer {
+    fn until_ended(&self, client: &Arc<Client>, method: Method, answer: PendingOutcome) -> PendingOutcome {
         match &self.guest {
             Some(guest) => Box::pin(self.router.until(client, method, answer, guest.ending.clone())),
             None => answer,

@@ -193,7 +193,7 @@ async fn health_and_readiness() {
     }
 }
 
-/// These requests are free for anyone: `/readyz` takes no token, and any client can call unknown names.
+/// Anyone may repeat these requests: `/readyz` takes no token, and any client can call unknown names.
 #[tokio::test]
 async fn what_anybody_may_ask_again_and_again_merges_no_catalog_each_time() {
     let house = house().await;
@@ -208,7 +208,7 @@ async fn what_anybody_may_ask_again_and_again_merges_no_catalog_each_time() {
         let head = probe.send("GET /readyz HTTP/1.1\r\nHost: HOST\r\n\r\n").await;
         assert_eq!(head.status, 200);
     }
-    // Changes of its own lists still count.
+    // The leases may still have been reading their lists.
     let generations = *manager.generation().borrow() - before + 1;
     assert!(generations < 10 && (manager.looks() - made) as u64 <= generations, "{generations}");
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::minting::{ISSUER, Key, RESOURCE, claims, in_seconds, sign_by_secret, unsigned};
 use super::support::*;
 use crate::config::{HostAuth, HostOAuth};
-use crate::downstream::authentication::{Asked, Authentication};
+use crate::downstream::authentication::{AuthProgress, Authentication};
 use crate::downstream::peer::Peer as End;
 
 /// An issuer, as a source of keys.
@@ -65,8 +65,8 @@ async fn judged(authentication: &Authentication, token: &str) -> Result<String, 
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
     let asker = match authentication.authenticate(&headers, End::Local) {
-        Asked::Known(asker) => asker,
-        Asked::Later(asker) => asker.await,
+        AuthProgress::Done(asker) => asker,
+        AuthProgress::Pending(asker) => asker.await,
     };
     asker.map(|proven| proven.principal.as_str().to_owned()).map_err(|refused| {
         let said = refused.more.map_or_else(String::new, |(_, value)| value.to_str().unwrap().to_owned());
@@ -194,7 +194,7 @@ async fn what_is_lacking_is_said_as_it_is_wanted() {
             headers.append("authorization", value.parse().unwrap());
         }
         let asked = door.authenticate(&headers, End::Local);
-        let Asked::Known(Err(refused)) = asked else { panic!("nothing is asked for: {value}") };
+        let AuthProgress::Done(Err(refused)) = asked else { panic!("nothing is asked for: {value}") };
         let (_, said) = refused.more.unwrap();
         assert_eq!((refused.status.as_u16(), said.to_str().unwrap()), (status, &*format!("{at}{error}")));
     }

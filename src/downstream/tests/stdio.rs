@@ -175,7 +175,7 @@ async fn h106_calls_under_way_are_answered_after_the_end_of_the_input() {
         output.read_line(&mut line).await.unwrap();
         serde_json::from_str::<Value>(&line).unwrap()
     };
-    // A change stream never ends by itself: nothing waits for it, and it has ended.
+    // A change stream never ends by itself: nothing waits for it, and it is withdrawn.
     until(|| stage.router.gauges().listens == 0 && stage.running() == 2).await;
     stage.release();
     stage.release();

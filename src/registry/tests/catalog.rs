@@ -62,7 +62,7 @@ fn auto_prefixes_on_a_clash_and_never_leaves_out() {
     assert_eq!(names(&catalog, Kind::Tools), ["echo", "own", "b__echo", "b__own", "c-own"]);
     assert_eq!(leads(catalog.tool("echo")), to(0, "echo"));
     assert_eq!(leads(catalog.tool("b__echo")), to(1, "echo"));
-    assert_eq!(catalog.problems(2), [r#"tool "echo" left out: the name echo is that of a"#]);
+    assert_eq!(catalog.problems(2), [r#"tool "echo" left out: the name echo belongs to a"#]);
     assert!(catalog.problems(1).is_empty());
 }
 
@@ -193,8 +193,8 @@ fn problems_of_offer_and_catalog_come_together() {
 fn h87_twins_in_case_are_told() {
     let both = tools(&["getUser", "getuser", "other"]);
     let catalog = build(&[server(0, "a", Prefix::Always, &both), server(1, "b", Prefix::Auto, &tools(&["A__OTHER"]))]);
-    assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser in case only"]);
-    assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other in case only"]);
+    assert_eq!(catalog.problems(0), ["tool a__getuser differs from a__getUser only in case"]);
+    assert_eq!(catalog.problems(1), ["tool A__OTHER differs from a__other only in case"]);
 }
 
 #[test]

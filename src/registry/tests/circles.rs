@@ -65,5 +65,5 @@ fn a_tool_that_only_looks_like_one_of_ours_is_shown() {
     let catalog = build(&[server(7, "gh", Prefix::Always, &back)]);
     assert_eq!(names(&catalog, Kind::Tools), ["gh__read"]);
     let problems = catalog.problems(7).join(" ");
-    assert!(problems.contains("the server has it from this host"), "{problems}");
+    assert!(problems.contains("it comes from this host"), "{problems}");
 }
