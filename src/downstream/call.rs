@@ -1,4 +1,4 @@
-//! One running request at a door: what it says before its answer, and the answer, in the order in which they are written.
+//! One running request at a door: its messages and its answer, in the order in which they are written.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,60 +8,60 @@ use tokio_util::sync::CancellationToken;
 use crate::protocol::{Message, Outcome, RequestId, Response};
 use crate::router::Mailbox;
 
-/// What the router makes of a request; `None` where no answer is due.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
-/// The next thing that a call has to be written.
+/// The router's answer to a request; `None` if no answer is due.
+pub(super) type PendingOutcome = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
+/// Resolves to the next thing that a call has to write.
 pub(super) type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
 
-/// A running request. Dropped, it is cancelled.
-pub(super) struct Call {
+/// A running request. Dropping it cancels it.
+pub(super) struct RunningCall {
     id: RequestId,
     leg: Arc<Mailbox>,
-    answer: Answer,
-    /// What the answer is, while messages before it are still to be written.
+    answer: PendingOutcome,
+    /// The answer, while messages before it are still to be written.
     outcome: Option<Option<Outcome>>,
-    /// Whether the leg may get more.
+    /// Whether the leg may get more messages.
     open: bool,
-    /// Cancelled once its client wants nothing more of it.
+    /// Canceled once the client wants nothing more from the request.
     withdrawn: Option<CancellationToken>,
 }
 
-/// What a call has to be written.
+/// The next thing that a call has to write.
 pub(super) enum Progress {
-    /// A message, and the call that goes on.
-    Message(Message, Box<Call>),
-    /// It is over.
+    /// A message, and the call, which continues.
+    Message(Message, Box<RunningCall>),
+    /// The call has ended.
     Done(Ending),
 }
 
-/// How a call is over.
+/// How a call ended.
 pub(super) struct Ending {
     /// Its answer, if one is due.
     pub(super) response: Option<Response>,
-    /// Its id, if it could be withdrawn so far.
+    /// Its id, if it was withdrawable until now.
     pub(super) withdrawable: Option<RequestId>,
 }
 
-impl Call {
-    /// A request with this id, which is answered by `answer`, and by messages in `leg` before.
-    pub(super) fn new(id: RequestId, leg: Arc<Mailbox>, answer: Answer) -> Box<Self> {
+impl RunningCall {
+    /// Creates a call for the request with this id: messages arrive in `leg`, then `answer` resolves.
+    pub(super) fn new(id: RequestId, leg: Arc<Mailbox>, answer: PendingOutcome) -> Box<Self> {
         Box::new(Self { id, leg, answer, outcome: None, open: true, withdrawn: None })
     }
 
-    /// The same where the answer is there already, if it is.
+    /// Sets the answer, if it is already there.
     #[cfg(feature = "server")]
     pub(super) fn answered(mut self: Box<Self>, outcome: Option<Option<Outcome>>) -> Box<Self> {
         self.outcome = outcome;
         self
     }
 
-    /// The same, until the token is cancelled: then nothing more is written, not even what waits.
+    /// Makes the call withdrawable: once the token is canceled, nothing more is written, not even waiting messages.
     pub(super) fn until(mut self: Box<Self>, withdrawn: CancellationToken) -> Box<Self> {
         self.withdrawn = Some(withdrawn);
         self
     }
 
-    /// The next thing to write.
+    /// Waits for the next thing to write.
     pub(super) fn step(mut self: Box<Self>) -> Step {
         Box::pin(async move {
             while self.outcome.is_none() {

@@ -1,8 +1,8 @@
-//! Which era a message has, and so which way it goes: to a session, or served by itself (`docs/bridging.md` 3.2). Pure.
+//! Determines a message's era, and so whether it goes to a session or is served by itself (`docs/bridging.md` 3.2). Pure.
 //!
-//! The body decides; over HTTP its headers must say the same. A pipe has no headers, otherwise the table is the same. A
-//! message whose `_meta` claims 2026-07-28 goes to no session, whatever session id stands beside it. `initialize` makes
-//! a session as ever, even on a pipe that has served modern requests.
+//! The body decides; over HTTP the headers must agree. A pipe has no headers; otherwise the rules are the same. A
+//! message whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id. `initialize` opens a
+//! session as always, even on a pipe that has served modern requests.
 
 use std::sync::LazyLock;
 
@@ -16,70 +16,69 @@ use crate::protocol::{
 /// The eras that a host speaks with its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eras {
-    /// Both, told apart message by message.
+    /// Both, decided for each message.
     #[default]
     Both,
-    /// The revisions with a handshake only.
+    /// Only the revisions with a handshake.
     Legacy,
-    /// The revisions without a session only.
+    /// Only the revisions without a session.
     Modern,
 }
 
-/// What the header `MCP-Protocol-Version` says.
+/// The header `MCP-Protocol-Version`.
 #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header<'a> {
-    /// There are no headers: a pipe.
+    /// The transport has no headers: a pipe.
     None,
-    /// It is not there.
+    /// The header is missing.
     Absent,
-    /// It stands once.
+    /// The header occurs once.
     Is(&'a str),
-    /// It stands more than once, or is no text.
+    /// The header occurs more than once, or is not text.
     Unclear,
 }
 
-/// Which way a message goes.
+/// Where a message goes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Route {
-    /// To its session, or to make one.
+    /// To its session, or to open one.
     Session(Message),
     /// Served by itself.
     Stateless(Request, Envelope),
-    /// A notification of no session. Over a pipe it may withdraw a request, over HTTP it means nothing.
+    /// A notification outside a session. Over a pipe it may withdraw a request; over HTTP it has no effect.
     Notice(Notification),
 }
 
-/// What a request says of itself.
+/// What a modern request says about its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Envelope {
-    /// What may be asked of its sender meanwhile.
+    /// The capabilities of the sender: what the server may ask of it meanwhile.
     pub(super) capabilities: Raw,
-    /// What its sender says it is; shown, never believed.
+    /// The sender's own description; shown, never trusted.
     pub(super) info: Option<Raw>,
-    /// From which level on it wants log lines.
+    /// The lowest level of log messages that the sender wants.
     pub(super) level: Option<String>,
-    /// A word by which a client sets itself apart from others of the same person.
+    /// A word by which a client sets itself apart from other clients of the same person.
     pub(super) affinity: Option<String>,
 }
 
-/// Words that begin so are given by doors of ours.
+/// The first character of affinity words that our own doors assign.
 pub(super) const OURS: char = '\0';
-/// Longer ones are no words.
+/// The longest affinity word, in bytes; longer ones are ignored.
 const LONGEST: usize = 128;
 
-/// Finds the way of one message.
+/// Routes one message.
 ///
 /// # Errors
-/// What the answer is where it goes nowhere; its HTTP status is [`refused_status`].
+/// With the answer to a message that goes nowhere; `Refusal::judged` picks its HTTP status.
 pub(super) fn route(message: Message, header: Header<'_>, eras: Eras) -> Result<Route, ErrorObject> {
     match message {
         Message::Request(request) => self::request(request, header, eras),
         Message::Notification(notice) => notification(notice, header, eras),
-        Message::Response(_) if eras == Eras::Modern => Err(ErrorObject::new(
-            code::INVALID_REQUEST,
-            "nothing is asked here by requests, so there is no answer to take",
-        )),
+        Message::Response(_) if eras == Eras::Modern => {
+            Err(ErrorObject::new(code::INVALID_REQUEST, "no requests go to clients here, so no response is expected"))
+        }
         Message::Response(_) => {
             check_legacy(header)?;
             Ok(Route::Session(message))
@@ -136,20 +135,20 @@ fn notification(notice: Notification, header: Header<'_>, eras: Eras) -> Result<
     Ok(Route::Session(Message::Notification(notice)))
 }
 
-/// Messages in one batch (`docs/hazards.md` H39).
+/// The most messages in one batch (`docs/hazards.md` H39).
 const BATCH: usize = 100;
 
-/// The messages of a batch (2025-03-26), each with its own fate. Only sessions of that one revision have batches.
+/// Splits a batch (2025-03-26) into its messages; each is judged alone. Only sessions of that revision have batches.
 ///
 /// # Errors
-/// When there is nothing in it, too much, or something of a revision without sessions.
+/// When the batch is empty, too large, or contains a message of a revision without sessions.
 pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Message, Malformed>>, ErrorObject> {
     let refused = |text: &str| ErrorObject::new(code::INVALID_REQUEST, text);
     if items.is_empty() {
-        return Err(refused("a batch of nothing"));
+        return Err(refused("the batch is empty"));
     }
     if items.len() > BATCH {
-        return Err(refused(&format!("a batch of more than {BATCH} messages")));
+        return Err(refused(&format!("the batch has more than {BATCH} messages")));
     }
     check_legacy(header)?;
     let messages: Vec<_> = items.iter().map(Message::parse).collect();
@@ -162,36 +161,36 @@ pub(super) fn batch(items: &[Bytes], header: Header<'_>) -> Result<Vec<Result<Me
         params.and_then(meta_of).is_some_and(|meta| meta.member(meta::PROTOCOL_VERSION).is_some())
     };
     if messages.iter().flatten().any(claims) {
-        return Err(refused("a message that speaks for itself is no part of a batch"));
+        return Err(refused("a message with its own protocol version cannot be part of a batch"));
     }
     Ok(messages)
 }
 
-/// The answer to a batch of a session whose revision has none.
+/// The answer to a batch in a session of another revision.
 pub(super) fn no_batches() -> ErrorObject {
-    ErrorObject::new(code::INVALID_REQUEST, "a batch: only sessions of 2025-03-26 have them")
+    ErrorObject::new(code::INVALID_REQUEST, "batches are supported only in sessions of 2025-03-26")
 }
 
-/// `_meta`, where it may hold a claim. A look for the text first: nearly no message has it, and a large one is not parsed
-/// again to learn that. (The slash before it may be escaped, so it is not looked for.)
+/// Returns `_meta` if it may hold a claim. Searches for the text first: few messages have it, and this avoids parsing a
+/// large message a second time. (The slash before the name may be escaped, so it is not part of the search.)
 fn meta_of(params: &Raw) -> Option<Raw> {
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("io.modelcontextprotocol"));
     NAME.find(params.as_bytes())?;
     params.member("_meta")
 }
 
-/// Reads what a request says of itself, in the order in which servers are to refuse: the headers say the same, all is
-/// there, the revision is spoken.
+/// Reads the envelope of a request, in the order in which the spec has servers refuse: the headers agree, every member
+/// is present, the revision is supported.
 fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envelope, ErrorObject> {
-    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` is no {what}"));
-    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "string"))?;
+    let malformed = |key: &str, what: &str| ErrorObject::invalid_params(format!("`_meta`: `{key}` must be {what}"));
+    let version = claim.string().ok_or_else(|| malformed(meta::PROTOCOL_VERSION, "a string"))?;
     let mismatch = |text: &str| Err(ErrorObject::new(code::HEADER_MISMATCH, text));
     match header {
         Header::None => {}
         Header::Absent => return mismatch("the header `MCP-Protocol-Version` is missing"),
-        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must stand once"),
+        Header::Unclear => return mismatch("the header `MCP-Protocol-Version` must occur once"),
         Header::Is(named) if named != version => {
-            return mismatch("the header `MCP-Protocol-Version` names another revision than `_meta`");
+            return mismatch("the header `MCP-Protocol-Version` names a different revision than `_meta`");
         }
         Header::Is(_) => {}
     }
@@ -200,12 +199,13 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
     });
     let Some(capabilities) = capabilities else { return Err(missing(meta)) };
     if !capabilities.is_object() {
-        return Err(malformed(meta::CLIENT_CAPABILITIES, "object"));
+        return Err(malformed(meta::CLIENT_CAPABILITIES, "an object"));
     }
     if info.as_ref().is_some_and(|info| !info.is_object()) {
-        return Err(malformed(meta::CLIENT_INFO, "object"));
+        return Err(malformed(meta::CLIENT_INFO, "an object"));
     }
-    let level = level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "string")));
+    let level =
+        level.map(|level| level.string().map(String::from).ok_or_else(|| malformed(meta::LOG_LEVEL, "a string")));
     let is_word = |word: &String| word.len() <= LONGEST && !word.starts_with(OURS);
     let affinity = affinity.and_then(|word| word.string().map(String::from)).filter(is_word);
     let envelope = Envelope { capabilities, info, level: level.transpose()?, affinity };
@@ -215,7 +215,7 @@ fn envelope(claim: &Raw, meta: Option<&Raw>, header: Header<'_>) -> Result<Envel
     Ok(envelope)
 }
 
-/// Whether a client without a session may send that. What an extension adds, the router judges.
+/// Reports whether a client without a session may send this method. The router judges methods that extensions add.
 fn is_served(method: &Method) -> bool {
     use Method as M;
     matches!(
@@ -236,27 +236,27 @@ fn is_served(method: &Method) -> bool {
     )
 }
 
-/// Whether the header names a revision without sessions, be it one of ours or one to come.
+/// Reports whether the header names a revision without sessions, a known or a future one.
 pub(super) fn is_modern(header: Header<'_>) -> bool {
     let Header::Is(named) = header else { return false };
     let date = named.len() == 10 && named.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     date && named >= ProtocolVersion::MODERN[0].as_str()
 }
 
-/// Refuses a session's message whose header names no revision of sessions; none is fine.
+/// Refuses a session's message whose header names a revision without sessions. The header may be missing.
 pub(super) fn check_legacy(header: Header<'_>) -> Result<(), ErrorObject> {
     let named = match header {
         Header::None | Header::Absent => return Ok(()),
         Header::Is(named) if ProtocolVersion::parse_handshake(named).is_some() => return Ok(()),
         Header::Is(named) => named,
         Header::Unclear => {
-            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must stand once"));
+            return Err(ErrorObject::new(code::INVALID_REQUEST, "the header `MCP-Protocol-Version` must occur once"));
         }
     };
     Err(ErrorObject::new(code::INVALID_REQUEST, unsupported(named)))
 }
 
-/// Names what a request has to say of itself and does not.
+/// Names the required members that a request's `_meta` lacks.
 fn missing(meta: Option<&Raw>) -> ErrorObject {
     let keys = [meta::PROTOCOL_VERSION, meta::CLIENT_CAPABILITIES];
     let lacking = keys.into_iter().filter(|key| meta.is_none_or(|meta| meta.member(key).is_none()));
@@ -273,14 +273,14 @@ fn unsupported_version(requested: &str) -> ErrorObject {
     ErrorObject::new(code::UNSUPPORTED_VERSION, text).with_data(data)
 }
 
-/// The sentence about a version that sessions do not have here.
+/// The message for a version that sessions do not support here.
 fn unsupported(version: &str) -> String {
     let version: String = version.chars().take(64).collect();
     let names: Vec<&str> = ProtocolVersion::HANDSHAKE.iter().map(|version| version.as_str()).collect();
     format!("protocol version {version:?} is not supported; after `initialize` it is one of {}", names.join(", "))
 }
 
-/// The answer to a request that has no session yet.
+/// The answer to a request before `initialize`.
 pub(super) fn not_initialized(method: &str) -> ErrorObject {
     ErrorObject::new(
         code::INVALID_REQUEST,
@@ -288,7 +288,7 @@ pub(super) fn not_initialized(method: &str) -> ErrorObject {
     )
 }
 
-/// What `ping` is answered where no router is needed for it.
+/// The answer to `ping` where no router is involved.
 pub(super) fn pong() -> Raw {
     Raw::empty_object()
 }

@@ -1,12 +1,12 @@
-//! The doors in: where clients reach the host, over HTTP or stdin and stdout, and the socket that tells its status.
+//! The doors in: clients reach the host over HTTP or over stdin and stdout; a local socket reports the status.
 //!
-//! Bytes come in, [`Message`](crate::protocol::Message)s and the [`Client`](crate::router::Client) who sent them go to
-//! the router, and what the router says goes back as bytes. Sessions, streams and their replay live here and nowhere
-//! else.
+//! Bytes come in. [`Message`](crate::protocol::Message)s, and the [`Client`](crate::router::Client) that sent them, go
+//! to the router, and its messages go out as bytes. Sessions, streams, and their replay live only here.
 //!
-//! **Invariant:** a door never looks into params (but for the one question which era a message is of) and makes no ids
-//! of JSON-RPC: what the router puts into a mailbox goes out as it is, on exactly one stream. Before a byte of a request
-//! is believed, `guard.rs` has seen its headers and `authentication` knows whose it is. Start reading at `http/mod.rs`, or at `stdio.rs` for the short story.
+//! **Invariant:** a door never looks into params (except to determine a message's era) and creates no JSON-RPC ids:
+//! what the router puts into a mailbox goes out unchanged, on exactly one stream. Before any byte of a request is
+//! trusted, `guard.rs` has checked its headers and `authentication` knows its principal. Start reading at
+//! `http/mod.rs`, or at `stdio/mod.rs` for the short version.
 
 #[cfg(feature = "server")]
 pub mod admin;

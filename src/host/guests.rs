@@ -21,8 +21,8 @@ impl Host {
         let principal = self.guest_principal();
         let guest = Guest::new(principal.clone(), admitted.asked);
         let end = stop.child_token();
-        let pipes = admitted.arrival.pipes();
-        let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, pipes, end.clone());
+        let (input, output) = admitted.arrival.pipes();
+        let served = stdio::serve_guest(self.0.router.clone(), self.0.eras, guest, input, output, end.clone());
         let mut served = std::pin::pin!(served);
         let served = tokio::select! {
             biased;

@@ -154,9 +154,9 @@ impl Host {
     pub async fn serve_stream(&self, stream: std::os::unix::net::UnixStream, asked: u64) -> Result<(), Error> {
         let failed = |error: std::io::Error| Error::from_source(ErrorKind::Internal, error);
         stream.set_nonblocking(true).map_err(failed)?;
-        let pipes = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
+        let (input, output) = tokio::net::UnixStream::from_std(stream).map_err(failed)?.into_split();
         let (router, stop) = (self.0.router.clone(), self.0.stop.child_token());
-        let serve = downstream::stdio::serve_on(router, self.0.eras, asked, pipes, stop);
+        let serve = downstream::stdio::serve_on(router, self.0.eras, asked, input, output, stop);
         self.0.doors.track_future(serve).await.map_err(failed)
     }
 

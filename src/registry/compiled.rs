@@ -1,17 +1,18 @@
-//! The schemas of a tool, compiled to see whether they are schemas at all: nothing is ever fetched.
+//! Compiles the schemas of a tool to check that they are valid. Nothing is ever fetched.
 
 use jsonschema::PatternOptions;
 use serde_json::Value;
 
 use crate::protocol::Raw;
 
-/// Subschemas, counted roughly by opening braces, above which nothing is compiled.
+/// The most subschemas to compile, estimated by opening braces.
 const SUBSCHEMAS: usize = 2000;
-/// Bytes that one compiled pattern may take.
+/// The most bytes for one compiled pattern.
 const PATTERN: usize = 1 << 20;
 
-/// Whether the schemas of a tool are schemas: compiled without ever fetching anything, with patterns that match in linear
-/// time, and not at all where that could be much work. May take milliseconds: not for a task that others wait on.
+/// Reports whether the schemas of a tool are valid. They are compiled without fetching anything, with patterns that
+/// match in linear time; schemas that could take much work count as invalid. May take milliseconds, so do not call it
+/// in a task that others wait for.
 pub(super) fn compiles(definition: &Raw) -> bool {
     ["inputSchema", "outputSchema"]
         .iter()

@@ -1,4 +1,4 @@
-//! What one server brings to the catalog.
+//! One server's contribution to the catalog.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use super::filter::ServerNaming;
 use super::offer::Offer;
 use crate::name::ServerName;
 
-/// What one server brings to the catalog.
+/// One server's contribution to the catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct Contribution {
     /// The index by which the caller knows the server.
     pub(crate) server: usize,
     /// Its alias.
     pub(crate) alias: ServerName,
-    /// How its names are made.
+    /// How its names are formed.
     pub(crate) settings: Arc<ServerNaming>,
-    /// What it lists; nothing while it is not there.
+    /// Its lists; empty while it is not connected.
     pub(crate) offer: Arc<Offer>,
 }

@@ -1,4 +1,4 @@
-//! The input schema of a tool: mended where there is one obvious meaning.
+//! The input schema of a tool: repaired where only one meaning is plausible.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use crate::protocol::{Raw, object};
 /// A schema for any object.
 const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
 
-/// Checks the input schema of a tool: what to write instead and why, if anything.
+/// Checks the input schema of a tool. Returns a repaired schema and the reason, if it needs repair.
 ///
 /// # Errors
-/// When it is no schema of arguments and cannot be made one.
+/// When it is not a schema for arguments and cannot be repaired.
 pub(super) fn input(schema: Option<&RawValue>) -> Result<Option<(Vec<u8>, String)>, Cow<'static, str>> {
     let Some(schema) = schema.filter(|schema| schema.get() != "null") else {
         return Ok(Some((ANY_OBJECT.to_vec(), "`inputSchema` is missing: any object".to_owned())));
     };
-    let Some(members) = object(schema) else { return Err("its `inputSchema` is no object".into()) };
+    let Some(members) = object(schema) else { return Err("its `inputSchema` is not an object".into()) };
     if let Some(twice) = twice(&members) {
         return Err(format!("its `inputSchema` has two members {}", super::quoted(twice)).into());
     }
@@ -36,11 +36,13 @@ pub(super) fn input(schema: Option<&RawValue>) -> Result<Option<(Vec<u8>, String
             "type" => is_object = string(value).is_some_and(|of| of == "object"),
             "properties" => match properties(value) {
                 Properties::Fine => {}
-                Properties::Mended(new) => put("properties", Some(&new), "a property of `inputSchema` is no object"),
-                Properties::None => put("properties", None, "`inputSchema.properties` is no object: left out"),
+                Properties::Mended(new) => {
+                    put("properties", Some(&new), "a property of `inputSchema` is not an object")
+                }
+                Properties::None => put("properties", None, "`inputSchema.properties` is not an object: left out"),
             },
             "required" if !is_list_of_text(value) => {
-                put("required", None, "`inputSchema.required` is no list of names: left out");
+                put("required", None, "`inputSchema.required` is not a list of names: left out");
             }
             _ => {}
         }
@@ -57,7 +59,7 @@ enum Properties {
     None,
 }
 
-/// A property may be `true` by the book; clients that want an object there refuse the whole list.
+/// Checks the properties. A property may legally be `true`, but clients that expect an object refuse the whole list.
 fn properties(value: &RawValue) -> Properties {
     let Some(members) = object(value) else { return Properties::None };
     if members.iter().all(|(_, schema)| schema.get().starts_with('{')) {

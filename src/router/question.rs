@@ -41,7 +41,9 @@ pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<
 pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<Ask> {
     let alias = server.config.alias.as_str();
     match adapt::question(&ask.method, ask.params.clone(), ask.revision(), to, alias) {
-        Ok(adapt::Asked { params, fold }) => Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome)))),
+        Ok(adapt::AdaptedQuestion { params, fold }) => {
+            Some(ask.put(params, Box::new(move |outcome| fold.answer(outcome))))
+        }
         Err(adapt::Refusal(outcome)) => {
             ask.answer(outcome);
             None

@@ -1,8 +1,9 @@
-//! The request `client`: what a process of the same user says of itself before it becomes a client of the daemon, and how the
-//! daemon judges it.
+//! The request `client`: a process of the same user introduces itself in order to become a client of the daemon, and
+//! the daemon judges it.
 //!
-//! A client is let in where it would read the same config as the daemon did. **Invariant:** what it says of its surroundings is
-//! compared and never used: no path of it is opened and no variable of it is taken. Of variables only digests cross.
+//! A client is admitted if it would read the same config as the daemon. **Invariant:** what it says about its
+//! environment is compared and never used: the daemon opens no path from it and takes no variable from it. Variables
+//! cross only as digests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,44 +16,44 @@ use crate::glob;
 
 /// The revision of the request.
 const VERSION: u8 = 1;
-/// Variables of ours that are no settings, or say only whether to join.
+/// Variables of ours that are not settings, or that only decide whether to join.
 const NO_SETTINGS: [&str; 3] = ["MCP_HOST_CONFIG", "MCP_HOST_SECRET_KEY", "MCP_HOST_JOIN"];
-/// No real client was asked more often.
+/// An upper bound for question ids that no real client reaches.
 const MOST_ASKED: u64 = 1 << 40;
 
-/// What a client says of itself.
+/// How a client introduces itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Introduction {
     /// The revision of this request.
     v: u8,
-    /// Its config files by their real paths, in their order.
+    /// The real paths of its config files, in order.
     files: Vec<PathBuf>,
-    /// Whether they were found in the working directory.
+    /// Whether the files were found in the working directory.
     project: bool,
     /// Its working directory.
     cwd: PathBuf,
-    /// The folder that was named to choose among the projects of a file.
+    /// The folder given to choose among the projects of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope: Option<PathBuf>,
-    /// The settings among its variables, by name.
+    /// The names of its variables that are settings.
     settings: Vec<String>,
-    /// Whether nothing is to be compared.
+    /// Whether to skip the comparison.
     #[serde(default)]
     any: bool,
-    /// The highest id of a question that was put to it before.
+    /// The highest id of a question that this client was asked before.
     #[serde(default)]
     asked: u64,
 }
 
-/// The first line of a client.
+/// The first line that a client sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) client: Introduction,
 }
 
 impl Introduction {
-    /// Of this process, with these config files; `None` where a path is not there or is no text.
+    /// Introduces this process with these config files; `None` if a path does not exist or is not UTF-8.
     #[must_use]
     pub fn of(files: &[PathBuf], project: bool, scope: Option<&Path>) -> Option<Self> {
         let real = |path: &Path| path.canonicalize().ok().filter(|path| path.to_str().is_some());
@@ -69,24 +70,24 @@ impl Introduction {
         })
     }
 
-    /// One that wants no comparison.
+    /// Returns an introduction that asks for no comparison.
     #[must_use]
     pub fn to_any() -> Self {
         Self { v: VERSION, any: true, ..Self::default() }
     }
 
-    /// Questions with ids up to that one were put to it before.
+    /// Sets the highest id of a question that this client was asked before.
     #[must_use]
     pub fn asked(self, asked: u64) -> Self {
         Self { asked, ..self }
     }
 
-    /// Whether it has no config, and takes the daemon that there is.
+    /// Reports whether the client has no config and so accepts whichever daemon runs.
     pub(super) fn takes_any(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The same, within what a client is believed.
+    /// Returns the highest id of a question that the client was asked before, capped at a plausible value.
     pub(crate) fn asked_before(&self) -> u64 {
         self.asked.min(MOST_ASKED)
     }
@@ -96,28 +97,28 @@ fn is_setting(name: &str) -> bool {
     name.starts_with("MCP_HOST_") && !name.starts_with("MCP_HOST_INPUT_") && !NO_SETTINGS.contains(&name)
 }
 
-/// Why a client is not let in.
+/// Why a client is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Refusal {
     /// The daemon serves another config.
     Config,
-    /// The config is a project's for one of them and the user's own for the other.
+    /// The config is a project's on one side and the user's own on the other.
     Project,
     /// The config means something else in the client's working directory.
     Cwd,
-    /// A variable that the config names has another value.
+    /// A variable that the config names has a different value.
     Env,
-    /// Clients of the daemon prove who they are.
+    /// The daemon requires clients to authenticate.
     Auth,
     /// `host.join` is `never`.
     Never,
-    /// `host.limits.connections` are in use.
+    /// All `host.limits.connections` are in use.
     Full,
     /// The daemon is stopping.
     Stopping,
-    /// The daemon knows a reason that we do not.
+    /// A reason that this version does not know.
     #[serde(other)]
     Other,
 }
@@ -130,11 +131,12 @@ pub(crate) struct Grounds {
     pub(crate) cwd: PathBuf,
 }
 
-/// What is wrong, and in words.
+/// A refusal: its kind, and its reason in words.
 pub(crate) type No = (Refusal, String);
 
 impl Grounds {
-    /// Judges what a client said: the variables that it has to prove, or why it is not let in. It looks at files.
+    /// Judges an introduction. Returns the variables that the client has to prove, or why it is refused. Reads the file
+    /// system.
     pub(crate) fn judge(&self, client: &Introduction) -> Result<Vec<String>, No> {
         if client.v != VERSION {
             return Err((Refusal::Other, format!("this daemon knows version {VERSION} of the request")));
@@ -169,7 +171,7 @@ impl Grounds {
         }
         if self.config.project != client.project {
             let whose = if self.config.project { "a project's config" } else { "the user's own config" };
-            return Err((Refusal::Project, format!("it takes the same file as {whose}")));
+            return Err((Refusal::Project, format!("it treats this file as {whose}")));
         }
         let same = |left: &Path, right: &Path| {
             left == right || matches!((left.canonicalize(), right.canonicalize()), (Ok(l), Ok(r)) if l == r)
@@ -193,7 +195,7 @@ impl Grounds {
     }
 }
 
-/// Whether what a client proved of its variables is the same here. A variable that it does not have is equal.
+/// Compares the variables that a client proved with the daemon's own. A variable that the client lacks counts as equal.
 pub(crate) fn same_values(
     salt: &[u8],
     wanted: &[String],
@@ -209,8 +211,8 @@ pub(crate) fn same_values(
     Ok(())
 }
 
-/// The proof of each wanted variable that this process has.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+/// Returns the proof of each wanted variable that this process has.
+#[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
 pub(crate) fn proofs(salt: &[u8], wanted: &[String]) -> BTreeMap<String, String> {
     let is_glob = wanted.iter().any(|wanted| wanted.contains(['*', '?']));
     let named = wanted.iter().filter(|name| !name.contains(['*', '?', '=', '\0']) && !name.is_empty());
@@ -234,8 +236,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a text of hex digits.
-#[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
+/// Decodes hex digits.
+#[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> =
         text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! Systems without local sockets: everything says so.
+//! Systems without local sockets: every operation fails with `Unsupported`.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,7 +11,7 @@ use super::at::At;
 use super::client::Introduction;
 use super::{AskError, Error};
 
-/// There is none.
+/// Never exists on these systems.
 #[derive(Debug)]
 pub(super) struct Socket(Infallible);
 
@@ -29,7 +29,7 @@ impl Socket {
     }
 }
 
-/// Nobody ever arrives.
+/// Never happens on these systems.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(super) introduction: Introduction,

@@ -1,8 +1,8 @@
-//! The status socket: a local socket beside the HTTP door that tells one line about all servers, and the lock that keeps
-//! two daemons from one address (`docs/hazards.md` H83, H94).
+//! The status socket: a local socket beside the HTTP door that reports on all servers in one line, and the lock that
+//! keeps two daemons off one address (`docs/hazards.md` H83, H94).
 //!
-//! A word comes in, `status`, `reload` or `forget SERVER`, one line of JSON goes out (`replies.rs`). **Invariant:** only the user who runs the daemon gets
-//! an answer, and nothing can be changed here but by files that are this user's.
+//! One word comes in (`status`, `reload`, or `forget SERVER`), one line of JSON goes out (`replies.rs`). **Invariant:**
+//! only the user who runs the daemon gets an answer, and nothing changes here except through files of that user.
 
 mod at;
 mod client;
@@ -48,90 +48,90 @@ use crate::manager::Reload;
 pub use crate::router::Gauges;
 use crate::router::Router;
 
-/// Why there is no status socket.
+/// Why the status socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another daemon serves this address, or another address on this port.
+    /// Another daemon serves this address, or another address with the same port.
     #[error("another mcp-host{} serves {listen} already", pid.map(|pid| format!(", process {pid},")).unwrap_or_default())]
     Running {
         /// Its address.
         listen: String,
-        /// Its process.
+        /// Its process id.
         pid: Option<u32>,
     },
-    /// The socket or its lock could not be made.
+    /// The socket or its lock could not be created.
     #[error("cannot make {}", path.display())]
     Make {
-        /// What.
+        /// The path that failed.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// There is no directory for it.
+    /// No directory for the socket is known.
     #[error("no directory for the status socket: set XDG_RUNTIME_DIR or HOME")]
     NoDirectory,
-    /// This system has no such sockets.
+    /// This system has no local sockets.
     #[error("the status socket is not supported on this system")]
     Unsupported,
 }
 
-/// Why a daemon did not tell its status.
+/// Why a daemon did not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// There is none, or none on that port.
+    /// No daemon runs, or none on that port.
     #[error("no mcp-host is running{}", port.map(|port| format!(" on port {port}")).unwrap_or_default())]
     NotRunning {
         /// The port that was asked for.
         port: Option<u16>,
     },
-    /// There is more than one, and none was named.
+    /// Several daemons run, and the request named none.
     #[error("more than one mcp-host is running: {}", listen.join(", "))]
     Several {
         /// Their addresses.
         listen: Vec<String>,
     },
-    /// It broke off, or did not answer in time.
+    /// The daemon disconnected, or did not answer in time.
     #[error("{} does not answer", path.display())]
     Silent {
         /// Its socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It answered, and not what was asked for: it may be of another version.
-    #[error("the mcp-host that runs answered something else: {0}")]
+    /// The answer does not fit the request: the daemon may be a different version.
+    #[error("the running mcp-host sent an unexpected answer: {0}")]
     Strange(#[source] serde_json::Error),
-    /// This system has no such sockets.
+    /// This system has no local sockets.
     #[error("the status socket is not supported on this system")]
     Unsupported,
 }
 
-/// The socket of this daemon, and its lock on the address. Both end with it.
+/// The socket of this daemon, and its lock on the address. Dropping it releases both.
 #[derive(Debug)]
 pub struct StatusSocket {
     inner: platform::Socket,
     listen: Option<SocketAddr>,
     since: Instant,
-    /// Tells this daemon from the one before it: a client that was cut off meets the same one again.
+    /// Identifies this run of the daemon: a client that reconnects can tell whether it meets the same one.
     boot: String,
 }
 
 impl StatusSocket {
-    /// Takes the lock of that address and opens the socket. Must be called inside a Tokio runtime.
+    /// Locks this address and opens the socket. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When another daemon has the lock, or the socket cannot be made.
+    /// When another daemon holds the lock, or the socket cannot be created.
     pub fn open(listen: SocketAddr) -> Result<Self, Error> {
         let at = At::Port(listen.port());
         let socket = platform::Socket::open(&platform::directories(), &at, &listen.to_string())?;
         Ok(Self::of(socket, Some(listen)))
     }
 
-    /// The same of a daemon without a port.
+    /// Opens the socket of a daemon without a port.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -141,20 +141,20 @@ impl StatusSocket {
 
     fn of(inner: platform::Socket, listen: Option<SocketAddr>) -> Self {
         let mut bytes = [0u8; 8];
-        // Without chance each daemon has its process at least.
+        // Without random bytes, the process id still sets daemons apart.
         if getrandom::fill(&mut bytes).is_err() {
             bytes = u64::from(std::process::id()).to_be_bytes();
         }
         Self { inner, listen, since: Instant::now(), boot: client::hex(&bytes) }
     }
 
-    /// Tells this daemon from every other one.
+    /// Returns the id of this run of the daemon.
     pub(crate) fn boot(&self) -> &str {
         &self.boot
     }
 
-    /// Answers until `stop`; `reload` reads the config again, `sign_in` answers what concerns logins, `guest` serves one who
-    /// wants to be a client.
+    /// Answers until `stop`. `reload` reloads the config, `sign_in` answers requests about logins, and `guest` serves a
+    /// process that wants to be a client.
     pub(crate) async fn serve<F, G, H>(
         &self,
         router: &Router,
@@ -200,27 +200,28 @@ impl StatusSocket {
     }
 }
 
-/// Asks the daemon on that port, or the only one there is, for its status: a [`DaemonStatus`], or as much of it as `T` reads.
+/// Asks a daemon for its status: a [`DaemonStatus`], or the part of it that `T` reads. Without a port, asks the only
+/// daemon.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
+/// When no daemon runs, several run and none is named, or it does not answer.
 pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> {
     read(&platform::ask(&platform::directories(), port, "status").await?)
 }
 
-/// The same of the daemon behind a socket that let us in; `what` is `status`, or `owners` for [`Owners`].
+/// Asks the daemon that admitted us; `what` is `status`, or `owners` for [`Owners`].
 ///
 /// # Errors
-/// When it does not answer.
+/// When the daemon does not answer.
 #[cfg(unix)]
 pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Result<T, AskError> {
     read(&platform::ask_at(&joined.path, what).await?)
 }
 
-/// Has the daemon on that port, or the only one there is, read its config again.
+/// Makes a daemon reload its config. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
+/// When no daemon runs, several run and none is named, or it does not answer.
 pub async fn reload(port: Option<u16>) -> Result<Reloaded, AskError> {
     read(&platform::ask(&platform::directories(), port, "reload").await?)
 }
@@ -229,56 +230,56 @@ fn read<T: DeserializeOwned>(line: &str) -> Result<T, AskError> {
     serde_json::from_str(line).map_err(AskError::Strange)
 }
 
-/// The process of the daemon that serves this address, or another address on this port; `None` if there is none, or it is
-/// another user's.
+/// Returns the process id of the daemon that serves this address or another address with this port; `None` if there is
+/// none, or it belongs to another user.
 #[must_use]
 pub fn serving(listen: SocketAddr) -> Option<u32> {
     platform::serving(&platform::directories(), listen)
 }
 
-/// A request that concerns a login.
+/// A request about a login.
 #[derive(Clone, serde::Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum SignIn {
-    /// Begin one: the answer has `login`, its number, and `page`, to be opened in a browser.
+    /// Starts a login. The answer has its number, `login`, and the `page` to open in a browser.
     Begin {
         /// The server.
         server: String,
-        /// Where the browser is to be sent back to.
+        /// Where to redirect the browser.
         redirect: String,
     },
-    /// End one that has begun.
+    /// Completes a login that was started.
     Finish {
         /// Its number.
         login: u64,
-        /// What the browser was sent back to.
+        /// The URL that the browser was redirected to.
         url: String,
     },
-    /// Begin one by a code: the answer has `login`, its number, `page` and `code` to be shown, and maybe the page with the
-    /// code in it, `complete`.
+    /// Starts a device-code login. The answer has its number, `login`, the `page` and `code` to show, and maybe
+    /// `complete`, the page with the code filled in.
     BeginByCode {
         /// The server.
         server: String,
     },
-    /// Let one by a code go on: the answer says that it is `pending`, or what came of it. To be asked again and again.
+    /// Polls a device-code login. The answer is `pending`, or the result.
     Look {
         /// Its number.
         login: u64,
     },
-    /// Forget one by a code.
+    /// Cancels a device-code login.
     Abandon {
         /// Its number.
         login: u64,
     },
-    /// Forget the token of a server.
+    /// Forgets the token of a server.
     Forget {
         /// The server.
         server: String,
     },
-    /// Tell what is held.
+    /// Reports the tokens that are held.
     Holdings {},
-    /// Tell where a login would be kept that is made now.
+    /// Reports where a login made now would be stored.
     Keeping {
         /// The server.
         server: String,
@@ -287,28 +288,28 @@ pub enum SignIn {
 
 impl std::fmt::Debug for SignIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A code is in one of them.
+        // One of them holds a code.
         f.write_str("SignIn")
     }
 }
 
-/// Asks the daemon on that port, or the only one there is, something that concerns a login. `T` is the reply that belongs to
-/// the request ([`SignInReply`]).
+/// Asks a daemon something about a login. Without a port, asks the only daemon. `T` is the reply that belongs to the
+/// request ([`SignInReply`]).
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
+/// When no daemon runs, several run and none is named, or it does not answer.
 pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -> Result<Result<T, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &replies::line(request)).await?;
     replies::read(&answer).map_err(AskError::Strange)
 }
 
 const FORGET: &[u8] = b"forget ";
-const UNKNOWN: &str = "unknown request; there are: status, reload, forget SERVER, and those of logins";
+const UNKNOWN: &str = "unknown request; expected status, reload, forget SERVER, or a sign-in request";
 
-/// Has the daemon on that port, or the only one there is, forget what a server asks its clients.
+/// Makes a daemon forget what a server asks its clients. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When there is none, more than one, or it does not answer.
+/// When no daemon runs, several run and none is named, or it does not answer.
 pub async fn forget(port: Option<u16>, server: &str) -> Result<Result<AsksForgotten, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &format!("forget {server}")).await?;
     replies::read(&answer).map_err(AskError::Strange)
@@ -328,7 +329,7 @@ mod tests_only {
     use super::*;
 
     impl StatusSocket {
-        /// A socket in a directory of the test's own.
+        /// Opens a socket in a directory of the test's own.
         pub(crate) fn open_in(directory: &std::path::Path, listen: SocketAddr) -> Result<Self, Error> {
             let at = At::Port(listen.port());
             let inner = platform::Socket::open(&[directory.to_owned()], &at, &listen.to_string())?;

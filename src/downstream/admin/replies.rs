@@ -1,6 +1,6 @@
-//! What the status socket answers, by type: a daemon writes these, and programs of this or another version read them.
+//! The typed replies of the status socket: a daemon writes them, and programs of this or another version read them.
 //!
-//! **Invariant:** what one version does not know of another has a default, except in replies that a login needs whole.
+//! **Invariant:** a member that another version may not send has a default, except in replies that a login needs whole.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::auth::{Holding, Keeping, Kept};
 use crate::manager::{ConfigStatus, Reload, ServerStatus};
 use crate::router::{ClientStatus, Gauges, Usage};
 
-/// All that a daemon tells of itself.
+/// Everything a daemon reports about itself.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), mcp_host::admin::AskError> {
@@ -26,39 +26,39 @@ use crate::router::{ClientStatus, Gauges, Usage};
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct DaemonStatus {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Its address; `None` where it has no port.
+    /// Its address; `None` if it has no port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
     /// Milliseconds since it opened its socket.
     pub uptime_ms: u64,
     /// Its version.
     pub version: String,
-    /// How its config stands.
+    /// The state of its config.
     pub config: ConfigStatus,
     /// All servers, in config order.
     pub servers: Vec<ServerStatus>,
-    /// The clients at its doors.
+    /// Its connected clients.
     pub clients: Vec<ClientStatus>,
-    /// What there is at the moment.
+    /// Its current gauges.
     pub gauges: Gauges,
-    /// How much of each limit is taken.
+    /// The use of each limit.
     pub limits: Vec<LimitUsage>,
 }
 
-/// How much of a limit is taken.
+/// The use of one limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct LimitUsage {
     /// Its name in `host.limits`.
     pub limit: String,
-    /// How much is taken; of a limit for each client, server or principal, by the one that takes most.
+    /// The amount in use. For a limit per client, server or principal: the amount of the heaviest user.
     pub used: u64,
-    /// How much there is.
+    /// The limit itself.
     pub cap: u64,
-    /// `bytes`, where it is not a count.
+    /// `bytes`, unless the limit is a count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 }
@@ -70,17 +70,17 @@ impl From<Usage> for LimitUsage {
     }
 }
 
-/// What came of a request to read the config again.
+/// The result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Reloaded {
-    /// Whether the config was taken.
+    /// Whether the new config was applied.
     pub reloaded: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What has changed.
+    /// What changed.
     #[serde(flatten)]
     pub changes: Option<Reload>,
 }
@@ -94,15 +94,15 @@ impl From<Result<Reload, String>> for Reloaded {
     }
 }
 
-/// What was forgotten of what a server asks its clients.
+/// The reply to `forget SERVER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AsksForgotten {
-    /// The kinds of questions.
+    /// The kinds of questions that were forgotten.
     pub forgotten: Vec<String>,
 }
 
-/// A request is refused.
+/// A refused request.
 ///
 /// ```
 /// let refused: mcp_host::admin::Refused = serde_json::from_str(r#"{"error":"no server \"a\""}"#)?;
@@ -115,18 +115,18 @@ pub struct AsksForgotten {
 pub struct Refused {
     /// Why.
     pub error: String,
-    /// It was asked for what there is not, by the config.
+    /// Whether the request named something that the config does not have.
     #[serde(default)]
     pub usage: bool,
 }
 
 impl Refused {
-    /// It cannot be done, though what was asked for is there.
+    /// Refuses a request whose target exists but that cannot be done.
     pub(crate) fn because(error: impl Into<String>) -> Self {
         Self { error: error.into(), usage: false }
     }
 
-    /// There is no such thing.
+    /// Refuses a request whose target does not exist.
     pub(crate) fn unknown(error: impl Into<String>) -> Self {
         Self { error: error.into(), usage: true }
     }
@@ -141,9 +141,9 @@ pub enum SignInReply {
     Begun(LoginBegun),
     /// To `BeginByCode`.
     BegunByCode(CodeBegun),
-    /// To `Finish`, and to `Look` once it is done.
+    /// To `Finish`, and to `Look` once the login is done.
     SignedIn(SignedIn),
-    /// To `Look`, before that.
+    /// To `Look` before that.
     Pending(Pending),
     /// To `Abandon`.
     Abandoned(Abandoned),
@@ -155,18 +155,18 @@ pub enum SignInReply {
     Keeping(Keeping),
 }
 
-/// A login by a browser has begun.
+/// A browser login has started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LoginBegun {
     /// Its number.
     pub login: u64,
-    /// What is to be opened in a browser.
+    /// The page to open in a browser.
     pub page: String,
-    /// Who will give the token.
+    /// The authorization server that will issue the token.
     pub issuer: String,
-    /// Whether a login by a code would do as well.
+    /// Whether a device-code login would work too.
     #[serde(default)]
     pub by_code: bool,
 }
@@ -177,7 +177,7 @@ impl LoginBegun {
     }
 }
 
-/// A login by a code has begun.
+/// A device-code login has started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -186,13 +186,13 @@ pub struct CodeBegun {
     pub login: u64,
     /// The page to visit.
     pub page: String,
-    /// The same with the code in it.
+    /// The page with the code filled in.
     pub complete: Option<String>,
-    /// What is to be entered there.
+    /// The code to enter on the page.
     pub code: String,
-    /// Who will give the token.
+    /// The authorization server that will issue the token.
     pub issuer: String,
-    /// For how many seconds.
+    /// Seconds until the code expires.
     pub expires_in: u64,
 }
 
@@ -201,25 +201,25 @@ pub struct CodeBegun {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SignedIn {
-    /// It is.
+    /// Always true.
     pub signed_in: bool,
-    /// Where the token is kept.
+    /// Where the token is stored.
     pub kept: Kept,
 }
 
-/// A login by a code goes on.
+/// A device-code login is still pending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Pending {
-    /// It does.
+    /// Always true.
     pub pending: bool,
 }
 
-/// A login by a code is given up.
+/// A device-code login was canceled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Abandoned {
-    /// Whether it was under way.
+    /// Whether it was in progress.
     pub abandoned: bool,
 }
 
@@ -227,25 +227,25 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SignedOut {
-    /// Whether there was one.
+    /// Whether there was a token.
     pub forgotten: bool,
 }
 
-/// What is held of logins.
+/// The tokens that are held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holdings {
-    /// All servers that one signs in to, in config order.
+    /// All servers that need a login, in config order.
     pub servers: Vec<ServerHolding>,
 }
 
-/// What is held of the login with one server.
+/// The token held for one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerHolding {
     /// Its name in the config.
     pub name: String,
-    /// What is held, if there is a login.
+    /// The token's state, if there is a login.
     pub holding: Option<Holding>,
 }
 
@@ -272,13 +272,13 @@ impl SignInReply {
     }
 }
 
-/// The line of a reply.
+/// Serializes a reply to a line.
 pub(super) fn line<T: Serialize>(reply: &T) -> String {
-    // Nothing in a reply can fail to be written.
+    // Replies always serialize.
     serde_json::to_string(reply).unwrap_or_default()
 }
 
-/// The line of a reply, or of a refusal.
+/// Serializes a reply or a refusal to a line.
 pub(super) fn line_of<T: Serialize>(reply: &Result<T, Refused>) -> String {
     match reply {
         Ok(reply) => line(reply),
@@ -368,7 +368,7 @@ mod tests {
         let transports: Vec<&str> = read.clients.iter().map(|client| client.transport).collect();
         assert_eq!(transports, ["http", ""]);
         assert_eq!(read.limits[0].unit.as_deref(), Some("bytes"));
-        // An older one tells less.
+        // An older daemon reports less.
         let older: DaemonStatus = serde_json::from_str(r#"{"pid":2}"#).expect("a status");
         assert_eq!((older.pid, older.servers.len()), (2, 0));
     }

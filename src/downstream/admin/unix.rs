@@ -1,4 +1,4 @@
-//! The socket on Unix: `<directory>/<port>.sock`, beside a lock file that names its holder.
+//! The status socket on Unix: `<directory>/<port>.sock`, beside a lock file that names its holder.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -21,30 +21,30 @@ use crate::keep;
 
 /// How long one side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an answer may take for which others are asked, each with a limit of its own.
+/// How long a request may take that itself asks others, each with its own timeout.
 const ASKING: Duration = Duration::from_secs(60);
-/// How long each line of somebody may take who comes.
+/// How long a new connection may take for each line.
 const TALK: Duration = Duration::from_secs(1);
-/// How many may be heard out at once; more wait.
+/// How many new connections are read at once; others wait.
 const COMERS: usize = 64;
-/// How many are answered at once; more wait, and beyond so many nobody is heard who asks.
+/// How many requests are answered at once. More wait, up to `WAITING`; requests beyond that are dropped.
 const ASKERS: usize = 8;
 const WAITING: usize = 64;
-/// How long nobody is let in after that failed.
+/// How long to stop accepting after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
 const REQUEST_BYTES: u64 = 16 * 1024;
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// An open socket and the lock.
+/// An open socket and its lock.
 #[derive(Debug)]
 pub(super) struct Socket {
     listener: UnixListener,
     path: PathBuf,
-    /// The lock goes when the file is closed, however the process ends.
+    /// The lock is released when the file is closed, however the process ends.
     _lock: File,
 }
 
-/// Where sockets may be, best first.
+/// Lists the directories for sockets, best first.
 pub(super) fn directories() -> Vec<PathBuf> {
     let named = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME"].into_iter().filter_map(variable);
     let mut directories: Vec<PathBuf> = Vec::new();
@@ -56,8 +56,9 @@ pub(super) fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// Where the socket of that daemon may be, best first. One without a port has one place, which all who serve its config know
-/// whatever else they were handed down: else two of them would start a daemon each.
+/// Lists the directories for the socket of a daemon, best first. A daemon without a port has only one, which every
+/// process that serves its config knows, whatever variables it inherited: otherwise two of them would start a daemon
+/// each.
 pub(super) fn directories_of(at: &At) -> Vec<PathBuf> {
     match at {
         At::Port(_) => directories(),
@@ -74,7 +75,7 @@ fn variable(name: &str) -> Option<PathBuf> {
 }
 
 impl Socket {
-    /// Opens the socket in the first directory that can be used.
+    /// Opens the socket in the first usable directory.
     pub(super) fn open(directories: &[PathBuf], at: &At, note: &str) -> Result<Self, Error> {
         let mut result = Err(Error::NoDirectory);
         for directory in directories {
@@ -90,7 +91,7 @@ impl Socket {
         let lock = lock(&directory.join(format!("{}.lock", at.word())), note)?;
         let path = directory.join(format!("{}.sock", at.word()));
         let make = || {
-            // With the lock in hand, what lies there is left over from a daemon that did not come to its end.
+            // We hold the lock, so an existing socket is left over from a daemon that crashed.
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -105,7 +106,7 @@ impl Socket {
         }
     }
 
-    /// Answers until `stop`, and then until the last guest has left.
+    /// Answers until `stop`, and then until the last guest leaves.
     pub(super) async fn serve<F, G>(
         &self,
         reply: impl Fn(Vec<u8>) -> F,
@@ -131,7 +132,7 @@ impl Socket {
                         pause = Some(Instant::now() + PAUSE);
                     }
                 },
-                // One who hangs up or dawdles gets no answer, and needs none.
+                // A connection that closes or takes too long gets no answer.
                 Some(come) = comers.next() => match come {
                     Ok(Ok(Some(Came::Guest(arrival)))) => guests.push(guest(arrival)),
                     Ok(Ok(Some(Came::Asker(stream, request)))) if askers.len() < WAITING => {
@@ -143,7 +144,7 @@ impl Socket {
                 Some(()) = guests.next() => {}
             }
         }
-        // Nobody finds it from now on. Those who came are told, and leave.
+        // No new client finds the socket from here on. Connected guests are told, and leave.
         let _ = std::fs::remove_file(&self.path);
         while guests.next().await.is_some() {}
     }
@@ -156,7 +157,7 @@ impl Drop for Socket {
     }
 }
 
-/// Makes the directory, for us alone.
+/// Creates the directory, accessible to this user only.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = directory.metadata()?;
@@ -187,7 +188,7 @@ fn lock(path: &Path, listen: &str) -> Result<File, Error> {
     Ok(file)
 }
 
-/// The process that serves an address, if one does: it holds the lock.
+/// Returns the process that serves an address, if one holds its lock.
 pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32> {
     directories.iter().find_map(|directory| {
         let mut lock = File::open(directory.join(format!("{}.lock", listen.port()))).ok()?;
@@ -195,26 +196,26 @@ pub(super) fn serving(directories: &[PathBuf], listen: SocketAddr) -> Option<u32
     })
 }
 
-/// Who holds a lock, by its own note.
+/// Returns the holder of a lock, as its note says.
 fn holder(lock: &mut File) -> (Option<u32>, Option<String>) {
     let mut note = String::new();
-    // The note is short; without one the holder stays unknown.
+    // The note is short; without it the holder stays unknown.
     let _ = lock.take(128).read_to_string(&mut note);
     let mut words = note.split_whitespace();
     (words.next().and_then(|pid| pid.parse().ok()), words.next().map(str::to_owned))
 }
 
-/// Somebody who wants to be a client of the daemon.
+/// A process that wants to become a client of the daemon.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(super) introduction: Introduction,
     stream: UnixStream,
-    /// What came behind the line that was read last.
+    /// Bytes after the last line that was read.
     rest: Vec<u8>,
 }
 
 impl Arrival {
-    /// Says a line.
+    /// Sends a line.
     pub(super) async fn say(&mut self, what: &impl serde::Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
         line.push(b'\n');
@@ -229,14 +230,15 @@ impl Arrival {
         Ok(line)
     }
 
-    /// The two ends of what follows.
+    /// Returns the two ends of the connection that follows.
     pub(crate) fn pipes(self) -> (impl tokio::io::AsyncRead + Unpin + Send, impl tokio::io::AsyncWrite + Unpin + Send) {
         let (input, output) = self.stream.into_split();
         (tokio::io::AsyncReadExt::chain(io::Cursor::new(self.rest), input), output)
     }
 }
 
-/// A line and what came behind it. The first of a connection may have no end: the end of what is sent will do.
+/// Reads a line, and the bytes after it. The first line of a connection may lack its newline: the end of the stream
+/// ends it.
 async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>, Vec<u8>)> {
     loop {
         if let Some(at) = read.iter().position(|byte| *byte == b'\n') {
@@ -250,13 +252,13 @@ async fn line(stream: &mut UnixStream, mut read: Vec<u8>) -> io::Result<(Vec<u8>
     }
 }
 
-/// Who has come, by the first line.
+/// A new connection, by its first line.
 enum Came {
     Guest(Arrival),
     Asker(UnixStream, Vec<u8>),
 }
 
-/// Hears the first line, if it is one of our user who says it.
+/// Reads the first line, if the connection is from our user.
 async fn come(mut stream: UnixStream) -> io::Result<Option<Came>> {
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
         return Ok(None);
@@ -277,7 +279,7 @@ async fn answer<F>(
 where
     F: Future<Output = String>,
 {
-    // Nobody closes them.
+    // The semaphore is never closed.
     let _place = places.acquire().await.map_err(io::Error::other)?;
     let answer = reply(request).await;
     stream.write_all(answer.as_bytes()).await?;
@@ -285,7 +287,7 @@ where
     stream.shutdown().await
 }
 
-/// Asks the daemon on that port, or the only one.
+/// Asks the daemon on this port, or the only daemon.
 pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) -> Result<String, AskError> {
     let mut living = Vec::new();
     for path in directories.iter().flat_map(|directory| sockets(directory, port)) {
@@ -302,7 +304,7 @@ pub(super) async fn ask(directories: &[PathBuf], port: Option<u16>, what: &str) 
     put(stream, path, what).await
 }
 
-/// Asks the daemon behind that socket.
+/// Asks the daemon behind this socket.
 pub(super) async fn ask_at(path: &Path, what: &str) -> Result<String, AskError> {
     let stream =
         UnixStream::connect(path).await.map_err(|source| AskError::Silent { path: path.to_owned(), source })?;
@@ -315,7 +317,7 @@ async fn put(stream: UnixStream, path: PathBuf, what: &str) -> Result<String, As
     answer.map_err(|source| AskError::Silent { path, source })
 }
 
-/// The sockets there are, living or not.
+/// Lists the sockets, live or stale.
 fn sockets(directory: &Path, port: Option<u16>) -> Vec<PathBuf> {
     if let Some(port) = port {
         return vec![directory.join(format!("{port}.sock"))];
@@ -325,7 +327,7 @@ fn sockets(directory: &Path, port: Option<u16>) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).collect()
 }
 
-/// The address of the daemon behind a socket, or what is known of it.
+/// Returns the address of the daemon behind a socket, or else the socket's name.
 fn address(socket: &Path) -> String {
     let noted = File::open(socket.with_extension("lock")).ok().and_then(|mut lock| holder(&mut lock).1);
     noted.unwrap_or_else(|| socket.file_stem().unwrap_or_default().to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! The responses of the HTTP door: answers, and refusals with a sentence.
+//! The responses of the HTTP door: answers, and refusals with a reason.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use http_body::{Frame as Part, SizeHint};
 
 use super::outlet::Outlet;
 use super::stream::Events;
-use crate::downstream::guard::Refused;
+use crate::downstream::guard::Denied;
 use crate::protocol::{self, ErrorObject, Malformed, RequestId, code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -21,10 +21,10 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// What a request is answered with.
+/// The response to a request.
 pub(super) type Response = http::Response<Body>;
 
-/// Why a request is not served, with the answer it gets.
+/// Why a request is refused, with the response it gets.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -34,28 +34,28 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with a sentence.
+    /// Refuses with a reason.
     pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         Self::error(status, ErrorObject::new(code::INVALID_REQUEST, reason))
     }
 
-    /// A refusal with an error of JSON-RPC.
+    /// Refuses with a JSON-RPC error.
     pub(super) fn error(status: StatusCode, error: ErrorObject) -> Self {
         Self { status, id: None, error: Box::new(error), more: None }
     }
 
-    /// A refusal of the classification: what is not there is not found, all else is the request's own fault.
+    /// Refuses with an error of the classification: an unknown method is 404, anything else is the request's own fault.
     pub(super) fn judged(error: ErrorObject) -> Self {
         let known = error.code != code::METHOD_NOT_FOUND;
         Self::error(if known { StatusCode::BAD_REQUEST } else { StatusCode::NOT_FOUND }, error)
     }
 
-    /// The method of HTTP does not exist here.
+    /// Refuses an HTTP method that does not exist here.
     pub(super) fn method() -> Self {
         Self::method_but("use POST, GET or DELETE", "GET, POST, DELETE")
     }
 
-    /// Sessions have GET and DELETE, requests without one have not.
+    /// Refuses GET and DELETE of a request without a session: only sessions have them.
     pub(super) fn post_only() -> Self {
         Self::method_but("use POST: there are no sessions in this revision", "POST")
     }
@@ -66,14 +66,14 @@ impl Refusal {
         refusal
     }
 
-    /// Nothing but this method exists here.
+    /// Refuses any HTTP method but this one.
     pub(super) fn only(method: &'static str) -> Self {
         let mut refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("use {method}"));
         refusal.more = Some((ALLOW, HeaderValue::from_static(method)));
         refusal
     }
 
-    /// Too much to do; try again soon.
+    /// Refuses because of overload; the client may retry soon.
     pub(super) fn busy(reason: &str) -> Self {
         let mut refusal =
             Self::error(StatusCode::SERVICE_UNAVAILABLE, ErrorObject::new(code::INTERNAL, reason.to_owned()));
@@ -81,13 +81,13 @@ impl Refusal {
         refusal
     }
 
-    /// Names the request that is refused.
+    /// Sets the id of the refused request.
     pub(super) fn about(mut self, id: Option<RequestId>) -> Self {
         self.id = id;
         self
     }
 
-    /// The answer.
+    /// Returns the response.
     pub(super) fn into_response(self) -> Response {
         let answer = protocol::Response { id: self.id, outcome: Err(*self.error) };
         let mut response = json(answer.frame().pieces().into());
@@ -97,8 +97,8 @@ impl Refusal {
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<Denied> for Refusal {
+    fn from(refused: Denied) -> Self {
         let mut refusal = Self::new(refused.status, refused.reason);
         refusal.more = refused.more;
         refusal
@@ -112,14 +112,14 @@ impl From<Malformed> for Refusal {
     }
 }
 
-/// A message as the whole answer, by `Content-Length` and without a copy.
+/// Returns a message as the whole response, with a `Content-Length` and without a copy.
 pub(super) fn json(pieces: VecDeque<Bytes>) -> Response {
     let mut response = Response::new(Body::Whole(pieces));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// Several messages as the whole answer.
+/// Returns several messages as the whole response.
 pub(super) fn json_array(responses: &[protocol::Response], outlet: &Outlet) -> Response {
     let mut pieces = VecDeque::new();
     for response in responses {
@@ -130,7 +130,7 @@ pub(super) fn json_array(responses: &[protocol::Response], outlet: &Outlet) -> R
     json(pieces)
 }
 
-/// A text as the whole answer. `headers` may name another type.
+/// Returns text as the whole response. `headers` may set another type.
 pub(super) fn text<const N: usize>(headers: [(HeaderName, &'static str); N], text: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::Whole(VecDeque::from([text.into()])));
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
@@ -140,34 +140,34 @@ pub(super) fn text<const N: usize>(headers: [(HeaderName, &'static str); N], tex
     response
 }
 
-/// A stream of events.
+/// Returns a stream of events.
 pub(super) fn events(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, EVENTS);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies that collect answers before they pass them on would hold events back.
+    // Proxies that buffer responses would hold events back.
     headers.insert(BUFFERING, HeaderValue::from_static("no"));
     response
 }
 
-/// The answer to what needs no answer.
+/// Returns the response to a message that needs no answer.
 pub(super) fn accepted() -> Response {
     bare(StatusCode::ACCEPTED)
 }
 
-/// An answer that is only a status.
+/// Returns a response with a status and no body.
 pub(super) fn bare(status: StatusCode) -> Response {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = status;
     response
 }
 
-/// The body of an answer. A whole answer allocates nothing beside its pieces; a stream is large and is allocated once.
+/// The body of a response. A whole response allocates nothing besides its pieces; a stream is large and allocated once.
 pub(super) enum Body {
-    /// No bytes.
+    /// Empty.
     Empty,
-    /// A whole answer in pieces.
+    /// A whole response in pieces.
     Whole(VecDeque<Bytes>),
     /// The events of a session.
     Events(Box<Events>),
@@ -176,12 +176,12 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// The body that reads a record of a session.
+    /// Returns a body that reads a record of a session.
     pub(super) fn record(events: Events) -> Self {
         Self::Events(Box::new(events))
     }
 
-    /// The body that sends what the stream yields.
+    /// Returns a body that sends what the stream yields.
     pub(super) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(pieces.boxed())
     }
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// The exact length if it is known before, whether there is nothing to send, and what is sent.
+    /// Returns the length if known in advance, whether the body is empty, and the bytes that it sends.
     async fn sent(body: Body) -> (Option<u64>, bool, String) {
         let (length, is_end) = (body.size_hint().exact(), body.is_end_stream());
         let bytes = body.collect().await.unwrap().to_bytes();

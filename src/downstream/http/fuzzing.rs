@@ -1,4 +1,4 @@
-//! What the fuzzers see of the door.
+//! The parts of the door that the fuzzers use.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,12 +22,12 @@ use crate::router::Router;
 
 const OWN: Own = Own { port: 8808, default_port: 80 };
 
-/// What the value of a header stands for.
+/// Decodes a header value.
 pub(crate) fn decode(value: &str) -> Option<Cow<'_, str>> {
     headers::decode(value)
 }
 
-/// Whether a door at port 8808 that allows nobody more lets such a request in.
+/// Reports whether a door at port 8808 without extra allowed hosts admits this request.
 pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) -> bool {
     let mut heads = HeaderMap::new();
     let Ok(host) = HeaderValue::from_bytes(host) else { return false };
@@ -41,7 +41,7 @@ pub(crate) fn admits(host: &[u8], origin: Option<&[u8]>, target: Option<&[u8]>) 
     Guard::new(OWN, &[], &[]).check(Version::HTTP_11, &uri, &heads).is_ok()
 }
 
-/// A door without a listener, at what would be port 8808.
+/// A door without a listener, as if at port 8808.
 pub(crate) struct Door(Arc<super::Door>);
 
 impl fmt::Debug for Door {

@@ -1,8 +1,8 @@
-//! Clients that shut their sending side and read on (`docs/hazards.md` H106). hyper takes the end of what a client sends for
-//! the end of the client; so that end is held back from it while a request is served that does not end with it.
+//! Clients that shut down their sending side and still read (`docs/hazards.md` H106). hyper takes the end of the input
+//! for the end of the client. So the end is hidden from hyper while a request is served that should survive it.
 //!
-//! What holds it back is the [`Wire`]: from the head of a request on, until its answer is written or it turns out to be one
-//! that its client withdraws by going. An error is passed on at once.
+//! The [`HttpWire`] decides: from the head of a request until its answer is written, or until the request turns out to be
+//! one that a disconnect withdraws. Errors are passed on at once.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::wires::{Serving, Wire};
+use super::wires::{HttpWire, Serving};
 
-/// A connection's bytes.
+/// The bytes of a connection.
 pub(super) struct Halved<I> {
     io: I,
-    wire: Wire,
+    wire: HttpWire,
 }
 
 impl<I> Halved<I> {
-    pub(super) fn new(io: I, wire: Wire) -> Self {
+    pub(super) fn new(io: I, wire: HttpWire) -> Self {
         Self { io, wire }
     }
 }
@@ -53,7 +53,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
         self.io.is_write_vectored()
     }
 
-    /// hyper calls it when it has handed over all that it has.
+    /// hyper calls this when it has handed over everything it has.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ends = self.wire.writes();
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
@@ -68,21 +68,21 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Halved<I> {
     }
 }
 
-/// The body of a request. One that is not whole when its client has sent all that it will is broken off.
+/// The body of a request. It fails if the client has shut down its sending side before the body is complete.
 pub(super) struct Arriving {
     incoming: Incoming,
-    wire: Wire,
-    /// Whether that it came whole proves something of its connection.
+    wire: HttpWire,
+    /// Whether a complete body marks its connection as proven.
     proves: bool,
 }
 
-/// The body of a request did not come whole.
+/// The body of a request is incomplete.
 #[derive(Debug)]
 pub(super) struct BrokenOff;
 
 impl Arriving {
-    pub(super) fn new(incoming: Incoming, wire: Wire, proves: bool) -> Self {
-        // There is nothing of it to wait for.
+    pub(super) fn new(incoming: Incoming, wire: HttpWire, proves: bool) -> Self {
+        // There is no body to wait for.
         if proves && incoming.is_end_stream() {
             wire.proves();
         }
@@ -99,7 +99,7 @@ impl Body for Arriving {
             // The client sends no more.
             Poll::Pending if self.wire.was_left() => Poll::Ready(Some(Err(BrokenOff))),
             polled => {
-                // Its end may come with its last piece, and who has that asks no more.
+                // The end may arrive with the last piece, and then the body is not polled again.
                 if self.proves && (matches!(polled, Poll::Ready(None)) || self.incoming.is_end_stream()) {
                     self.wire.proves();
                 }
@@ -117,7 +117,7 @@ impl Body for Arriving {
     }
 }
 
-/// The body of an answer. Its request is being served as long as it is there.
+/// The body of a response. The request counts as being served while the body exists.
 pub(super) struct Served<B> {
     body: B,
     _serving: Serving,

@@ -2,7 +2,7 @@
 //! supervisors.
 //!
 //! Connections come in, requests go to the router, answers and streams go out. A request is served in the task of its
-//! connection; only a call whose connection broke gets a task of its own. Start reading at `post.rs`.
+//! connection; only a call whose connection broke gets its own task. Start reading at `post.rs`.
 
 mod answer;
 mod body;
@@ -42,7 +42,7 @@ use self::answer::Refusal;
 pub(super) use self::connection::STREAMS;
 use self::receipt::Bodies;
 use self::rules::{Now, Rules};
-use self::session::{Caps, Full, Key, Place, Session, Sessions, Use};
+use self::session::{Caps, Full, Key, Session, SessionPlace, Sessions, Use};
 use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
@@ -50,21 +50,21 @@ use crate::queues::STUCK;
 use crate::router::{Held, Holds, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// How long the door waits when it cannot accept, most likely for want of file descriptors.
+/// How long the door pauses after `accept` fails, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long answers may take to be written once every call is over.
+/// How long answers may take to be written after the last call ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What the config says about the door.
+/// The door's settings.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// TLS, if it is spoken.
+    /// The TLS acceptor, if TLS is on.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// The eras that are spoken.
+    /// The eras that are served.
     pub(crate) eras: Eras,
     /// Whether HTTP+SSE is served.
     pub(crate) sse: bool,
-    /// The clients at the status socket: they count among the connections.
+    /// The clients at the status socket: they count as connections.
     pub(crate) guests: Guests,
 }
 
@@ -74,17 +74,17 @@ impl Default for Settings {
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct Door {
     router: Router,
     eras: Eras,
     rules: Rules,
-    /// The connections there are.
+    /// The open connections.
     wires: Wires,
     guests: Guests,
     bodies: Bodies,
     sessions: Sessions,
-    /// Sessions over HTTP+SSE, if that is served.
+    /// The sessions over HTTP+SSE, if that is served.
     sse: Option<sse::Table>,
     /// Calls whose connection broke.
     tasks: TaskTracker,
@@ -93,8 +93,8 @@ struct Door {
     stopping: CancellationToken,
 }
 
-/// Serves until `stop`, then lets running calls finish for as long as the limits say. Whether clients of other machines may
-/// reach the listener is the caller's to know.
+/// Serves until `stop`, then lets running calls finish for as long as the limits say. The caller decides whether other
+/// machines may reach the listener.
 ///
 /// # Errors
 /// When the listener has no address.
@@ -128,13 +128,13 @@ pub(crate) async fn serve(
     door.drain(&connections, limits.drain).await;
     kill.cancel();
     connections.wait().await;
-    // What is left of requests ends with their connections.
+    // Remaining requests end with their connections.
     door.streams.close();
     door.streams.wait().await;
     Ok(())
 }
 
-/// Accepts connections until the door stops; the listener is closed then.
+/// Accepts connections until the door stops, then closes the listener.
 async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTracker, kill: &CancellationToken) {
     let limits = door.router.limits();
     let mut cuts = door.router.queues().cuts();
@@ -155,7 +155,7 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                 }
             }
             accepted = next(door, &listener) => match accepted {
-                // Those that gave way are gone in a moment; where they are not, nobody more comes in.
+                // Evicted connections are gone in a moment; if they are not, no new one is accepted.
                 Ok(stream)
                     if connections.len() / 2 >= limits.connections
                         || !door.wires.make_room(limits.connections.saturating_sub(door.guests.count())) =>
@@ -165,8 +165,8 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
                     }
                 }
                 Ok(stream) => {
-                    let place = door.wires.open();
-                    connections.spawn(connection::serve(Arc::clone(door), stream, place, kill.clone()));
+                    let (wire, listed) = door.wires.open();
+                    connections.spawn(connection::serve(Arc::clone(door), stream, wire, listed, kill.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -177,14 +177,14 @@ async fn accept(door: &Arc<Door>, listener: TcpListener, connections: &TaskTrack
     }
 }
 
-/// The next connection. It takes of the room that bodies have; until they have made it, newcomers wait where they cost
-/// us nothing.
+/// Accepts the next connection. It takes room from request bodies; until they have freed it, new connections wait in
+/// the listen queue, where they cost us nothing.
 async fn next(door: &Door, listener: &TcpListener) -> io::Result<TcpStream> {
     door.bodies.make_way().await;
     Ok(listener.accept().await?.0)
 }
 
-/// Says, if that can be done at once, that there are too many connections.
+/// Tells a client, if that is possible without waiting, that there are too many connections.
 fn turn_away(stream: &TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\n\
         connection: close\r\n\r\n";
@@ -204,7 +204,7 @@ impl Holds for Door {
 }
 
 impl Door {
-    /// The session that a request names, if it is the asker's.
+    /// Returns the session that a request names, if it belongs to the principal.
     fn session(&self, principal: &Principal, headers: &HeaderMap) -> Result<Use, Refusal> {
         let Some(value) = body::single(headers, &SESSION)? else {
             let reason = "`Mcp-Session-Id` is missing: send `initialize` first and name its session from then on";
@@ -215,8 +215,8 @@ impl Door {
         })
     }
 
-    /// A place for one more session of that principal.
-    fn reserve(&self, principal: &Principal) -> Result<Place, Refusal> {
+    /// Reserves a place for one more session of this principal.
+    fn reserve(&self, principal: &Principal) -> Result<SessionPlace, Refusal> {
         self.check_room()?;
         let (place, evicted) = self.sessions.reserve(principal).map_err(|full| {
             Refusal::busy(match full {
@@ -243,22 +243,22 @@ impl Door {
         }
     }
 
-    /// Refuses new work while more waits for clients than may, those who are cut off included.
+    /// Refuses new work while too many bytes wait for clients, including clients that were cut off.
     fn check_room(&self) -> Result<(), Refusal> {
         if self.router.queues().is_swamped() {
-            return Err(Refusal::busy("too much waits for clients that do not take it (host.limits.clientQueues)"));
+            return Err(Refusal::busy("too much waits for clients that do not read (host.limits.clientQueues)"));
         }
         Ok(())
     }
 
-    /// Ends the sessions whose time is over, and those whose clients were cut off.
+    /// Ends the sessions that expired, and those whose clients were cut off.
     fn sweep(&self) {
         for session in self.sessions.sweep() {
             self.close(&session);
         }
     }
 
-    /// The rules that the config means now. What is open of whoever proved who it is by what no longer counts ends first.
+    /// Returns the current rules. If they changed, first ends everything whose authentication no longer holds.
     fn rules(&self) -> Arc<Now> {
         loop {
             if let Some(now) = self.rules.now() {
@@ -275,19 +275,19 @@ impl Door {
         }
     }
 
-    /// Ends a session whose client does not take what is there for it (`docs/hazards.md` H49).
+    /// Ends a session whose client does not read (`docs/hazards.md` H49).
     fn cut_off(&self, session: &Session) {
-        tracing::warn!(session = ?session.key, "client takes no messages; its session ends");
+        tracing::warn!(session = ?session.key, "client reads no messages; its session ends");
         self.end(session);
     }
 
-    /// The last steps of a session that is out of the table.
+    /// Cleans up a session that has left the table.
     fn close(&self, session: &Session) {
         self.router.close(&session.client);
         session.end_streams();
     }
 
-    /// Lets running calls finish, then ends every session and lets the last answers out.
+    /// Lets running calls finish, then ends every session and writes the last answers.
     async fn drain(&self, connections: &TaskTracker, patience: Duration) {
         self.router.close_doors();
         connections.close();

@@ -1,38 +1,38 @@
-//! The way out of one answer: what goes through it counts for its client until the connection has written it.
+//! The way out of one answer: its bytes count against the client until the connection has written them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::wires::Wire;
+use super::wires::HttpWire;
 use crate::protocol::Frame;
 use crate::queues::{Account, Way};
 
-/// Where an answer goes out.
+/// The way out of an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Outlet {
     way: Arc<Way>,
-    wire: Wire,
+    wire: HttpWire,
 }
 
-/// What a message costs beside its bytes.
+/// The cost of a message besides its bytes.
 const OVERHEAD: usize = 128;
 
-impl Wire {
-    /// The way to the client of that account. When it is cut off, the connection ends.
+impl HttpWire {
+    /// Returns the outlet to the client of this account. If the client is cut off, the connection ends.
     pub(super) fn outlet(&self, account: &Account) -> Outlet {
         Outlet { way: account.way(self.end_token()), wire: self.clone() }
     }
 }
 
 impl Outlet {
-    /// The connection.
-    pub(super) fn wire(&self) -> &Wire {
+    /// Returns the connection.
+    pub(super) fn wire(&self) -> &HttpWire {
         &self.wire
     }
 
-    /// A message in pieces.
+    /// Returns the pieces of a message.
     pub(super) fn pieces(&self, frame: Frame) -> VecDeque<Bytes> {
         let size = OVERHEAD + frame.len();
         let [head, body, tail] = frame.pieces();
@@ -47,7 +47,7 @@ impl Outlet {
         pieces
     }
 
-    /// Writes an event that begins with `head`; a large message stays in its own piece.
+    /// Writes an event that starts with `head`; a large message stays in its own piece.
     pub(super) fn event(&self, pieces: &mut VecDeque<Bytes>, head: &[u8], frame: Option<Frame>) {
         let size = OVERHEAD + head.len() + frame.as_ref().map_or(0, Frame::len);
         let [start, body, tail] = frame.map_or_else(Default::default, Frame::pieces);

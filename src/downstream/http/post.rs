@@ -1,6 +1,6 @@
-//! POST: one message of a client. A request is served by the future of its own handler, and how it is answered is
-//! decided late: as JSON if the answer comes before anything else, else as a stream of events. Only where the server may
-//! ask a client that can come back to a stream, the stream is opened at once.
+//! POST: one message of a client. The handler's own future serves the request, and the form of the response is decided
+//! late: JSON if the answer comes first, a stream of events otherwise. The stream opens at once only if the server may ask
+//! questions and the client can resume a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use super::outlet::Outlet;
 use super::replay::{From, Record};
 use super::session::{Key, Use};
 use super::stream::{DECIDE, Events, Source};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, SESSION, body, headers, stateless};
 use crate::downstream::authentication::Proven;
 use crate::downstream::classify::{self, Eras, Route};
 use crate::protocol::{ErrorObject, Malformed, Message, Method, ProtocolVersion, Request, Response, batch};
 use crate::router::{Client, Mailbox, Principal, Via};
 
-/// What answers a request, or the requests of a batch.
+/// Resolves to the answers of a request, or of the requests of a batch.
 type Replies = Pin<Box<dyn Future<Output = Vec<Response>> + Send>>;
 
 /// Serves a POST.
 pub(super) async fn post(
     door: &Arc<Door>,
-    wire: &Wire,
+    wire: &HttpWire,
     proven: &Proven,
     request: HttpRequest,
 ) -> Result<HttpResponse, Refusal> {
@@ -55,7 +55,7 @@ pub(super) async fn post(
         _ => None,
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
-    // Answers and cancellations still come through: they make room.
+    // Answers and cancellations still pass: they free room.
     if id.is_some() && door.router.is_full() {
         return Err(about(Refusal::busy("too many requests at once (host.limits.pending)")));
     }
@@ -64,23 +64,23 @@ pub(super) async fn post(
         Route::Session(message) => session(door, principal, &headers, message, wire).await.map_err(about),
         Route::Stateless(request, envelope) => {
             wire.lets_go();
-            stateless::serve(door, proven, &headers, (request, envelope), wire).await
+            stateless::serve(door, proven, &headers, request, envelope, wire).await
         }
-        // Over HTTP the end of the connection is what withdraws a request.
+        // Over HTTP a request is withdrawn by closing the connection.
         Route::Notice(_) => Ok(answer::accepted()),
     }
 }
 
-/// A message of a session, or one that makes a session.
+/// Handles a message of a session, or one that opens a session.
 async fn session(
     door: &Arc<Door>,
     principal: &Principal,
     headers: &HeaderMap,
     message: Message,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let message = match message {
-        // Whatever session the client names: this makes a new one, and the id is ours.
+        // Whatever session the client names, this opens a new one with an id of ours.
         Message::Request(request) if request.method == Method::Initialize => {
             return initialize(door, principal, &request, wire);
         }
@@ -107,7 +107,7 @@ fn initialize(
     door: &Arc<Door>,
     principal: &Principal,
     request: &Request,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let about = |refusal: Refusal| refusal.about(Some(request.id.clone()));
     if door.stopping.is_cancelled() {
@@ -116,7 +116,7 @@ fn initialize(
     let place = door.reserve(principal).map_err(about)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
-        about(Refusal::busy("no session id could be made"))
+        about(Refusal::busy("no session id could be created"))
     })?;
     let id = Some(request.id.clone());
     let account = door.router.account();
@@ -134,8 +134,8 @@ fn initialize(
     Ok(response)
 }
 
-/// A call whose answer has not begun. Dropped, it goes on: a lost connection is no cancel (2025-11-25, transports). No
-/// event id was sent, so nobody can come back for the answer.
+/// A call whose response has not started. If it is dropped, the call continues: a lost connection does not cancel
+/// (2025-11-25, transports). No event id was sent, so the client cannot come back for the answer.
 struct Undecided {
     answer: Option<(Replies, Use)>,
     tasks: TaskTracker,
@@ -155,13 +155,13 @@ impl Drop for Undecided {
     }
 }
 
-/// A batch: its requests run side by side and are answered together (2025-03-26).
+/// Handles a batch: its requests run concurrently and are answered together (2025-03-26).
 async fn items(
     door: &Arc<Door>,
     principal: &Principal,
     headers: &HeaderMap,
     items: &[Bytes],
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let messages = classify::batch(items, headers::version(headers)).map_err(Refusal::judged)?;
     let in_use = door.session(principal, headers)?;
@@ -191,21 +191,21 @@ async fn items(
         let answered = join_all(calls).await;
         malformed.into_iter().chain(answered.into_iter().flatten()).collect()
     });
-    Ok(serve(door, in_use, (leg, outlet), replies, Shape::Array).await)
+    Ok(serve(door, in_use, leg, outlet, replies, Shape::Array).await)
 }
 
-async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &Wire) -> HttpResponse {
+async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
     let leg = door.router.leg(client);
     let outlet = wire.outlet(leg.account());
-    // During such a call a person may be asked, which takes its time: an event id lets the client come back for the answer.
+    // Such a call may ask a person, which takes time: an event id lets the client come back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);
     let reply = reply(door, client, request, &leg);
     let replies = Box::pin(async move { reply.await.into_iter().collect() });
-    serve(door, in_use, (leg, outlet), replies, if at_once { Shape::Stream } else { Shape::Single }).await
+    serve(door, in_use, leg, outlet, replies, if at_once { Shape::Stream } else { Shape::Single }).await
 }
 
-/// The answer to one request; `None` where none is due.
+/// Resolves to the answer to one request; `None` if none is due.
 fn reply(
     door: &Door,
     client: &Arc<Client>,
@@ -218,20 +218,21 @@ fn reply(
     async move { answer.await.map(|outcome| Response { id: Some(id), outcome }) }
 }
 
-/// How replies that come before anything else are written.
+/// The form of an answer that comes before any other message.
 enum Shape {
-    /// As one JSON object.
+    /// One JSON object.
     Single,
-    /// As one JSON array.
+    /// One JSON array.
     Array,
-    /// As a stream, whatever comes when.
+    /// A stream in any case.
     Stream,
 }
 
 async fn serve(
     door: &Arc<Door>,
     in_use: Use,
-    (leg, outlet): (Arc<Mailbox>, Outlet),
+    leg: Arc<Mailbox>,
+    outlet: Outlet,
     replies: Replies,
     shape: Shape,
 ) -> HttpResponse {
@@ -252,28 +253,28 @@ async fn serve(
     match (replied, shape) {
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
             Some(response) => answer::json(outlet.pieces(response.frame())),
-            // The client withdrew the request, so no answer is due; and a stream may end without one, but JSON may not.
+            // The client withdrew the request, so no answer is due. A stream may end without one; JSON may not be empty.
             None => answer::events(Body::Empty),
         },
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {
             answer::json_array(&replied, &outlet)
         }
-        (replied, _) => stream(door, Call { leg, early, replies, replied, in_use }, outlet),
+        (replied, _) => stream(door, StreamedCall { leg, early, replies, replied, in_use }, outlet),
     }
 }
 
-/// A call that is answered as a stream.
-struct Call {
+/// A call that is answered with a stream.
+struct StreamedCall {
     leg: Arc<Mailbox>,
-    /// The first message, if it was taken already.
+    /// The first message, if it was already taken.
     early: Option<Message>,
     replies: Replies,
-    /// What they are, if they are there already.
+    /// The answers, if they are already there.
     replied: Option<Vec<Response>>,
     in_use: Use,
 }
 
-fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
+fn stream(door: &Arc<Door>, call: StreamedCall, outlet: Outlet) -> HttpResponse {
     let session = call.in_use.session();
     let record = session.call_stream(door.router.limits().client_queue);
     let Ok(reader) = record.read(From::Untaken) else { return answer::events(Body::Empty) };
@@ -283,29 +284,29 @@ fn stream(door: &Arc<Door>, call: Call, outlet: Outlet) -> HttpResponse {
         record.push(None);
     }
     let in_use = call.in_use.again();
-    let work = Box::pin(call.drive(Arc::clone(door), Ending(record), can_return));
+    let work = Box::pin(call.drive(Arc::clone(door), EndOnDrop(record), can_return));
     let events = Events::new(reader, Source::Call(work, door.tasks.clone()), in_use, outlet);
     answer::events(Body::record(events))
 }
 
-/// Whether the client can come back to a stream. Clients of older revisions take the empty data of the first event for a
-/// broken message.
+/// Reports whether the client can resume a stream. Clients of older revisions take the empty data of the first event
+/// for a broken message.
 fn can_return(client: &Client) -> bool {
     client.revision() >= ProtocolVersion::V2025_11_25
 }
 
-/// Ends a stream when it goes, whatever happened.
-struct Ending(Arc<Record>);
+/// Ends a stream when dropped.
+struct EndOnDrop(Arc<Record>);
 
-impl Drop for Ending {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl Call {
-    /// Writes what belongs to the call into its stream, last what answers it.
-    async fn drive(mut self, door: Arc<Door>, ending: Ending, can_return: bool) {
+impl StreamedCall {
+    /// Writes the messages of the call into its stream, and the answer last.
+    async fn drive(mut self, door: Arc<Door>, ending: EndOnDrop, can_return: bool) {
         let record = &ending.0;
         if let Some(message) = self.early.take() {
             record.push(Some(message.frame().on_one_line()));
@@ -356,5 +357,5 @@ impl Call {
     }
 }
 
-/// The client did not take what its call had for it.
+/// The client did not read the messages of its call.
 struct Overflowed;

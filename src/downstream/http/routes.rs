@@ -1,7 +1,7 @@
-//! The routes, and what stands before them: the guard, then who asks.
+//! The routes, and the checks before them: first the guard, then authentication.
 //!
-//! **Invariant:** nothing is served that is not in [`ROUTES`], and nothing there changes the host itself: what does has
-//! its place on the local socket (`docs/hazards.md` H83).
+//! **Invariant:** only the paths in [`ROUTES`] are served, and none of them changes the host itself: such requests
+//! belong on the local socket (`docs/hazards.md` H83).
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -19,16 +19,16 @@ use super::answer::{self, Body, Refusal, Response};
 use super::body::Request;
 use super::halved::{Arriving, Served};
 use super::rules::Now;
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, get, page, post, sse};
-use crate::downstream::authentication::{Asked, Asker, Asking, Proven};
+use crate::downstream::authentication::{AuthProgress, AuthResult, PendingAuth, Proven};
 use crate::downstream::classify::Eras;
 use crate::downstream::peer::Peer;
 use crate::upstream::StateName;
 
-/// What is served at a path.
+/// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
+enum Endpoint {
     Page,
     Mcp,
     Sse,
@@ -37,67 +37,67 @@ enum Route {
     Readyz,
 }
 
-/// All there is, but for the document on tokens of an issuer, where they are taken.
-const ROUTES: [(&str, Route); 6] = [
-    ("/", Route::Page),
-    ("/mcp", Route::Mcp),
-    ("/sse", Route::Sse),
-    ("/messages", Route::Messages),
-    ("/healthz", Route::Healthz),
-    ("/readyz", Route::Readyz),
+/// All routes, except for the OAuth resource metadata, which is served if tokens of an issuer are accepted.
+const ROUTES: [(&str, Endpoint); 6] = [
+    ("/", Endpoint::Page),
+    ("/mcp", Endpoint::Mcp),
+    ("/sse", Endpoint::Sse),
+    ("/messages", Endpoint::Messages),
+    ("/healthz", Endpoint::Healthz),
+    ("/readyz", Endpoint::Readyz),
 ];
 
 const JSON: [(HeaderName, &str); 1] = [(CONTENT_TYPE, "application/json")];
 
-impl Route {
+impl Endpoint {
     fn of(path: &str) -> Option<Self> {
         ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route)
     }
 
-    /// Whether a supervisor may ask it that has no token.
+    /// Reports whether a supervisor without a token may use the route.
     fn is_open(self) -> bool {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
-    /// Whether the answer is a stream that is there for as long as its client is.
+    /// Reports whether the response is a stream that lasts as long as its client.
     fn streams(self, method: &Method) -> bool {
         matches!(self, Self::Mcp | Self::Sse) && *method == Method::GET
     }
 }
 
-/// What a connection serves: nothing that the guard refuses, and nothing to who has not said who it is.
+/// The service of a connection. It serves nothing that the guard refuses, and nothing to an unauthenticated client.
 #[derive(Clone)]
 pub(super) struct Service {
     door: Arc<Door>,
     peer: Peer,
     used: Arc<AtomicBool>,
-    wire: Wire,
+    wire: HttpWire,
 }
 
 impl Service {
-    /// A service for one connection, which notes that it was used.
-    pub(super) fn new(door: Arc<Door>, peer: Peer, wire: Wire, used: Arc<AtomicBool>) -> Self {
+    /// Creates the service of one connection, which sets `used` at the first request.
+    pub(super) fn new(door: Arc<Door>, peer: Peer, wire: HttpWire, used: Arc<AtomicBool>) -> Self {
         Self { door, peer, used, wire }
     }
 }
 
-type Answer = http::Response<Served<Body>>;
-type Routed = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+type ServedResponse = http::Response<Served<Body>>;
+type Routed = Pin<Box<dyn Future<Output = Result<ServedResponse, Infallible>> + Send>>;
 
 impl hyper::service::Service<http::Request<Incoming>> for Service {
-    type Response = Answer;
+    type Response = ServedResponse;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Answer, Infallible>>, Routed>;
+    type Future = Either<Ready<Result<ServedResponse, Infallible>>, Routed>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         self.used.store(true, Ordering::Relaxed);
         let (uri, headers) = (request.uri(), request.headers());
         // Over HTTP/1.1 hyper leaves the body out by itself.
         let head_only = request.method() == Method::HEAD && request.version() >= Version::HTTP_2;
-        // Until it is known to be a request that ends with its client. Over HTTP/2 that is told for each apart.
+        // Held until it is clear that the request ends with its client. Over HTTP/2 every stream has its own end.
         let serving = self.wire.serve(request.version() < Version::HTTP_2);
         let answer = move |response: Response| cut(response, head_only).map(|body| Served::new(body, serving));
-        let at_once = |answer: Answer| Either::Left(ready(Ok(answer)));
+        let at_once = |answer: ServedResponse| Either::Left(ready(Ok(answer)));
         let rules = self.door.rules();
         if let Err(refused) = rules.guard.check(request.version(), uri, headers) {
             return at_once(answer(Refusal::from(refused).into_response()));
@@ -107,16 +107,16 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let refusal = Refusal::new(status, "too many headers (host.limits.headers)");
             return at_once(answer(refusal.into_response()));
         }
-        let route = Route::of(uri.path());
+        let route = Endpoint::of(uri.path());
         if let Some(metadata) = rules.authentication.metadata(uri.path()) {
             let metadata = only_read(request.method(), answer::text(JSON, metadata.to_owned()));
             return at_once(answer(metadata.unwrap_or_else(Refusal::into_response)));
         }
         let is_closed = route.is_some_and(|route| !route.is_open());
-        // Where everybody is let in, a request proves as much as it is work to make: it has to be whole.
+        // Where no token is needed, a request proves only the work of sending it, so it must arrive whole.
         let needs_all = rules.authentication.wants_peer();
         let (asked, rules) = match self.ask(rules, headers) {
-            (Asked::Known(Err(refused)), _) if !route.is_some_and(Route::is_open) => {
+            (AuthProgress::Done(Err(refused)), _) if !route.is_some_and(Endpoint::is_open) => {
                 return at_once(answer(Refusal::from(refused).into_response()));
             }
             asked => asked,
@@ -124,7 +124,7 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
         if route.is_some_and(|route| route.streams(request.method())) {
             self.wire.lets_go();
         }
-        let is_known = matches!(asked, Asked::Known(Ok(_)));
+        let is_known = matches!(asked, AuthProgress::Done(Ok(_)));
         if is_closed && is_known && !needs_all {
             self.wire.proves();
         }
@@ -133,10 +133,10 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
             let proves = is_closed && is_known && needs_all;
             let request = request.map(|body| Arriving::new(body, service.wire.clone(), proves));
             let asker = match asked {
-                // Whoever only wants to know whether we live waits for nobody.
-                _ if route == Some(Route::Healthz) => None,
-                Asked::Known(asker) => Some(asker),
-                Asked::Later(asker) => {
+                // A health check waits for nobody else.
+                _ if route == Some(Endpoint::Healthz) => None,
+                AuthProgress::Done(asker) => Some(asker),
+                AuthProgress::Pending(asker) => {
                     let asker = service.known(asker, rules, request.headers()).await;
                     if is_closed && asker.is_ok() {
                         service.wire.proves();
@@ -144,17 +144,17 @@ impl hyper::service::Service<http::Request<Incoming>> for Service {
                     Some(asker)
                 }
             };
-            Ok(answer(serve(&service.door, &service.wire, route, (asker, request)).await))
+            Ok(answer(serve(&service.door, &service.wire, route, asker, request).await))
         }))
     }
 }
 
 impl Service {
-    /// Who asks. What they have open is known from here on, so that it ends with what they proved it by.
-    fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (Asked, Arc<Now>) {
+    /// Authenticates a request. The connection records the principal, so that it ends when the proof stops holding.
+    fn ask(&self, mut rules: Arc<Now>, headers: &HeaderMap) -> (AuthProgress, Arc<Now>) {
         loop {
             let asked = rules.authentication.authenticate(headers, self.peer);
-            if let Asked::Known(Ok(proven)) = &asked {
+            if let AuthProgress::Done(Ok(proven)) = &asked {
                 self.wire.carries(&proven.principal);
             }
             let now = self.door.rules();
@@ -165,8 +165,8 @@ impl Service {
         }
     }
 
-    /// The same, where somebody else has to be asked first: by the rules that hold when the answer is there.
-    async fn known(&self, mut asker: Asking, mut rules: Arc<Now>, headers: &HeaderMap) -> Asker {
+    /// Finishes an authentication that must fetch keys first, by the rules that hold when it is done.
+    async fn known(&self, mut asker: PendingAuth, mut rules: Arc<Now>, headers: &HeaderMap) -> AuthResult {
         loop {
             let known = asker.await;
             if let Ok(proven) = &known {
@@ -177,42 +177,43 @@ impl Service {
                 return known;
             }
             match self.ask(now, headers) {
-                (Asked::Known(known), _) => return known,
-                (Asked::Later(again), now) => (asker, rules) = (again, now),
+                (AuthProgress::Done(known), _) => return known,
+                (AuthProgress::Pending(again), now) => (asker, rules) = (again, now),
             }
         }
     }
 }
 
-/// The answer to HEAD has no body.
+/// Removes the body from a response to HEAD.
 fn cut(response: Response, head_only: bool) -> Response {
     if head_only { response.map(|_| Body::Empty) } else { response }
 }
 
 async fn serve(
     door: &Arc<Door>,
-    wire: &Wire,
-    route: Option<Route>,
-    (asker, request): (Option<Asker>, Request),
+    wire: &HttpWire,
+    route: Option<Endpoint>,
+    asker: Option<AuthResult>,
+    request: Request,
 ) -> Response {
     let Some(asker) = asker else {
         return only_read(request.method(), answer::text([], "ok\n")).unwrap_or_else(Refusal::into_response);
     };
     let answer = match (route, &door.sse, asker) {
-        (Some(Route::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
+        (Some(Endpoint::Readyz), _, asker) => only_read(request.method(), readyz(door, asker.is_ok())),
         (_, _, Err(refused)) => Err(refused.into()),
-        (Some(Route::Page), _, Ok(_)) => {
+        (Some(Endpoint::Page), _, Ok(_)) => {
             let is_tls = door.rules().tls.is_some();
             let (head, page) = page::page(is_tls, request.uri(), request.headers());
             only_read(request.method(), answer::text(head, page))
         }
-        (Some(Route::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
-        (Some(Route::Sse), Some(table), Ok(proven)) => match *request.method() {
+        (Some(Endpoint::Mcp), _, Ok(proven)) => mcp(door, wire, &proven, request).await,
+        (Some(Endpoint::Sse), Some(table), Ok(proven)) => match *request.method() {
             Method::GET => sse::get(door, table, &proven, request.headers(), wire),
-            // Clients that try Streamable HTTP first learn from this that it is not here.
+            // Clients that try Streamable HTTP first learn from this status that it is not served here.
             _ => Err(Refusal::only("GET")),
         },
-        (Some(Route::Messages), Some(table), Ok(proven)) => match *request.method() {
+        (Some(Endpoint::Messages), Some(table), Ok(proven)) => match *request.method() {
             Method::POST => sse::post(door, table, &proven.principal, request).await,
             _ => Err(Refusal::only("POST")),
         },
@@ -221,7 +222,7 @@ async fn serve(
     answer.unwrap_or_else(Refusal::into_response)
 }
 
-async fn mcp(door: &Arc<Door>, wire: &Wire, proven: &Proven, request: Request) -> Result<Response, Refusal> {
+async fn mcp(door: &Arc<Door>, wire: &HttpWire, proven: &Proven, request: Request) -> Result<Response, Refusal> {
     match *request.method() {
         Method::POST => post::post(door, wire, proven, request).await,
         Method::GET => get::get(door, proven, request.headers(), wire),
@@ -231,7 +232,7 @@ async fn mcp(door: &Arc<Door>, wire: &Wire, proven: &Proven, request: Request) -
     }
 }
 
-/// What is there to be read.
+/// Answers GET and HEAD, and refuses other methods.
 fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     match *method {
         Method::GET => Ok(answer),
@@ -240,7 +241,7 @@ fn only_read(method: &Method, answer: Response) -> Result<Response, Refusal> {
     }
 }
 
-/// Whether every required server is ready, or will never be. Only to who may call them it is told which they are.
+/// Reports whether every required server is ready, or never will be. Only authenticated callers see which ones are not.
 fn readyz(door: &Door, known: bool) -> Response {
     let servers = door.router.manager().states();
     let required = servers.iter().filter(|server| server.required);
@@ -253,19 +254,19 @@ fn readyz(door: &Door, known: bool) -> Response {
     answer
 }
 
-/// What `/readyz` says about the required servers: name, state and why.
+/// Returns the answer of `/readyz` for the required servers: name, state, and reason of each.
 fn readiness<'a>(required: impl Iterator<Item = (&'a str, StateName, &'a str)>) -> (StatusCode, String) {
     let mut waiting = String::new();
     let mut failed = String::new();
     for (name, state, why) in required {
         let text = match state {
-            // A lazy server is as ready as it gets before somebody calls it.
+            // A lazy server is as ready as it gets before its first call.
             StateName::Connected | StateName::Idle => continue,
             StateName::Failed | StateName::Disabled => &mut failed,
             _ => &mut waiting,
         };
         let colon = if why.is_empty() { "" } else { ": " };
-        // Writing to a string cannot fail. What a server said is shown escaped.
+        // Writing to a string cannot fail. Text from a server is escaped.
         let _ = writeln!(text, "{name}: {state}{colon}{}", why.escape_debug());
     }
     if waiting.is_empty() {

@@ -1,9 +1,9 @@
-//! HTTP+SSE, the transport of revision 2024-11-05, for clients that know nothing newer: GET `/sse` opens a session and is
-//! all that is said to the client, answers included; what the client says comes by POST to the address that its first
-//! event names.
+//! HTTP+SSE, the transport of revision 2024-11-05, for clients that know nothing newer. GET `/sse` opens a session, and
+//! its stream carries everything to the client, answers included. The client sends by POST to the address in the
+//! stream's first event.
 //!
-//! The body of the stream owns the session and drives its calls, so that the end of the stream, however it comes, is the
-//! end of both. Any revision with a handshake may be agreed on.
+//! The body of the stream owns the session and drives its calls, so that all end together, however the stream ends. Any
+//! revision with a handshake may be negotiated.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,9 +22,9 @@ use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::body::Request as HttpRequest;
 use super::outlet::Outlet;
 use super::rules::Change;
-use super::session::{Key, Place};
+use super::session::{Key, SessionPlace};
 use super::stream::{COMMENT, KEEP_ALIVE};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
@@ -35,44 +35,45 @@ use crate::router::{Client, Principal, Via};
 
 /// How long a client may take from its GET to `initialize`.
 const HELLO: Duration = Duration::from_secs(60);
-/// Messages of a client that may wait while its stream is not read; their bytes are bounded as what waits for a client is.
+/// The most messages from a client that may wait while its stream is not read. Their bytes have the limit of a client's
+/// queue.
 const WAITING: usize = 256;
-/// How long a client that has more waiting than its queue holds may take nothing of it, and still be served.
+/// How long a client whose queue is over its limit may read nothing and still be served.
 const BEHIND: Duration = Duration::from_secs(2);
 
-/// The sessions that are open.
+/// The open sessions.
 #[derive(Debug, Default)]
-pub(super) struct Table(Mutex<HashMap<Key, Arc<Entry>>>);
+pub(super) struct Table(Mutex<HashMap<Key, Arc<SseEntry>>>);
 
-/// What a POST finds of a session.
+/// The part of a session that POST requests use.
 #[derive(Debug)]
-struct Entry {
-    /// Whose it is; when that is proven no longer, nothing new begins and the stream ends with what has begun.
+struct SseEntry {
+    /// The owner. When the proof expires, no new request starts, and the stream ends after the running ones.
     proven: Proven,
     said: mpsc::Sender<(usize, Message)>,
-    /// Bytes that wait in `said`.
+    /// The bytes that wait in `said`.
     bytes: AtomicUsize,
-    /// Who it is, from `initialize` on.
+    /// The client, once `initialize` was answered.
     client: OnceLock<Arc<Client>>,
-    /// What waits for the client.
+    /// Accounts for the bytes that wait for the client.
     account: Account,
     end: CancellationToken,
 }
 
-/// A session, in the hands of its stream.
-struct Session {
+/// A session, owned by its stream.
+struct SseSession {
     door: Arc<Door>,
     key: Key,
-    entry: Arc<Entry>,
+    entry: Arc<SseEntry>,
     said: mpsc::Receiver<(usize, Message)>,
     calls: Calls,
     outlet: Outlet,
-    /// Pieces of the event being written.
+    /// The pieces of the event being written.
     pieces: VecDeque<Bytes>,
     tick: Interval,
     over: Fuse<BoxFuture<'static, ()>>,
     opened: Instant,
-    _place: Place,
+    _place: SessionPlace,
 }
 
 /// Serves GET `/sse`.
@@ -81,7 +82,7 @@ pub(super) fn get(
     table: &Table,
     proven: &Proven,
     headers: &HeaderMap,
-    wire: &Wire,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     body::check_accept(headers, &["text/event-stream"])?;
     check_version(headers)?;
@@ -91,12 +92,12 @@ pub(super) fn get(
     let place = door.reserve(&proven.principal)?;
     let key = Key::mint().map_err(|error| {
         tracing::error!(%error, "no randomness for a session id");
-        Refusal::busy("no session id could be made")
+        Refusal::busy("no session id could be created")
     })?;
     let (sender, said) = mpsc::channel(WAITING);
     let account = door.router.account();
     let outlet = wire.outlet(&account);
-    let entry = Arc::new(Entry {
+    let entry = Arc::new(SseEntry {
         proven: proven.clone(),
         said: sender,
         bytes: AtomicUsize::new(0),
@@ -109,7 +110,7 @@ pub(super) fn get(
     let mut tick = interval_at(now + KEEP_ALIVE, KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let first = format!("event: endpoint\ndata: /messages?sessionId={key}\n\n");
-    let session = Session {
+    let session = SseSession {
         door: Arc::clone(door),
         key,
         entry,
@@ -152,7 +153,7 @@ pub(super) async fn post(
         Message::Request(request) => Some(request.id.clone()),
         _ => None,
     };
-    // What claims a revision without sessions has its place at the other endpoint.
+    // A message that claims a revision without sessions belongs at `/mcp`.
     let route = classify::route(message, headers::version(&head.headers), Eras::Legacy);
     let route = route.map_err(|error| Refusal::judged(error).about(id))?;
     let Route::Session(message) = route else { return Ok(answer::accepted()) };
@@ -165,8 +166,8 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
 }
 
 impl Table {
-    /// The session that a query names, if it is the principal's.
-    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<Entry>, Refusal> {
+    /// Returns the session that a query names, if it belongs to the principal.
+    fn find(&self, query: Option<&str>, principal: &Principal) -> Result<Arc<SseEntry>, Refusal> {
         let mut members = query.unwrap_or_default().split('&');
         let Some(id) = members.find_map(|member| member.strip_prefix("sessionId=")) else {
             let reason = "`sessionId` is missing: open /sse first and post to the address that its first event names";
@@ -177,21 +178,21 @@ impl Table {
         entry.filter(|entry| entry.proven.principal == *principal && !entry.account.is_cut()).cloned().ok_or_else(gone)
     }
 
-    /// Cuts off clients that do not take what is there for them (`docs/hazards.md` H49). One that does not read at all keeps
-    /// its stream from noticing.
+    /// Cuts off clients that do not read (`docs/hazards.md` H49). If a client reads nothing at all, its stream is not
+    /// polled and cannot notice that itself.
     pub(super) fn sweep(&self, door: &Door) {
         let slow = |client: &&Arc<Client>| client.mailbox().overflowed();
-        let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
+        let entries: Vec<Arc<SseEntry>> = self.lock().values().cloned().collect();
         for entry in entries {
             if let Some(client) = entry.client.get().filter(slow) {
-                tracing::warn!("client takes no messages; its session ends");
+                tracing::warn!("client reads no messages; its session ends");
                 door.router.close(client);
                 entry.end.cancel();
             }
         }
     }
 
-    /// Ends those of whom the change does not keep.
+    /// Ends the sessions whose proof no longer holds after the change.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         for entry in self.lock().values().filter(|entry| !change.keeps(&entry.proven.principal)) {
             entry.end.cancel();
@@ -205,7 +206,7 @@ impl Table {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Entry>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<SseEntry>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -214,7 +215,7 @@ fn gone() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "there is no such session (any more): open /sse again")
 }
 
-impl Entry {
+impl SseEntry {
     /// Hands the messages of a batch to the stream's side, one by one (2025-03-26).
     fn put_all(&self, items: &[Bytes], version: Header<'_>, room: usize) -> Result<HttpResponse, Refusal> {
         let is_fine = |client: &&Arc<Client>| client.revision() == ProtocolVersion::V2025_03_26;
@@ -222,7 +223,7 @@ impl Entry {
             return Err(Refusal::judged(classify::no_batches()));
         }
         let messages = classify::batch(items, version).map_err(Refusal::judged)?;
-        // One that is no message has nobody on the stream to tell: the whole is refused before any of it is done.
+        // The stream has no place for the error of a malformed message: the whole batch is refused before any of it runs.
         let messages = messages.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (message, size) in messages.into_iter().zip(items.iter().map(Bytes::len)) {
             self.put(size, message, room)?;
@@ -232,7 +233,7 @@ impl Entry {
 
     /// Hands a message to the stream's side.
     fn put(&self, size: usize, message: Message, room: usize) -> Result<(), Refusal> {
-        // Answers, and what withdraws a request, help what has begun to its end.
+        // Answers and cancellations help running requests to finish.
         let begins = matches!(message, Message::Request(_));
         if self.end.is_cancelled() || (begins && self.proven.is_over()) {
             return Err(gone());
@@ -253,14 +254,14 @@ impl Entry {
     }
 }
 
-impl Session {
-    /// The next piece of the stream; `None` when the session is over.
+impl SseSession {
+    /// Returns the next piece of the stream; `None` when the session has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(piece) = self.pieces.pop_front() {
                 return Some(piece);
             }
-            // A client whose calls are over is let go at a shutdown, and when it has to show anew who it is.
+            // At a shutdown, and when its proof expires, a client is disconnected once its calls are done.
             let stopping = self.door.stopping.is_cancelled();
             let over = self.over.is_terminated();
             if (stopping || over) && self.calls.is_empty() && self.said.is_empty() {
@@ -280,7 +281,7 @@ impl Session {
                 message = mail(client), if !over => match message {
                     Some(message) => self.write(message.frame()),
                     None => {
-                        tracing::warn!("client takes no messages; its session ends");
+                        tracing::warn!("client reads no messages; its session ends");
                         return None;
                     }
                 },
@@ -293,7 +294,7 @@ impl Session {
     fn take(&mut self, message: Message) {
         match (message, self.entry.client.get()) {
             (Message::Request(request), Some(_)) if request.method == Method::Initialize => {
-                let reason = "`initialize` again: this stream has its session already";
+                let reason = "second `initialize`: this stream already has a session";
                 let outcome = Err(ErrorObject::new(code::INVALID_REQUEST, reason));
                 self.write(Response { id: Some(request.id), outcome }.frame());
             }
@@ -301,12 +302,12 @@ impl Session {
             (Message::Request(request), None) => self.first(request),
             (Message::Notification(notice), Some(client)) => self.door.router.notify(client, notice),
             (Message::Response(response), Some(client)) => self.door.router.answer(client, response),
-            // Nobody is there yet whom it could concern.
+            // Without a session, no request or question is open.
             (Message::Notification(_) | Message::Response(_), None) => {}
         }
     }
 
-    /// A request before `initialize` was answered.
+    /// Handles a request before `initialize` was answered.
     fn first(&mut self, request: Request) {
         let outcome = match request.method {
             Method::Ping => Ok(classify::pong()),
@@ -317,7 +318,7 @@ impl Session {
                     self.entry.account.clone(),
                 );
                 opened.map(|(client, result)| {
-                    // It has a stream for as long as it lives.
+                    // The mailbox has a reader, the stream, as long as the session lives.
                     std::mem::forget(client.mailbox().read());
                     self.door.router.people().welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
@@ -334,7 +335,7 @@ impl Session {
     }
 }
 
-/// What the session has for its client outside of calls; never, before there is one.
+/// Waits for the session's next message outside of calls; forever if there is no session.
 async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     match client {
         Some(client) => client.mailbox().next().await,
@@ -342,12 +343,12 @@ async fn mail(client: Option<&Arc<Client>>) -> Option<Message> {
     }
 }
 
-impl Drop for Session {
+impl Drop for SseSession {
     fn drop(&mut self) {
         if let Some(table) = &self.door.sse {
             table.lock().remove(&self.key);
         }
-        // Servers hear of the calls that are broken off before they are given back.
+        // Servers learn of the canceled calls before the client closes.
         self.calls = Calls::default();
         if let Some(client) = self.entry.client.get() {
             self.door.router.close(client);

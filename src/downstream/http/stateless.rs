@@ -1,8 +1,7 @@
-//! A request that speaks for itself (since 2026-07-28), served by the future of its own handler. A client that goes
-//! away has cancelled it.
+//! A modern request (since 2026-07-28), served by the handler's own future. A client that disconnects cancels it.
 //!
-//! The form of the answer is decided late: JSON with a status that says whose fault it is, or a stream once something
-//! comes before the answer or the answer takes its time.
+//! The form of the response is decided late: JSON with a status that tells whose fault an error is, or a stream if a
+//! message precedes the answer or the answer takes long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{self, Body, Refusal, Response as HttpResponse};
 use super::outlet::Outlet;
 use super::stream::{COMMENT, DECIDE, KEEP_ALIVE};
-use super::wires::Wire;
+use super::wires::HttpWire;
 use super::{Door, headers};
 use crate::downstream::authentication::Proven;
-use crate::downstream::call::{Answer, Call, Progress, Step};
+use crate::downstream::call::{PendingOutcome, Progress, RunningCall, Step};
 use crate::downstream::classify::Envelope;
 use crate::protocol::{Message, Method, Outcome, Request, Response, code};
 use crate::router::{Mailbox, Via};
@@ -28,8 +27,9 @@ pub(super) async fn serve(
     door: &Arc<Door>,
     proven: &Proven,
     headers: &HeaderMap,
-    (request, envelope): (Request, Envelope),
-    wire: &Wire,
+    request: Request,
+    envelope: Envelope,
+    wire: &HttpWire,
 ) -> Result<HttpResponse, Refusal> {
     let id = request.id.clone();
     let about = |refusal: Refusal| refusal.about(Some(id.clone()));
@@ -70,17 +70,17 @@ pub(super) async fn serve(
             let status = status(&outcome, served_elsewhere);
             Ok(json(&Response { id: Some(id), outcome }, status, &outlet))
         }
-        // Only the end of the host leaves a request without an answer while somebody waits for it.
+        // Only a shutdown leaves a request without an answer while its client waits.
         Some(None) => Err(about(Refusal::busy("shutting down"))),
         outcome => {
-            let call = Call::new(id, leg.clone(), answer).answered(outcome);
+            let call = RunningCall::new(id, leg.clone(), answer).answered(outcome);
             Ok(stream(call, leg, early, outlet))
         }
     }
 }
 
-/// A stream of changes, which closes when it is no longer proven whose it is. Its client listens anew, with another token.
-fn while_proven(proven: Proven, mut answer: Answer, closing: CancellationToken) -> Answer {
+/// Ends a change stream when its client's proof expires. The client listens again with another token.
+fn while_proven(proven: Proven, mut answer: PendingOutcome, closing: CancellationToken) -> PendingOutcome {
     Box::pin(async move {
         tokio::select! {
             biased;
@@ -91,14 +91,15 @@ fn while_proven(proven: Proven, mut answer: Answer, closing: CancellationToken) 
     })
 }
 
-/// The answer as a whole.
+/// Returns the answer as a whole response.
 fn json(response: &Response, status: StatusCode, outlet: &Outlet) -> HttpResponse {
     let mut answer = answer::json(outlet.pieces(response.frame()));
     *answer.status_mut() = status;
     answer
 }
 
-/// A few errors have a status of their own. `served_elsewhere`: the method itself is known, whatever a server says of it.
+/// Returns the HTTP status; a few errors have their own. With `served_elsewhere`, the method exists whatever a server
+/// says.
 fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     match outcome.as_ref().map_err(|error| error.code) {
         Err(code::METHOD_NOT_FOUND) if !served_elsewhere => StatusCode::NOT_FOUND,
@@ -107,24 +108,24 @@ fn status(outcome: &Outcome, served_elsewhere: bool) -> StatusCode {
     }
 }
 
-/// A stream under way.
+/// A stream in progress.
 struct Flow {
-    /// What the call does next; `None` once its answer is out.
+    /// The next step of the call; `None` once its answer is sent.
     step: Option<Step>,
     leg: Arc<Mailbox>,
     outlet: Outlet,
-    /// What is to be written before that.
+    /// The pieces to write before the next step.
     pieces: VecDeque<Bytes>,
-    /// When a comment is due, so that the connection shows whether it lives.
+    /// When a comment is due, to show that the connection is alive.
     alive: Instant,
 }
 
-fn stream(call: Box<Call>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
+fn stream(call: Box<RunningCall>, leg: Arc<Mailbox>, early: Option<Message>, outlet: Outlet) -> HttpResponse {
     let (step, alive) = (Some(call.step()), Instant::now() + KEEP_ALIVE);
     let mut flow = Flow { step, leg, outlet, pieces: VecDeque::new(), alive };
     match early {
         Some(message) => flow.put(&message),
-        // The client sees its stream open before there is anything to send.
+        // Shows the client an open stream before there is anything to send.
         None => flow.pieces.push_back(COMMENT),
     }
     let pieces = futures_util::stream::unfold(flow, |mut flow| async move {
@@ -152,7 +153,7 @@ impl Flow {
             };
             self.step = None;
             match progress {
-                // The client did not take what its call had for it: there is nothing whole left to give.
+                // The client did not read the messages of its call: the stream would have a gap.
                 _ if self.leg.overflowed() => return None,
                 Progress::Message(message, call) => {
                     self.step = Some(call.step());

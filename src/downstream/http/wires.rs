@@ -1,11 +1,11 @@
-//! The open connections, each with the principals whose requests it carries, and which of them gives way to a newcomer
+//! The open connections, the principals whose requests each carries, and which connection gives way to a new one
 //! (`docs/hazards.md` H107).
 //!
-//! A connection that proved nothing gives way, the oldest first, once such connections hold a quarter of `connections`
-//! or no slot is left. If there is none, the connection that was idle longest gives way.
+//! Unproven connections give way, oldest first, once they hold a quarter of `connections` or no slot is left. If there
+//! are none, the connection that was idle longest gives way.
 //!
-//! **Invariant:** a connection that proved who it is gives way only where none is left that did not, and never while a
-//! request of it is being served or its answer is not written.
+//! **Invariant:** a proven connection gives way only if no unproven one is left, and never while one of its requests is
+//! being served or an answer is not fully written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,35 +20,35 @@ use tokio_util::sync::CancellationToken;
 use super::rules::Change;
 use crate::router::Principal;
 
-/// A connection: cancelled, it ends. Only [`Wires::open`] makes one, so each is listed and can be ended.
+/// A connection. Canceling it ends it. Only [`Wires::open`] creates one, so each is listed and can be ended.
 #[derive(Clone, Debug)]
-pub(super) struct Wire(Arc<Inner>);
+pub(super) struct HttpWire(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     end: CancellationToken,
     carried: Mutex<Vec<Principal>>,
-    /// Where it is listed, and as which.
+    /// The table that lists it, and its number there.
     table: Weak<Mutex<Table>>,
     number: u64,
     opened: Instant,
-    /// Whether it carried a request of whom the rules let in.
+    /// Whether it carried an authenticated request.
     proven: AtomicBool,
     /// Requests that are being served.
     serving: AtomicUsize,
-    /// Whether the end of an answer is not written yet.
+    /// Whether the end of an answer is still to be written.
     unwritten: AtomicBool,
-    /// When the last request was over, in microseconds since it was opened.
+    /// When the last request ended, in microseconds since the connection was opened.
     used: AtomicU64,
-    /// Whether the end of what the client sends does not end what is being served.
+    /// Whether running requests survive the end of the client's input.
     held: AtomicBool,
-    /// Whether that end came while it was held back.
+    /// Whether that end arrived while it was held back.
     left: AtomicBool,
-    /// Who waits for it to be held back no longer.
+    /// Waits until the end is no longer held back.
     reader: AtomicWaker,
 }
 
-/// All of them.
+/// All open connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wires(Arc<Mutex<Table>>);
 
@@ -56,35 +56,35 @@ pub(super) struct Wires(Arc<Mutex<Table>>);
 struct Table {
     next: u64,
     /// In the order in which they were opened.
-    unproven: BTreeMap<u64, Wire>,
-    proven: HashMap<u64, Wire>,
+    unproven: BTreeMap<u64, HttpWire>,
+    proven: HashMap<u64, HttpWire>,
 }
 
-/// A place among them, given back when it is dropped.
+/// The listing of a connection. Dropping it removes the connection from the table.
 #[derive(Debug)]
 pub(super) struct Listed {
     wires: Arc<Mutex<Table>>,
     number: u64,
 }
 
-/// A request that is being served, until its answer is with hyper.
+/// A request that is being served, until hyper has its whole answer.
 #[derive(Debug)]
-pub(super) struct Serving(Wire);
+pub(super) struct Serving(HttpWire);
 
-/// What a connection reads ahead, and what it takes over to write beside the message that it is writing.
+/// A connection's read-ahead, and its write buffer besides the message being written.
 pub(super) const BUFFER: usize = 128 * 1024;
 
-/// Those of more clients on one connection are not told apart: all of them leave with the first.
+/// The most principals recorded for one connection. With more, any change of rules ends it.
 const CARRIED: usize = 64;
 
-/// Those that proved nothing have one slot of so many at most.
+/// The divisor for the share of slots that unproven connections may hold.
 const SHARE: usize = 4;
-/// So long a connection has for its first request before it counts for that, while there are slots: many clients may come
-/// at once.
+/// How long a connection may take for its first request before it counts against that share, while slots are free: many
+/// clients may connect at once.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl Wire {
-    /// Waits for its end.
+impl HttpWire {
+    /// Waits until the connection is ended.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -92,12 +92,12 @@ impl Wire {
         self.0.end.cancelled().await;
     }
 
-    /// What ends it.
+    /// Returns the token that ends the connection.
     pub(super) fn end_token(&self) -> &CancellationToken {
         &self.0.end
     }
 
-    /// Notes whose request it carries.
+    /// Records the principal of a request.
     pub(super) fn carries(&self, principal: &Principal) {
         let mut carried = locked(&self.0.carried);
         if !carried.contains(principal) && carried.len() < CARRIED {
@@ -105,7 +105,7 @@ impl Wire {
         }
     }
 
-    /// Notes that it carried a request of whom the rules let in.
+    /// Records that the connection carried an authenticated request.
     pub(super) fn proves(&self) {
         if self.0.proven.load(Ordering::Relaxed) {
             return;
@@ -118,8 +118,8 @@ impl Wire {
         }
     }
 
-    /// Notes a request, which is under way until that is dropped. `held`: until then the client that sends no more may be
-    /// there to read.
+    /// Records a request, which is in flight until the result is dropped. If `held`, the client may shut down its
+    /// sending side and still read the answer.
     pub(super) fn serve(&self, held: bool) -> Serving {
         self.0.serving.fetch_add(1, Ordering::AcqRel);
         if held {
@@ -128,13 +128,13 @@ impl Wire {
         Serving(self.clone())
     }
 
-    /// The end of what the client sends is its end, from now on.
+    /// Lets the end of the client's input end the connection from now on.
     pub(super) fn lets_go(&self) {
         self.0.held.store(false, Ordering::Release);
         self.0.reader.wake();
     }
 
-    /// Whether the end of what the client sends is held back for now; then `cx` is woken when it is so no longer.
+    /// Reports whether the end of the client's input is held back for now; if so, `cx` is woken when that changes.
     pub(super) fn holds_back(&self, cx: &Context<'_>) -> bool {
         if !self.0.held.load(Ordering::Acquire) {
             return false;
@@ -144,17 +144,17 @@ impl Wire {
         self.0.held.load(Ordering::Acquire)
     }
 
-    /// Whether the client sends no more, or is gone.
+    /// Reports whether the client sends no more, or is gone.
     pub(super) fn was_left(&self) -> bool {
         self.0.left.load(Ordering::Acquire)
     }
 
-    /// Begins to write all there is; whether that has the end of an answer.
+    /// Starts to write everything; returns whether that includes the end of an answer.
     pub(super) fn writes(&self) -> bool {
         self.0.unwritten.load(Ordering::Acquire) && self.0.unwritten.swap(false, Ordering::AcqRel)
     }
 
-    /// Notes how that went.
+    /// Records the result of the write.
     pub(super) fn wrote(&self, all: bool) {
         if !all {
             self.0.unwritten.store(true, Ordering::Release);
@@ -188,12 +188,12 @@ impl Drop for Serving {
 }
 
 impl Wires {
-    /// One more.
-    pub(super) fn open(&self) -> (Wire, Listed) {
+    /// Adds a connection.
+    pub(super) fn open(&self) -> (HttpWire, Listed) {
         let mut table = locked(&self.0);
         let number = table.next;
         table.next += 1;
-        let wire = Wire(Arc::new(Inner {
+        let wire = HttpWire(Arc::new(Inner {
             end: CancellationToken::new(),
             carried: Mutex::default(),
             table: Arc::downgrade(&self.0),
@@ -211,12 +211,12 @@ impl Wires {
         (wire, Listed { wires: Arc::clone(&self.0), number })
     }
 
-    /// How many there are.
+    /// Returns how many connections are open.
     pub(super) fn count(&self) -> usize {
         locked(&self.0).count()
     }
 
-    /// Has others give way, so that there is room for one more among so many; whether there is.
+    /// Makes connections give way until there is room for one more under the limit; returns whether there is.
     pub(super) fn make_room(&self, cap: usize) -> bool {
         let mut table = locked(&self.0);
         let now = Instant::now();
@@ -234,10 +234,10 @@ impl Wires {
         true
     }
 
-    /// Ends those that carry anybody whom the change does not keep. Who clients are may have been asked of the system, once
-    /// for each connection: where they prove it in another way from now on, all of them end.
+    /// Ends the connections that carry a principal whose proof no longer holds. If the way to authenticate changed, all
+    /// end: the system may have been asked for the owner of the peer once per connection.
     pub(super) fn end_unless_kept(&self, change: &Change) {
-        let open: Vec<Wire> = {
+        let open: Vec<HttpWire> = {
             let table = locked(&self.0);
             table.unproven.values().chain(table.proven.values()).cloned().collect()
         };
@@ -252,9 +252,9 @@ impl Table {
         self.unproven.len() + self.proven.len()
     }
 
-    /// Takes out the one that misses least: of those that proved nothing the oldest, whatever it did since; where there is
-    /// none, of those that do nothing the one idle longest.
-    fn least(&mut self) -> Option<Wire> {
+    /// Removes the connection that matters least: the oldest unproven one, whatever it did since; if there is none, the
+    /// proven one that has been idle longest.
+    fn least(&mut self) -> Option<HttpWire> {
         if let Some((_, oldest)) = self.unproven.pop_first() {
             return Some(oldest);
         }

@@ -78,7 +78,7 @@ async fn h94_one_daemon_per_address() {
     assert!(matches!(ask_in(home.path(), Some(1)).await, Err(AskError::NotRunning { port: Some(1) })));
 
     drop(first);
-    // A daemon that was killed leaves its socket behind.
+    // A killed daemon leaves its socket behind.
     drop(std::os::unix::net::UnixListener::bind(home.path().join("8808.sock")).unwrap());
     StatusSocket::open_in(home.path(), FIRST).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Pages into offers: H40, H41, H42, H88.
+//! From pages to offers: H40, H41, H42, H88.
 
 use proptest::prelude::*;
 
@@ -124,17 +124,17 @@ fn h41_what_cannot_be_mended_is_left_out_alone() {
         format!(r#"{{"name":"t","inputSchema":{}{}}}"#, r#"{"not":"#.repeat(64), "{}".to_owned() + &"}".repeat(64));
     let large = format!(r#"{{"name":"t","description":"{}"}}"#, "x".repeat(256 << 10));
     let table = [
-        ("3", "is no object"),
-        ("null", "is no object"),
-        ("[]", "is no object"),
+        ("3", "is not an object"),
+        ("null", "is not an object"),
+        ("[]", "is not an object"),
         ("{}", "has no `name`"),
         (r#"{"name":null}"#, "has no `name`"),
         (r#"{"name":7}"#, "has no `name`"),
         (r#"{"name":""}"#, "has no `name`"),
         (r#"{"name":"\ud800"}"#, "has no `name`"),
-        (r#"{"name":"t","inputSchema":"{}"}"#, "`inputSchema` is no object"),
-        (r#"{"name":"t","inputSchema":[]}"#, "`inputSchema` is no object"),
-        (r#"{"name":"t","inputSchema":true}"#, "`inputSchema` is no object"),
+        (r#"{"name":"t","inputSchema":"{}"}"#, "`inputSchema` is not an object"),
+        (r#"{"name":"t","inputSchema":[]}"#, "`inputSchema` is not an object"),
+        (r#"{"name":"t","inputSchema":true}"#, "`inputSchema` is not an object"),
         (r#"{"name":"t","name":"u","inputSchema":{}}"#, "two members \"name\""),
         (r#"{"name":"t","na\u202eme":"u","inputSchema":{}}"#, "two members \"name\""),
         (r#"{"name":"t","inputSchema":{"type":"object","type":3}}"#, "two members \"type\""),
@@ -282,7 +282,7 @@ fn h42_schemas_are_compiled_without_fetching_and_without_end() {
     assert!(start.elapsed().as_secs() < 5);
 }
 
-/// JSON text with blanks, odd numbers and any order of members.
+/// Generates JSON with blanks, odd numbers, and any order of members.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),

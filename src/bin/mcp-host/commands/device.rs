@@ -89,7 +89,7 @@ async fn show_and_wait(args: &Login, begun: &Begun, desk: &Desk, output: &Output
             Looked::Done { kept } => return Ok(kept),
             Looked::Pending { pending: true } => {}
             Looked::Pending { pending: false } => {
-                let strange = Failure::new(Exit::Failed, "the mcp-host that runs answered something else");
+                let strange = Failure::new(Exit::Failed, "the running mcp-host sent an unexpected answer");
                 return Err(strange.help("it may be an older one: stop it, and start this one"));
             }
         }

@@ -96,7 +96,7 @@ impl Answer {
     pub(super) fn read(line: &str) -> Result<Self, Failure> {
         serde_json::from_str(line).map_err(|error| {
             let failure =
-                Failure::new(Exit::Failed, format!("the mcp-host that runs answered something else: {error}"));
+                Failure::new(Exit::Failed, format!("the running mcp-host sent an unexpected answer: {error}"));
             failure.help("it may be an older one: stop it, and start this one")
         })
     }
