@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::super::connection::{Parts, Wire};
+use super::super::connection::{Link, Parts};
 use super::super::*;
 use super::support::world;
 use crate::protocol::Method;
@@ -74,7 +74,7 @@ fn connection() -> (Arc<Connection>, MemoryWire, transport::Wire) {
     let parts = Parts {
         server: "it".into(),
         announcer: Announcer::new("it", tokio::sync::broadcast::Sender::new(1)),
-        wire: Wire::Memory(memory.clone()),
+        link: Link::Memory(memory.clone()),
         relay: Relay { lease: 1, sender: world.relay },
         binding: Arc::default(),
         roots: Arc::default(),
