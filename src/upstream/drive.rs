@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::{listing, renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, code};
-use crate::transport::{Error, Heard, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
+use crate::transport::{Error, Heard, Http, Ladder, MemoryMessage, PipeReader, Reply, Sse, SseStream};
 
 /// How long a stream of HTTP with SSE may be silent. Many servers send no comments, and many proxies end a stream after
 /// a silent minute.
@@ -219,7 +219,7 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
 }
 
 /// Reads a server in this process.
-pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<Said>) {
+pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<MemoryMessage>) {
     let stop = connection.stop_token().clone();
     loop {
         tokio::select! {

@@ -381,7 +381,7 @@ pub(crate) fn legacy(seen: &Seen) -> Reply {
 /// The other end of a wire in memory: what a server was sent, and how it answers.
 pub(super) struct Peer {
     pub(super) heard: mpsc::Receiver<Message>,
-    pub(super) say: mpsc::Sender<transport::Said>,
+    pub(super) say: mpsc::Sender<transport::MemoryMessage>,
 }
 
 impl Peer {
