@@ -246,7 +246,7 @@ mod tests {
                 assert_eq!((frame.len(), gather.len()), (size, behind));
                 match frame.try_into_mut() {
                     Ok(frame) => assert!(frame.capacity() <= size + size / 8, "{} for {size}", frame.capacity()),
-                    // A mapping of its own has no more either.
+                    // A mapping has no spare memory either.
                     Err(frame) => assert!(frame.len() >= 2 * STEP, "{size} bytes share their memory"),
                 }
                 // Nor does a small frame behind it hold the memory of the large one.

@@ -33,9 +33,9 @@ pub(crate) struct Lines {
 pub(crate) const ENDLESS: usize = 4;
 /// How much of a line over the cap is kept, to find its id.
 const HEAD: usize = 4096;
-/// The initial read buffer of a message.
+/// The initial read buffer of a message, in bytes.
 const SMALL: usize = 8 * 1024;
-/// The read buffer of a message that proves to be large: a pipe holds 64 KiB.
+/// The read buffer of a message that proves to be large, in bytes: a pipe holds 64 KiB.
 const LARGE: usize = 64 * 1024;
 
 impl Lines {

@@ -434,7 +434,7 @@ mod tests {
             ("npx 'a b' --password 'my horse'", "npx 'a b' --password ***"),
             ("npx x --password #hunter2", "npx x --password"),
             ("npx x --token -hunter2 y", "npx x --token *** y"),
-            // Its words cannot be told apart.
+            // Its quoting is broken, so its words cannot be separated.
             (r#"npx x --header "X-Api-Key: hunter2"#, "npx"),
             ("/opt/my server/run", "/opt/my server/run"),
             ("it's", "it's"),

@@ -185,7 +185,7 @@ pub(crate) enum Error {
     #[error("it refused the revision of the request")]
     Renegotiated,
     /// The server has not read for a while, or has closed its standard input.
-    #[error("the server does not read its standard input any more")]
+    #[error("the server no longer reads its standard input")]
     Deaf,
     /// The server said nothing after the machine slept.
     #[error("no answer within {0:?} after the machine slept")]

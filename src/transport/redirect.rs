@@ -108,7 +108,7 @@ impl Http {
             ))
         };
         if !keeps_method {
-            return Err(refused("which would not be a POST any more"));
+            return Err(refused("which would no longer be a POST"));
         }
         let target = url.join(location).map_err(|_| refused("which is not a URL"))?;
         if target.origin() != self.url.origin() {

@@ -98,7 +98,7 @@ mod tests {
         let (mut rate, start) = (Rate::default(), Instant::now());
         let mut begun: Vec<Instant> = (0..100).map(|_| rate.next(start)).collect();
         assert_eq!(begun.iter().filter(|at| **at == start).count(), 8, "the first ones at once");
-        // And some that come when it is quiet again.
+        // Further attempts, after a quiet period.
         begun.extend((0..20).map(|index| rate.next(start + Duration::from_millis(20_000 + index * 10))));
         assert!(begun.windows(9).all(|nine| nine[8] - nine[0] >= Duration::from_secs(1)), "{begun:?}");
         assert!(begun.is_sorted());
@@ -144,7 +144,7 @@ mod tests {
                 pauses.push((at - now).as_secs());
                 now = at;
             }
-            // It is quiet then, and the next news is read at once.
+            // After a quiet period, the next change is read at once.
             now += Duration::from_secs(600);
             assert_eq!(pace.next(now), now);
             pauses

@@ -81,7 +81,7 @@ use crate::transport::{self, Announcer, StderrTail};
 /// Starts a server that lives in this process; each lease gets its own instance.
 pub(crate) type Starter = Arc<dyn Fn(transport::Wire, &TaskTracker) + Send + Sync>;
 
-/// Where a server is.
+/// How to reach a server.
 #[derive(Clone)]
 pub(crate) enum Target {
     Stdio(config::Stdio),
@@ -311,7 +311,7 @@ pub(crate) struct Upstream {
 const RECONNECTING: Duration = Duration::from_secs(5);
 /// How long a call waits for the server to learn its log level.
 const TELLING: Duration = Duration::from_secs(1);
-/// How often, at most, calls retry a server that was given up.
+/// The minimum interval between retries of a given-up server by calls.
 const GIVEN_UP: Duration = Duration::from_secs(300);
 
 impl Upstream {

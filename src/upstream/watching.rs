@@ -150,7 +150,7 @@ impl Upstream {
     }
 }
 
-/// Unsubscribes from a resource at a legacy server, if still nobody watches it when its turn comes.
+/// Unsubscribes from a resource at a legacy server, unless a client watches it again by then.
 async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Demand>>, told: WatchState, uri: Arc<str>) {
     let is_over = |wanted: &Demand| {
         wanted.uris.get(&uri).is_some_and(|watched| watched.count == 0 && Arc::ptr_eq(&watched.told, &told))
