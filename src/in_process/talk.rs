@@ -11,7 +11,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, Profile, Raw, Request, RequestId, Response,
 };
 use crate::registry::Kind;
-use crate::transport::Said;
+use crate::transport::MemoryMessage;
 
 /// What is offered now, and who is told when that changes.
 pub(super) struct Shelf {
@@ -51,7 +51,7 @@ impl Shelf {
 /// The talk of one run with its client.
 pub(super) struct Talk {
     pub(super) shelf: Arc<Shelf>,
-    out: mpsc::Sender<Said>,
+    out: mpsc::Sender<MemoryMessage>,
     /// What its client can be asked.
     profile: Mutex<Profile>,
     asked: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
@@ -61,7 +61,7 @@ pub(super) struct Talk {
 
 impl Talk {
     /// One more, which hears of changes.
-    pub(super) fn new(shelf: &Arc<Shelf>, out: mpsc::Sender<Said>) -> Arc<Self> {
+    pub(super) fn new(shelf: &Arc<Shelf>, out: mpsc::Sender<MemoryMessage>) -> Arc<Self> {
         let talk = Arc::new(Self {
             shelf: shelf.clone(),
             out,

@@ -13,7 +13,7 @@ pub enum RequestId {
     Text(Box<str>),
 }
 
-/// A progress token has the same shape as an id, in a space of its own.
+/// A progress token. It has the shape of a request id, in a namespace of its own.
 pub type ProgressToken = RequestId;
 
 impl RequestId {
@@ -29,7 +29,7 @@ impl RequestId {
         }
     }
 
-    /// Reads the id that stands in this JSON, if it is one.
+    /// Parses an id from its JSON text, if it is one.
     pub(crate) fn from_raw(text: &str) -> Option<Self> {
         match text.as_bytes().first()? {
             b'"' => serde_json::from_str(text).ok().map(Self::Text),

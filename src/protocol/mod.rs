@@ -1,7 +1,7 @@
-//! The words of the wire: JSON-RPC envelopes, ids, methods, revisions, framing.
+//! The wire format: JSON-RPC envelopes, ids, methods, revisions, framing.
 //!
-//! Bytes come in, [`Message`]s go out, and back. **Invariant:** pure: no Tokio, no file, no clock; and params and results
-//! stay the bytes they came as ([`Raw`]): only `raw.rs` edits them, member by member. Start reading at `message.rs`.
+//! Bytes come in, [`Message`]s go out, and back. **Invariant:** pure: no Tokio, no file, no clock. Params and results
+//! stay the bytes they arrived as ([`Raw`]); only `raw.rs` edits them, member by member. Start reading at `message.rs`.
 
 mod capability;
 mod error;

@@ -1,8 +1,8 @@
-//! Removes the host's own `_meta` keys from what servers send, so that no server can speak for the host.
+//! Removes the host's own `_meta` keys from server messages, so that no server can speak for the host.
 //!
-//! Few messages hold such a key. Each message is searched for the text first, and opened only if it is there; a message without
-//! one keeps every byte. The places are those where the host itself writes such a key: `_meta` of a body, of the result or the
-//! task inside it, and of the questions in it; and the `data` of an error.
+//! Few messages contain such a key. Each message is first searched for the text and opened only if it is found; a
+//! message without one keeps every byte. Keys are removed where the host itself writes them: in `_meta` of a body, of
+//! the result or task inside it, and of the questions in it; and in the `data` of an error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use memchr::memmem::Finder;
 use super::scan::{Scanner, key_of};
 use super::{ErrorObject, Raw, meta};
 
-/// A result or the params of a notification, without our keys except those in `stays`.
+/// Removes our keys, except those in `stays`, from a result or the params of a notification.
 pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
     cut(raw, stays, |cutting, at| {
         for (name, value) in cutting.members(at, |name| matches!(name, "_meta" | "result" | "task" | "inputRequests")) {
@@ -31,21 +31,21 @@ pub(crate) fn body(raw: Raw, stays: &[&str]) -> Raw {
     })
 }
 
-/// The params of a question, or a definition, without our keys except those in `stays`.
+/// Removes our keys, except those in `stays`, from the params of a question, or from a definition.
 pub(crate) fn head(raw: Raw, stays: &[&str]) -> Raw {
     cut(raw, stays, |cutting, at| cutting.meta_of(at))
 }
 
-/// An error without our keys in its `data`, except those in `stays`.
+/// Removes our keys, except those in `stays`, from the `data` of an error.
 pub(crate) fn error(error: ErrorObject, stays: &[&str]) -> ErrorObject {
     let data = error.data.map(|data| head(cut(data, stays, |cutting, at| cutting.own(at)), stays));
     ErrorObject { data, ..error }
 }
 
-/// The text that all our keys begin with. The slash after it may be escaped.
+/// The beginning of all our keys. The slash after it may be escaped.
 const NAME: &str = "mcp-host";
 
-/// Whether the text may hold one of our keys: it has the name, or an escape that stands for one of its letters.
+/// Whether the text may contain one of our keys: it contains the name, or an escape that stands for one of its letters.
 fn may_hold(bytes: &[u8]) -> bool {
     static FIND_NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(NAME));
     static FIND_ESCAPE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(br"\u00"));
@@ -58,7 +58,7 @@ fn may_hold(bytes: &[u8]) -> bool {
         || (memchr::memchr(b'\\', bytes).is_some() && FIND_ESCAPE.find_iter(bytes).any(is_letter))
 }
 
-/// Cuts our keys out of the objects that `look` leads to.
+/// Cuts our keys out of the objects that `look` visits.
 fn cut(raw: Raw, stays: &[&str], look: impl FnOnce(&mut Cutting<'_>, Range<usize>)) -> Raw {
     if !may_hold(raw.as_bytes()) {
         return raw;
@@ -72,17 +72,17 @@ fn cut(raw: Raw, stays: &[&str], look: impl FnOnce(&mut Cutting<'_>, Range<usize
 struct Cutting<'a> {
     text: &'a [u8],
     stays: &'a [&'a str],
-    /// Objects that lose members, and what is left of each. No object lies inside another.
+    /// The objects that lose members, and the remaining text of each. No object is inside another.
     parts: Vec<(Range<usize>, Vec<u8>)>,
 }
 
 impl<'a> Cutting<'a> {
-    /// The members of that object with these names, and where their values are. Duplicates count, since readers differ in which
-    /// one they take.
+    /// Returns the members of an object whose names match `is`, and the ranges of their values. Duplicates are
+    /// included, because readers differ in which one they take.
     fn members(&self, at: Range<usize>, is: fn(&str) -> bool) -> Vec<(Cow<'a, str>, Range<usize>)> {
         let (start, mut found) = (at.start, Vec::new());
         let text = &self.text[at];
-        // What is no object has no members.
+        // A value that is not an object has no members.
         let _ = Scanner::new(text).entries(|name, value| {
             if let Some(name) = key_of(&text[name]).filter(|name| is(name)) {
                 found.push((name, start + value.start..start + value.end));
@@ -92,16 +92,16 @@ impl<'a> Cutting<'a> {
         found
     }
 
-    /// Cuts the `_meta` of that object.
+    /// Cuts our keys from the `_meta` of an object.
     fn meta_of(&mut self, at: Range<usize>) {
         self.members(at, |name| name == "_meta").into_iter().for_each(|(_, value)| self.own(value));
     }
 
-    /// Cuts that object itself.
+    /// Cuts our keys from an object.
     fn own(&mut self, at: Range<usize>) {
         let text = &self.text[at.clone()];
         let (mut left, mut is_cut) = (vec![b'{'], false);
-        // What is no object has no members.
+        // A value that is not an object has no members.
         let _ = Scanner::new(text).entries(|name, value| {
             if key_of(&text[name.clone()]).is_some_and(|name| self.goes(&name)) {
                 is_cut = true;

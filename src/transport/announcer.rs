@@ -1,6 +1,7 @@
-//! What one server says to people: its log messages and its lines on standard error, for whoever listens.
+//! Passes what one server says to people, its log messages and its stderr lines, to listeners.
 //!
-//! **Invariant:** an announcement never waits, and costs nothing while nobody listens. A slow listener misses some.
+//! **Invariant:** an announcement never waits, and costs nothing if there are no listeners. A slow listener misses
+//! some.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,13 +24,13 @@ pub struct LogMessage {
     pub server: String,
     /// `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
     pub level: String,
-    /// The part of the server that speaks, where it says so.
+    /// The part of the server that logs, if the message names it.
     pub logger: Option<String>,
-    /// What it says: any JSON, often a string.
+    /// The content: any JSON, often a string.
     pub data: Raw,
 }
 
-/// A line that the process of a server wrote to standard error, without its secrets and without control characters.
+/// A line that a server's process wrote to standard error, without its secrets and without control characters.
 ///
 /// ```
 /// # fn tell(line: &mcp_host::StderrLine) {
@@ -45,7 +46,7 @@ pub struct StderrLine {
     pub text: String,
 }
 
-/// Something that a server says to people.
+/// A server's words to people.
 #[derive(Clone, Debug)]
 pub(crate) enum Spoken {
     Log(LogMessage),
@@ -60,7 +61,7 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// Announces what the server of that name (in the config) says.
+    /// Creates the announcer of the server with that name in the config.
     pub(crate) fn new(server: &str, listeners: broadcast::Sender<Spoken>) -> Self {
         Self { server: server.into(), listeners }
     }

@@ -1,4 +1,4 @@
-//! A question of a server, on its way to a client and back: it is answered once, whatever becomes of it.
+//! A question of a server on its way to a client and back. It is always answered exactly once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, RequestId};
 
-/// A question of a server to the client: a request of a session, or an entry of an `input_required` result. Dropped
+/// A question of a server to the client: a request of a session, or an entry of an `input_required` result. If dropped
 /// unanswered, it is answered with an error.
 pub(crate) struct Ask {
     pub(crate) id: RequestId,
@@ -18,31 +18,31 @@ pub(crate) struct Ask {
     revision: ProtocolVersion,
 }
 
-/// Turns a client's answer into one that the server understands.
+/// Converts a client's answer into one that the server understands.
 pub(crate) type Fold = Box<dyn FnOnce(Outcome) -> Outcome + Send>;
 
-/// The server that asked, as far as its question has to do with it.
+/// The part of a connection that a question needs.
 pub(crate) trait Asker: Send + Sync {
-    /// What it calls its version.
+    /// Returns the server's version string.
     fn version(&self) -> Option<String>;
 
-    /// Whether it still waits for the answer to that question.
+    /// Reports whether the server still waits for the answer to that question.
     fn waits_for(&self, question: &RequestId) -> bool;
 
-    /// Tells it the answer, if it still waits.
+    /// Sends the answer, if the server still waits.
     fn answer(self: Arc<Self>, question: &RequestId, outcome: Outcome);
 }
 
-/// Where the answer to a question goes.
+/// Where the answer goes.
 enum Back {
     /// To the server, as a response.
     Server(Arc<dyn Asker>),
-    /// To whoever gathers the answers for a retry.
+    /// To the task that gathers answers for a retry.
     Gatherer(oneshot::Sender<Outcome>),
 }
 
 impl Ask {
-    /// A question of a server of that revision.
+    /// Creates a question of a server that speaks `revision`.
     pub(super) fn new(
         id: RequestId,
         method: Method,
@@ -53,7 +53,7 @@ impl Ask {
         Self { id, method, params, back: Some(Back::Server(asker)), fold: None, revision }
     }
 
-    /// A question whose answer somebody here waits for.
+    /// Creates a question whose answer goes to the returned receiver.
     pub(crate) fn gathered(
         key: &str,
         revision: ProtocolVersion,
@@ -65,28 +65,28 @@ impl Ask {
         (Self { id, method, params, back: Some(Back::Gatherer(sender)), fold: None, revision }, receiver)
     }
 
-    /// The question put in other words; `fold` turns the answer to them back.
+    /// Rephrases the question; `fold` converts the answer back.
     pub(crate) fn put(mut self, params: Option<Raw>, fold: Fold) -> Self {
         self.params = params;
         self.fold = match self.fold.take() {
-            // What was put in other words before is turned back last.
+            // Conversions undo the rephrasings in reverse order.
             Some(first) => Some(Box::new(move |outcome| first(fold(outcome)))),
             None => Some(fold),
         };
         self
     }
 
-    /// The revision that it is put in.
+    /// The revision that the question is written in.
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
 
-    /// Whether somebody here gathers the answers, rather than a server that waits for its response.
+    /// Whether the answer is gathered here rather than sent to a waiting server.
     pub(crate) fn is_gathered(&self) -> bool {
         matches!(self.back, Some(Back::Gatherer(_)))
     }
 
-    /// Whether a client with that profile can answer any such question.
+    /// Whether a client with that profile can answer questions of this kind.
     pub(super) fn is_for(&self, profile: Profile) -> bool {
         match self.method {
             Method::RootsList => profile.has(Profile::ROOTS),
@@ -96,7 +96,7 @@ impl Ask {
         }
     }
 
-    /// What the server that asks calls its version.
+    /// The version string of the server that asks.
     pub(crate) fn server_version(&self) -> Option<String> {
         match &self.back {
             Some(Back::Server(asker)) => asker.version(),
@@ -104,7 +104,7 @@ impl Ask {
         }
     }
 
-    /// Hands the client's answer to whoever asked.
+    /// Delivers the client's answer.
     pub(crate) fn answer(mut self, outcome: Outcome) {
         self.give(outcome);
     }
@@ -116,13 +116,13 @@ impl Ask {
         };
         match self.back.take() {
             Some(Back::Server(asker)) => asker.answer(&self.id, outcome),
-            // A gatherer that is gone wants nothing.
+            // A gatherer that is gone no longer wants the answer.
             Some(Back::Gatherer(sender)) => drop(sender.send(outcome)),
             None => {}
         }
     }
 
-    /// How much it holds.
+    /// The approximate memory use in bytes.
     pub(crate) fn weight(&self) -> usize {
         128 + self.params.as_ref().map_or(0, |params| params.as_bytes().len())
     }
@@ -132,18 +132,18 @@ impl Ask {
         self.is_on(connection) && self.id == *id
     }
 
-    /// Whether it was put on that connection.
+    /// Whether that connection asked this question.
     pub(crate) fn is_on(&self, connection: &Arc<impl Asker>) -> bool {
         let mine = Arc::as_ptr(connection);
         matches!(&self.back, Some(Back::Server(asker)) if std::ptr::addr_eq(Arc::as_ptr(asker), mine))
     }
 
-    /// Whether whoever asked still waits for an answer.
+    /// Whether the asker still waits for an answer.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(&self.back, Some(Back::Server(asker)) if !asker.waits_for(&self.id))
     }
 
-    /// Forgets the question: its server wants no answer any more.
+    /// Discards the question without an answer: its server withdrew it.
     pub(crate) fn forget(mut self) {
         self.back = None;
     }

@@ -1,7 +1,8 @@
-//! The reading side of a connection: a task for a pipe, a stream for HTTP, and the way of one request over HTTP.
+//! The reading side of a connection: a task for a pipe, a stream for HTTP with SSE, and the course of one request over
+//! HTTP.
 //!
-//! Closing the stream of a modern request cancels it. A stream that breaks loses its request; the router decides
-//! whether to send it again, as for every loss.
+//! Closing the stream of a modern request cancels the request. A stream that breaks loses its request; the router
+//! decides whether to resend it, as for every loss.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +12,12 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::{listing, renew, resume};
 use crate::protocol::{Frame, Message, Method, Raw, Response, code};
-use crate::transport::{Error, Heard, Http, Ladder, PipeReader, Reply, Said, Sse, SseStream};
+use crate::transport::{Error, Heard, Http, Ladder, MemoryMessage, PipeReader, Reply, Sse, SseStream};
 
-/// A stream of HTTP with SSE may be silent for that long. Many servers send no comments, and many proxies end a stream that
-/// is silent for a minute.
+/// How long a stream of HTTP with SSE may be silent. Many servers send no comments, and many proxies end a stream after
+/// a silent minute.
 const SILENT: Duration = Duration::from_secs(30);
-/// Posts a request and reads its answer, which may be a stream that breaks and is resumed (2025-11-25, transports).
+/// Posts a request and reads its response, which may be a stream that breaks and is resumed (2025-11-25, transports).
 pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u64, frame: Frame) {
     if let Err(error) = http.may_ask() {
         return connection.lose_one(id, error);
@@ -37,19 +38,19 @@ pub(super) async fn request(connection: Arc<Connection>, http: Arc<Http>, id: u6
             return connection.lose_one(id, error);
         }
     }
-    connection.lose_one(id, Error::Malformed("it answered a request without an answer".to_owned()));
+    connection.lose_one(id, Error::Malformed("its response to a request holds no answer".to_owned()));
 }
 
-/// A request to a server of the modern era.
+/// A request to a modern server.
 pub(super) struct Post {
     pub(super) frame: Frame,
     pub(super) method: Method,
-    /// As they stand in the frame.
+    /// The params exactly as they are in the frame.
     pub(super) params: Raw,
 }
 
-/// Posts a request of the modern era and reads its answer. A stream that breaks loses the request (2026-07-28, transports);
-/// whoever drops this closes the stream, which cancels it.
+/// Posts a modern request and reads its response. A stream that breaks loses the request (2026-07-28, transports).
+/// Dropping the future closes the stream, which cancels the request.
 pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>, id: u64, post: Post) {
     if let Err(error) = http.may_ask() {
         return connection.lose_one(id, error);
@@ -58,7 +59,7 @@ pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>,
     loop {
         let heads = connection.heads(&post.method, &post.params);
         let answer = match http.post_with(post.frame.clone(), Some(&heads)).await {
-            // A server that is out of order tells nothing about its era.
+            // A failing server reveals nothing about its era.
             Ok(Reply::Refused { status: status @ 500.., .. }) if post.method == Method::Discover => {
                 Err(http.status(status))
             }
@@ -69,29 +70,29 @@ pub(super) async fn modern_request(connection: Arc<Connection>, http: Arc<Http>,
             }
         };
         match answer {
-            Ok(Answer::Taken) => return,
-            // Its list has changed since it was read: once more, with the headers that it wants now.
-            Ok(Answer::Mismatch) => again = false,
+            Ok(PostOutcome::Taken) => return,
+            // The tool list has changed since it was read: retry once, with the headers the server wants now.
+            Ok(PostOutcome::Mismatch) => again = false,
             Err(error) => return connection.lose_one(id, error),
         }
         renew::headers(&connection).await;
     }
 }
 
-enum Answer {
-    /// Whoever waits for it has it.
+enum PostOutcome {
+    /// The response reached its exchange.
     Taken,
-    /// The headers were not those that the server wants.
+    /// The server expects other headers.
     Mismatch,
 }
 
-async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool) -> Result<Answer, Error> {
+async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool) -> Result<PostOutcome, Error> {
     let mut stream = match reply {
         Reply::Stream(stream) => stream,
         Reply::Accepted { status } => return Err(no_answer(status)),
         Reply::Json(body) | Reply::Refused { body, .. } => {
             let message = connection.read(&body).map_err(|why| Error::Malformed(format!("the answer is {why}")))?;
-            let wrong = || Error::Malformed("it answered with what is no answer to the request".to_owned());
+            let wrong = || Error::Malformed("its response does not answer the request".to_owned());
             return hear(connection, id, message, again)?.ok_or_else(wrong);
         }
     };
@@ -108,8 +109,9 @@ async fn answer(connection: &Arc<Connection>, id: u64, reply: Reply, again: bool
     Err(Error::Broken)
 }
 
-/// One message in the reply to a POST. A response there answers its request, whatever of the id the server could read.
-fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) -> Result<Option<Answer>, Error> {
+/// Handles one message in the reply to a POST. A response there answers its request, even if the server could not read
+/// the id.
+fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) -> Result<Option<PostOutcome>, Error> {
     let Response { id: named, outcome } = match message {
         Message::Response(response) => response,
         other => {
@@ -118,13 +120,13 @@ fn hear(connection: &Arc<Connection>, id: u64, message: Message, again: bool) ->
         }
     };
     if named.is_some_and(|named| connection.answered(&named) != Some(id)) {
-        return Err(Error::Malformed("it answered a request that is not the one it was sent".to_owned()));
+        return Err(Error::Malformed("it answered a different request than the one it was sent".to_owned()));
     }
     if again && outcome.as_ref().is_err_and(|error| error.code == code::HEADER_MISMATCH) {
-        return Ok(Some(Answer::Mismatch));
+        return Ok(Some(PostOutcome::Mismatch));
     }
     connection.settle(id, outcome);
-    Ok(Some(Answer::Taken))
+    Ok(Some(PostOutcome::Taken))
 }
 
 fn no_answer(status: u16) -> Error {
@@ -138,15 +140,15 @@ pub(super) async fn attach(connection: &Arc<Connection>, sse: &Sse) -> Result<()
     Ok(())
 }
 
-/// Posts a request over HTTP with SSE. In a task: the answer may be on the stream before the server has accepted the POST,
-/// and a POST that is broken off then would cost the HTTP connection.
+/// Posts a request over HTTP with SSE. Runs in a task: the response may be on the stream before the server has accepted
+/// the POST, and aborting the POST then would cost the HTTP connection.
 pub(super) fn post(connection: &Arc<Connection>, sse: &Arc<Sse>, id: u64, frame: Frame) {
     let (task, sse, stop) = (connection.clone(), sse.clone(), connection.stop_token().clone());
     let post = async move { stop.run_until_cancelled(task.deliver(&sse, Some(id), frame)).await };
     connection.tasks().spawn(connection.say_in_time(post));
 }
 
-/// Reads the stream of a server over HTTP with SSE. Its end is the end of the session: nothing of it can be resumed.
+/// Reads the stream of a server over HTTP with SSE. The session ends with the stream: nothing can be resumed.
 async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
     let stop = connection.stop_token().clone();
     let ended = stop.run_until_cancelled(async {
@@ -160,7 +162,7 @@ async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
                     Err(error) => break error,
                 },
                 () = tokio::time::sleep_until(silent) => {
-                    // Comments may have come meanwhile.
+                    // Comments may have arrived meanwhile.
                     if stream.silent_for(SILENT) <= Instant::now() {
                         asked = Instant::now();
                         ping(&connection);
@@ -173,8 +175,8 @@ async fn read_sse(connection: Arc<Connection>, mut stream: SseStream) {
     connection.lose(&error);
 }
 
-/// Has a server say something, so that nobody in between takes its stream for dead. What it says does not matter; where the
-/// session is gone, the POST tells.
+/// Pings the server so that no proxy takes the silent stream for dead. The answer does not matter; if the session is
+/// gone, the POST reports it.
 fn ping(connection: &Arc<Connection>) {
     if connection.peer().is_none() {
         return;
@@ -186,7 +188,7 @@ fn ping(connection: &Arc<Connection>) {
     });
 }
 
-/// Reads a child until it ends or the connection is stopped; then ends the child.
+/// Reads a child until it ends or the connection is stopped, then stops the child.
 pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReader, ladder: Ladder) {
     let stop = connection.stop_token().clone();
     loop {
@@ -217,7 +219,7 @@ pub(super) async fn read_pipe(connection: Arc<Connection>, mut reader: PipeReade
 }
 
 /// Reads a server in this process.
-pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<Said>) {
+pub(super) async fn read_memory(connection: Arc<Connection>, mut messages: tokio::sync::mpsc::Receiver<MemoryMessage>) {
     let stop = connection.stop_token().clone();
     loop {
         tokio::select! {

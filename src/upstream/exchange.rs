@@ -1,4 +1,5 @@
-//! One request to a server and everything that comes back for it: progress, log lines, questions, last the outcome.
+//! One request to a server and everything that comes back for it: progress, log lines, questions, and finally the
+//! outcome.
 //!
 //! Dropping an [`Exchange`] before its outcome cancels the request at the server.
 
@@ -11,25 +12,25 @@ use super::inbox::{Inbox, Item};
 use crate::protocol::Outcome;
 use crate::transport;
 
-/// The work that brings the answer of a request over HTTP; pipes have a reader of their own.
+/// The future that fetches the response of a request over HTTP; pipes have their own reader.
 pub(super) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One request under way.
+/// One request in flight.
 pub(crate) struct Exchange {
     pub(super) id: u64,
     pub(super) connection: Arc<Connection>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) drive: Option<Drive>,
-    /// Nothing more comes, or nobody is to be told that it is given up.
+    /// Whether the exchange has ended, or must not be cancelled on drop.
     pub(super) over: bool,
 }
 
 impl Exchange {
-    /// The next item; after `Done` or `Lost` there is none, and asking again waits for ever, but for the progress of a task
-    /// that it is answered with.
+    /// Returns the next item. After `Done` or `Lost` it waits forever, except for progress of a task that the request
+    /// was answered with.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Item {
         loop {
             if let Some(item) = self.inbox.pop() {
@@ -49,17 +50,19 @@ impl Exchange {
         }
     }
 
-    /// Lets go of a request that was answered with a task. What the server says of it from now on it says on its own.
+    /// Detaches a request that was answered with a task: later messages about it arrive as messages of the server
+    /// itself.
     pub(crate) fn let_last(&self) {
         self.connection.let_last(self.id, &self.inbox);
     }
 
-    /// Lets what the server says of a request that was answered with a task come with another one, from what waits on.
+    /// Redirects further messages about a request that was answered with a task into `other`, those still queued
+    /// included.
     pub(crate) fn goes_on_in(&self, other: &Self) {
         self.connection.goes_on_in(self.id, &self.inbox, &other.inbox);
     }
 
-    /// The outcome, whatever comes before it dropped.
+    /// Returns the outcome and discards every item before it.
     pub(crate) async fn outcome(mut self) -> Result<Outcome, transport::Error> {
         loop {
             match self.next().await {

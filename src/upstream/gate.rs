@@ -1,5 +1,5 @@
-//! Reconnection attempts of all leases, kept from coming all at once (`docs/hazards.md` H58): a few at a time, and no
-//! more than that in a second. The first start of a server does not pass here, so that it is as fast as it can be.
+//! Spreads the reconnection attempts of all leases (`docs/hazards.md` H58): a few at a time, and at most that many per
+//! second. The first start of a server does not pass here, so it is never delayed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 
 use super::backoff::{AT_A_TIME, Rate};
 
-/// One that takes longer no longer counts: servers that hang must not keep the others from coming back.
+/// After this time an attempt no longer counts: hanging servers must not keep others from coming back.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// What all leases pass before they try again; first come, first served.
+/// Admits retries of all leases, first come, first served.
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Arc<Semaphore>,
     begun: Mutex<Rate>,
 }
 
-/// An attempt is under way while this lives.
+/// Represents an attempt in flight.
 #[derive(Debug)]
 pub(super) struct Pass {
     _place: OwnedSemaphorePermit,
@@ -31,12 +31,12 @@ impl Gate {
         Arc::new(Self { places: Arc::new(Semaphore::new(AT_A_TIME)), begun: Mutex::default() })
     }
 
-    /// Waits until it is this one's turn.
+    /// Waits for this attempt's turn.
     ///
     /// # Cancel safety
-    /// A dropped wait gives its place back; at most its moment is lost.
+    /// Dropping the future returns its permit; at most its time slot is lost.
     pub(super) async fn admit(self: Arc<Self>) -> Option<Pass> {
-        // It is never closed; without a place nobody would be kept from coming back.
+        // The semaphore is never closed; even without a permit a retry must not be blocked forever.
         let _place = self.places.clone().acquire_owned().await.ok()?;
         let at = {
             let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Gate {
 }
 
 impl Pass {
-    /// Waits until the attempt is one of those that take too long to be counted.
+    /// Waits until the attempt has taken too long to count.
     pub(super) async fn slow(&self) {
         tokio::time::sleep_until(self.until).await;
     }

@@ -1,4 +1,4 @@
-//! What comes back for one request, and where it waits to be taken.
+//! What comes back for one request, and the queue where it waits.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,22 +10,22 @@ use crate::protocol::{Outcome, Raw, RequestId};
 use crate::queues::{Account, Share};
 use crate::transport;
 
-/// What comes back for a request.
+/// A message that comes back for a request.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// The params of a progress notification, with our token in.
+    /// The params of a progress notification, under our own token.
     Progress(Raw),
-    /// The params of a log line.
+    /// The params of a log message.
     Log(Raw),
     /// The server asks the client something.
     Ask(Ask),
-    /// A server in this process wants the stream of its call closed for a while.
+    /// A server in this process asks to close the stream of its call for a while.
     HangUp(std::time::Duration),
     /// The server withdraws a question.
     Withdrawn(RequestId),
-    /// The answer. Last.
+    /// The answer; the last item.
     Done(Outcome),
-    /// There will be no answer. Last.
+    /// The reason why there is no answer; the last item.
     Lost(transport::Error),
 }
 
@@ -34,7 +34,7 @@ impl Item {
         matches!(self, Self::Progress(_) | Self::Log(_))
     }
 
-    /// How much it holds.
+    /// The approximate memory use in bytes.
     fn weight(&self) -> usize {
         let raw = match self {
             Self::Progress(params) | Self::Log(params) => Some(params),
@@ -46,7 +46,7 @@ impl Item {
     }
 }
 
-/// Where the items of one request wait. Putting one in never waits.
+/// The queue of one request's items. Putting an item in never waits.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     queue: Mutex<Queue>,
@@ -56,17 +56,18 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// Bytes of what may be dropped.
+    /// The bytes of droppable items.
     droppable: usize,
     share: Option<Share>,
 }
 
-/// Progress and log lines over this are dropped: their reader is slower than their server.
+/// The queue length above which progress and log lines are dropped: their reader is slower than the server.
 const ITEMS: usize = 256;
+/// The bytes of queued progress and log lines above which more of them are dropped.
 const DROPPABLE: usize = 1 << 20;
 
 impl Inbox {
-    /// An empty one, whose items count for that account.
+    /// Creates an empty inbox whose items are charged to `account`.
     pub(super) fn of(account: Option<&Account>) -> Self {
         let share = account.map(Account::share);
         Self { queue: Mutex::new(Queue { share, ..Queue::default() }), news: Notify::new() }

@@ -1,10 +1,10 @@
-//! The change streams of a modern server (`subscriptions/listen`, 2026-07-28), kept open as long as its connection
-//! lives: one for its lists, one for all resources that any client watches.
+//! The change streams of a modern server (`subscriptions/listen`, 2026-07-28), kept open for the life of its
+//! connection: one for its lists, one for all resources that any client watches.
 //!
-//! A stream opens before what it covers is read. The set of a listen never changes: another set of resources gets
-//! another stream, and the old one closes only when the new one is acknowledged (`docs/bridging.md` 6). After a gap
-//! everything that the stream covers counts as changed. A change is told once, so lists that could not be read are
-//! asked for again, a few times, later and later (`backoff.rs`).
+//! A stream opens before anything it covers is read. The filter of a stream never changes: a new set of resources gets
+//! a new stream, and the old one closes only once the new one is acknowledged (`docs/bridging.md` 6). After a gap,
+//! everything the stream covers counts as changed. The server reports a change only once, so lists that could not be
+//! read are retried a few times with increasing pauses (`backoff.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,43 +22,43 @@ use super::{Relayed, Upstream};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, code};
 use crate::transport::Error;
 
-/// A listen that is not acknowledged by then counts as lost.
+/// How long to wait for the acknowledgement before a listen counts as lost.
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);
-/// What the stream before has still on its way is waited for that long.
+/// How long a replaced stream stays open for messages on their way.
 const GRACE: Duration = Duration::from_millis(250);
-/// Between two attempts; doubled with each that came to nothing.
+/// The first pause between attempts; it doubles with each failure.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// A stream that was open for so long came to something.
+/// How long a stream must stay open to count as a success.
 const HEALTHY: Duration = Duration::from_secs(30);
 
-/// The resources that a server watches for us.
+/// The resources that the server watches for us.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Honored {
-    /// Up to which change of what is wanted this is the answer.
+    /// The generation of wanted resources that this answers.
     pub(super) generation: u64,
     pub(super) uris: Arc<BTreeSet<Arc<str>>>,
-    /// Why it watches none of them.
+    /// Why the server watches none of them.
     pub(super) refused: Option<ErrorObject>,
 }
 
-/// One open stream. Dropped, it is closed.
+/// One open stream; dropping it closes it.
 struct Listen {
     end: oneshot::Receiver<Result<Outcome, Error>>,
     since: Instant,
     _close: DropGuard,
 }
 
-/// Why there is no stream.
+/// Why a stream did not open.
 enum Refusal {
-    /// The server said no, and will again.
+    /// The server refused, and would again.
     Said(ErrorObject),
-    /// It did not come so far.
+    /// It failed on the way.
     Lost,
 }
 
 impl Listen {
-    /// Opens one and waits for what the server grants of it.
+    /// Opens a stream and waits for the part of the filter that the server grants.
     async fn open(connection: &Arc<Connection>, filter: &str) -> Result<(Self, Raw), Refusal> {
         let id = connection.next_id();
         let mut acknowledged = connection.expect_acknowledgement(id);
@@ -79,12 +79,12 @@ impl Listen {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the stream ends.
     async fn ended(&mut self) {
         let _ = (&mut self.end).await;
     }
 
-    /// Closes it once another one has taken its place: what is on its way still comes.
+    /// Closes the stream after another has replaced it; messages on their way still arrive.
     fn retire(self, connection: &Connection) {
         let stop = connection.stop_token().clone();
         connection.tasks().spawn(async move {
@@ -94,12 +94,12 @@ impl Listen {
     }
 }
 
-/// Whether asking again would get the same answer.
+/// Whether a retry would get the same answer.
 fn is_final(error: &ErrorObject) -> bool {
     matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::MISSING_CAPABILITY)
 }
 
-/// Reads a stream up to its end; what it says finds its way by itself.
+/// Reads a stream to its end; the connection routes what it says.
 async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot::Sender<Result<Outcome, Error>>) {
     let end = async {
         loop {
@@ -112,19 +112,19 @@ async fn follow(mut exchange: Exchange, close: CancellationToken, tell: oneshot:
     };
     let end = close.run_until_cancelled(end).await;
     if let Some(end) = end {
-        // Nobody waits for it any more: it was to be closed anyway.
+        // The receiver is gone if the stream was to be closed anyway.
         let _ = tell.send(end);
     }
 }
 
-/// How long to wait after so many attempts that came to nothing.
+/// Returns the pause after `fruitless` failures in a row.
 fn pause(connection: &Connection, fruitless: u32) -> Duration {
     let longest = (RETRY * 2u32.saturating_pow(fruitless.min(16))).min(RETRY_MAX);
-    // Many hosts that lost one server do not come back at once.
+    // Spread out, so that many hosts that lost one server do not return at once.
     longest.mul_f64(0.5 + connection.chance() / 2.0)
 }
 
-/// The lists that the server says it tells changes of.
+/// Returns the lists whose changes the server reports.
 fn told_lists(connection: &Connection) -> Vec<(&'static str, u8)> {
     let Some(offers) = connection.peer().map(|peer| peer.offers) else { return Vec::new() };
     let flags = [
@@ -139,13 +139,13 @@ fn kinds_of(told: &[(&str, u8)]) -> u8 {
     told.iter().fold(0, |kinds, (_, kind)| kinds | kind)
 }
 
-/// A server of the legacy era was not heard for a while: whatever it tells changes of counts as changed.
+/// Handles a gap in what a legacy server could tell us: everything it reports changes of counts as changed.
 pub(super) fn missed(connection: &Arc<Connection>, upstream: &Upstream) {
     connection.mark(kinds_of(&told_lists(connection)));
     upstream.watched().1.iter().for_each(|uri| connection.relay(updated(uri)));
 }
 
-/// Holds the stream that tells of changed lists. `ready` is told once it is open, or will not be.
+/// Keeps the stream of list changes open. `ready` fires once it is open, and is dropped if it will not open.
 pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()>) {
     let told = told_lists(&connection);
     if told.is_empty() {
@@ -158,7 +158,7 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
     loop {
         match Listen::open(&connection, &filter).await {
             Ok((mut listen, _)) => {
-                // The lists are read after this, or what they missed is not known.
+                // The lists must be read after this point, or changes in between would be lost.
                 if ready.take().is_none_or(|ready| ready.send(()).is_err()) {
                     connection.mark(kinds);
                 }
@@ -168,7 +168,7 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
             Err(Refusal::Said(error)) => {
                 tracing::info!(
                     server = connection.label(),
-                    "no news of changed lists: {} ({})",
+                    "it reports no list changes: {} ({})",
                     error.message,
                     error.code
                 );
@@ -181,11 +181,11 @@ pub(super) async fn lists(connection: Arc<Connection>, ready: oneshot::Sender<()
     }
 }
 
-/// Holds the stream that tells of changed resources, as long as anybody watches one.
+/// Keeps the stream of resource changes open while any client watches a resource.
 pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstream>) {
     let mut changes = upstream.watching.subscribe();
     let granted = upstream.watched().1;
-    // What was watched over an earlier connection may have changed since.
+    // Resources watched over an earlier connection may have changed since.
     let mut watch =
         Watch { connection, upstream, live: None, covered: BTreeSet::new(), granted, gap: true, fruitless: 0 };
     let mut rest = None;
@@ -216,29 +216,29 @@ pub(super) async fn resources(connection: Arc<Connection>, upstream: Arc<Upstrea
             () = ended => {
                 let healthy = watch.live.take().is_some_and(|listen| listen.since.elapsed() > HEALTHY);
                 (watch.gap, watch.fruitless) = (true, if healthy { 0 } else { watch.fruitless + 1 });
-                // Whoever comes meanwhile does not wait for that.
+                // A subscriber that arrives meanwhile does not wait for this pause.
                 rest = Some(pause(&watch.connection, watch.fruitless));
             }
         }
     }
 }
 
-/// The stream of changed resources.
+/// The stream of resource changes.
 struct Watch {
     connection: Arc<Connection>,
     upstream: Arc<Upstream>,
     live: Option<Listen>,
-    /// What the stream was asked for.
+    /// The resources the stream was opened with.
     covered: BTreeSet<Arc<str>>,
-    /// What of it the server watches.
+    /// The subset that the server watches.
     granted: BTreeSet<Arc<str>>,
-    /// Nothing was heard for a while.
+    /// Whether changes may have been missed.
     gap: bool,
     fruitless: u32,
 }
 
 impl Watch {
-    /// Brings the stream in line with what is wanted. Where that failed for the moment: how long to wait for another try.
+    /// Brings the stream in line with the wanted resources. Returns the pause before a retry if that failed for now.
     async fn adjust(&mut self) -> Option<Duration> {
         let (generation, wanted) = self.upstream.watched();
         if wanted.is_empty() {
@@ -271,11 +271,11 @@ impl Watch {
         let (error, again) = match refusal {
             Refusal::Said(error) => (error, None),
             Refusal::Lost => {
-                let text = "its stream of changes is not to be had at the moment";
+                let text = "its change stream is not available at the moment";
                 (ErrorObject::internal(text), Some(pause(&self.connection, self.fruitless)))
             }
         };
-        // The stream before, if there is one, goes on.
+        // The previous stream, if any, stays open.
         let still = if self.live.is_some() { self.granted.clone() } else { BTreeSet::new() };
         self.upstream.honor(generation, still, Some(error));
         again
@@ -287,7 +287,7 @@ fn filter_of(uris: &BTreeSet<Arc<str>>) -> String {
     format!(r#""resourceSubscriptions":{}"#, Raw::from_value(&uris))
 }
 
-/// What an acknowledgement grants of what was asked for.
+/// Returns the wanted resources that an acknowledgement grants.
 fn granted_of(granted: &Raw, wanted: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
     let granted = granted.member("resourceSubscriptions").and_then(|uris| uris.read::<BTreeSet<String>>().ok());
     let granted = granted.unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Connection, Parts, Wire};
+use super::connection::{Connection, Link, Parts};
 use super::{Relay, Target, Upstream, World, drive, renew};
 use crate::config;
 use crate::lineage;
@@ -18,10 +18,10 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
     let settings = &upstream.settings;
     upstream.declares();
     let limits = &settings.limits;
-    let parts = |wire| Parts {
+    let parts = |link| Parts {
         server: settings.server.clone(),
         announcer: settings.announcer.clone(),
-        wire,
+        link,
         relay: Relay { lease: upstream.id, sender: world.relay.clone() },
         binding: upstream.binding.clone(),
         roots: upstream.roots.clone(),
@@ -39,19 +39,19 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
     };
     let over_sse = |remote| {
         let sse = Sse::new(remote, &world.dialer, limits)?;
-        Ok(Connection::new(parts(Wire::Sse(Arc::new(sse)))))
+        Ok(Connection::new(parts(Link::Sse(Arc::new(sse)))))
     };
     match &settings.target {
         Target::Stdio(stdio) => {
             let sizes = transport::Limits { message: limits.message, queue: limits.server_queue, depth: limits.depth };
             let mut stdio = stdio.clone();
             if let Some(chain) = world.nature.lineage.chain() {
-                // Behind those of the config: nobody can take it away by mistake.
+                // After the variables of the config, so that a config cannot drop it by mistake.
                 stdio.env.push((lineage::VARIABLE.to_owned(), config::Secret::new(chain)));
             }
             let (pipe, reader) = transport::spawn(&stdio, &sizes, settings.server.clone(), upstream.new_tail(), tasks)?;
             upstream.ran.store(true, Ordering::Relaxed);
-            let connection = Connection::new(parts(Wire::Pipe(pipe)));
+            let connection = Connection::new(parts(Link::Pipe(pipe)));
             let ladder = Ladder { close: limits.stop_close, terminate: limits.stop_term, kill: world.kill.clone() };
             tasks.spawn(drive::read_pipe(connection.clone(), reader, ladder));
             Ok(connection)
@@ -60,12 +60,12 @@ pub(super) fn connect(upstream: &Upstream, world: &World, tasks: &TaskTracker) -
         Target::Sse(remote) => over_sse(remote),
         Target::Http(remote) | Target::Auto(remote, _) => {
             let http = Http::new(remote, &world.dialer, limits)?;
-            Ok(Connection::new(parts(Wire::Http(Arc::new(http)))))
+            Ok(Connection::new(parts(Link::Http(Arc::new(http)))))
         }
         Target::Memory(start) => {
             let (memory, messages, wire) = Memory::pair();
             start(wire, tasks);
-            let connection = Connection::new(parts(Wire::Memory(memory)));
+            let connection = Connection::new(parts(Link::Memory(memory)));
             tasks.spawn(drive::read_memory(connection.clone(), messages));
             Ok(connection)
         }

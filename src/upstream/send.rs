@@ -1,8 +1,8 @@
-//! Sends a request to a server, by whichever transport it is reached.
+//! Sends a request to a server, over any transport.
 
 use std::sync::Arc;
 
-use super::connection::{Connection, Wire, rpc_id};
+use super::connection::{Connection, Link, rpc_id};
 use super::drive;
 use super::exchange::Exchange;
 use super::inbox::{Inbox, Item};
@@ -10,7 +10,7 @@ use super::terms::Terms;
 use crate::protocol::{Frame, Message, Method, Raw, Request};
 
 impl Connection {
-    /// Sends a request under an id of [`Connection::next_id`].
+    /// Sends a request under an id from [`Connection::next_id`].
     pub(crate) fn open(self: &Arc<Self>, id: u64, method: &Method, params: Option<&Raw>, terms: &Terms) -> Exchange {
         let inbox = Arc::new(Inbox::of(terms.account.as_ref()));
         // Neither handshake is ever cancelled (2025-11-25, cancellation).
@@ -26,12 +26,12 @@ impl Connection {
             return exchange;
         }
         let rpc_id = rpc_id(id, is_probe);
-        let sent = match self.wire() {
-            Wire::Pipe(pipe) => pipe.request(id, Frame::request(&rpc_id, method, params)),
-            Wire::Memory(memory) => {
+        let sent = match self.link() {
+            Link::Pipe(pipe) => pipe.request(id, Frame::request(&rpc_id, method, params)),
+            Link::Memory(memory) => {
                 memory.send(Message::Request(Request { id: rpc_id, method: method.clone(), params: params.cloned() }))
             }
-            Wire::Http(http) => {
+            Link::Http(http) => {
                 let frame = Frame::request(&rpc_id, method, params);
                 if let Some(params) = stamped {
                     let post = drive::Post { frame, method: method.clone(), params };
@@ -41,7 +41,7 @@ impl Connection {
                 exchange.drive = Some(Box::pin(drive::request(self.clone(), http.clone(), id, frame)));
                 Ok(())
             }
-            Wire::Sse(sse) => {
+            Link::Sse(sse) => {
                 drive::post(self, sse, id, Frame::request(&rpc_id, method, params));
                 Ok(())
             }

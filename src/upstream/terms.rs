@@ -1,9 +1,9 @@
-//! Whom a request to a server is made for, and what it says of them.
+//! The client that a request is made for, and what the request tells the server about it.
 
 use crate::protocol::{Profile, Raw};
 use crate::queues::Account;
 
-/// Whom a request is made for: a client, or the host itself.
+/// The originator of a request: a client, or the host itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Owner(pub(crate) u64);
 
@@ -12,31 +12,33 @@ impl Owner {
     pub(crate) const HOST: Self = Self(0);
 }
 
-/// What a request says of whoever it is made for. A server of the modern era is told with each request; one of the
-/// legacy era was told in the handshake of its lease.
+/// What a request says about its client. A modern server is told with each request; a legacy server was told in the
+/// handshake of its lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) owner: Owner,
-    /// What may be asked during the request.
+    /// The kinds of questions that the server may ask during the request.
     pub(crate) profile: Profile,
-    /// The client's `capabilities.extensions`, as far as we carry them.
+    /// The client's `capabilities.extensions`, as far as we forward them.
     pub(crate) extensions: Option<Raw>,
-    /// From which level on log lines are wanted.
+    /// The lowest level of log lines that are wanted.
     pub(crate) level: Option<&'static str>,
-    /// The client has no session: two requests of it may be those of two conversations, and are never mistaken for one.
+    /// Whether the client has no session: two of its requests may belong to different conversations and are never
+    /// merged.
     pub(crate) sessionless: bool,
-    /// Its progress token is good for as long as the task that it is answered with.
+    /// Whether the progress token outlives the request if it is answered with a task.
     pub(crate) lasts: bool,
-    /// What comes back counts for that account as long as nobody takes it.
+    /// The account that items are charged to while they wait.
     pub(crate) account: Option<Account>,
-    /// The config tells its roots: a question for them is not put to the client.
+    /// Whether the config sets the roots, so that the client is not asked for them.
     pub(crate) has_fixed_roots: bool,
-    /// The turn of the lease at which it was for this client ([`super::Upstream::turn`]); it is not sent at another.
+    /// The turn of the lease at which it was checked for this client ([`super::Upstream::turn`]); in another turn the
+    /// request is not sent.
     pub(crate) turn: Option<u64>,
 }
 
 impl Terms {
-    /// The host asks for itself: nobody can be asked anything.
+    /// Terms of the host itself: the server can ask nothing.
     pub(crate) fn host() -> Self {
         Self {
             owner: Owner::HOST,
@@ -51,7 +53,7 @@ impl Terms {
         }
     }
 
-    /// What may be put to the client itself.
+    /// The kinds of questions that may reach the client itself.
     pub(super) fn asks_client(&self) -> Profile {
         if self.has_fixed_roots { self.profile.without(Profile::ROOTS) } else { self.profile }
     }

@@ -15,7 +15,7 @@ use crate::protocol::{
     meta,
 };
 use crate::router::{Client, Router};
-use crate::transport::{Said, Wire};
+use crate::transport::{MemoryMessage, Wire};
 use crate::upstream::Starter;
 
 /// What one life of the server is like.
@@ -121,7 +121,7 @@ async fn live(life: Life, number: usize, wire: Wire, seen: Arc<Mutex<Vec<(usize,
 }
 
 /// The answer; nothing for what is answered later, or only heard.
-async fn answer(life: Life, request: &Request, params: &Value, out: &mpsc::Sender<Said>) -> Option<Outcome> {
+async fn answer(life: Life, request: &Request, params: &Value, out: &mpsc::Sender<MemoryMessage>) -> Option<Outcome> {
     let modern = life.revision.is_modern();
     let resources = json!({ "subscribe": true });
     let mut capabilities =
@@ -185,7 +185,7 @@ fn said(text: &str) -> Raw {
         "completion": { "values": [text] } }))
 }
 
-async fn say(out: &mpsc::Sender<Said>, during: Option<u64>, message: Message) {
+async fn say(out: &mpsc::Sender<MemoryMessage>, during: Option<u64>, message: Message) {
     let _ = out.send((during, message)).await;
 }
 

@@ -19,7 +19,7 @@ use crate::protocol::{
 use crate::router::client::Subscription;
 use crate::router::rising::Rising;
 use crate::router::{Client, Mailbox, Router};
-use crate::transport::{Said, Wire};
+use crate::transport::{MemoryMessage, Wire};
 use crate::upstream::Starter;
 
 /// A server that lists by itself, and says all else when it is told to.
@@ -33,7 +33,7 @@ struct Puppet {
 struct Strings {
     /// Stands in what it lists.
     edition: AtomicUsize,
-    lives: Mutex<Vec<(mpsc::Sender<Said>, CancellationToken)>>,
+    lives: Mutex<Vec<(mpsc::Sender<MemoryMessage>, CancellationToken)>>,
 }
 
 impl Puppet {

@@ -1,6 +1,6 @@
-//! Requests that were answered with a task: what their server says under their progress token goes on for as long as the task
-//! does (2025-11-25, tasks, "Task Progress Notifications"). To whoever made the request while it has not let go of it; else up,
-//! as what a server says on its own.
+//! Requests that were answered with a task: progress under their token continues as long as the task does (2025-11-25,
+//! tasks, "Task Progress Notifications"). It goes to the exchange of the request while that exists, else up, like other
+//! messages of the server itself.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use super::Connection;
 use crate::adapt::task::LONGEST_ID;
 use crate::protocol::Raw;
 
-/// So many are known of one connection; the oldest go.
+/// The maximum number of such requests per connection; the oldest are dropped.
 const LASTING: usize = 1024;
 
-/// One of them.
+/// A request that was answered with a task.
 #[derive(Debug)]
 pub(super) struct Lasting {
-    /// What the server calls the task.
+    /// The server's id of the task.
     task: String,
-    /// Whose exchange it is, as long as there is one.
+    /// The inbox of the request's exchange, while that exists.
     inbox: Option<Arc<Inbox>>,
 }
 
 impl super::Table {
-    /// Nobody holds that request any more, unless it lasts without. What goes with it is dropped by the caller, who has
-    /// let go of the table: a question that nobody has heard answers itself.
+    /// Removes a request whose exchange was dropped, unless it was detached before. The caller drops the result after
+    /// releasing the table, because an undelivered question answers itself.
     #[must_use]
     pub(super) fn let_go(&mut self, id: u64) -> Option<Lasting> {
         let held = self.lasting.get(&id).is_some_and(|lasting| lasting.inbox.is_some());
         if held { self.lasting.remove(&id) } else { None }
     }
 
-    /// A request is answered; if that is a task, its token is still good. The oldest one, if it is one too many, is dropped
-    /// by the caller as in [`Self::let_go`].
+    /// Keeps the token of a request that is answered with a task. Returns the oldest entry if there are too many; the
+    /// caller drops it as in [`Self::let_go`].
     #[must_use]
     pub(super) fn answer_lasts(&mut self, id: u64, inbox: &Arc<Inbox>, item: &Item) -> Option<Lasting> {
         let Item::Done(Ok(result)) = item else { return None };
@@ -44,10 +44,10 @@ impl super::Table {
 }
 
 impl Connection {
-    /// Progress under that token.
+    /// Routes progress under that token.
     pub(super) fn receive_progress(self: &Arc<Self>, token: Option<u64>, params: Raw) {
         let table = self.lock();
-        // Put in under the lock: else its answer might be taken first, and nobody looks there any more.
+        // Under the lock: otherwise the answer might be taken first, and the progress would never be read.
         if let Some(waiting) = token.and_then(|token| table.waiting.get(&token)) {
             return waiting.inbox.put(Item::Progress(params));
         }
@@ -58,15 +58,15 @@ impl Connection {
                 drop(table);
                 self.relay(told);
             }
-            // A token that is none of ours, or not any more (`docs/hazards.md` H53).
+            // Not one of our tokens, or no longer (`docs/hazards.md` H53).
             None => {
                 drop(table);
-                self.drop_one("progress of nothing");
+                self.drop_one("progress of no known request");
             }
         }
     }
 
-    /// The task is over.
+    /// Forgets the requests of a task that is over.
     pub(super) fn lasts_no_longer(&self, task: &str) {
         let mut table = self.lock();
         let of_it = |(id, lasting): (&u64, &Lasting)| (lasting.task == task).then_some(*id);
@@ -75,14 +75,15 @@ impl Connection {
         drop(table);
         drop(gone);
     }
-    /// Lets go of a request that was answered with a task.
+
+    /// Detaches a request that was answered with a task.
     pub(in crate::upstream) fn let_last(self: &Arc<Self>, id: u64, inbox: &Inbox) {
         let mut table = self.lock();
         let Some(lasting) = table.lasting.get_mut(&id) else { return };
         lasting.inbox = None;
         let task = lasting.task.clone();
         let mut others = Vec::new();
-        // Under the lock: what comes behind it waits for that.
+        // Under the lock, so that later progress stays behind it.
         while let Some(item) = inbox.pop() {
             match item {
                 Item::Progress(params) => self.relay(Relayed::Progress { task: task.clone(), params }),
@@ -94,7 +95,7 @@ impl Connection {
         drop(others);
     }
 
-    /// Lets what the server says of a request that was answered with a task come with another one, from what waits on.
+    /// Redirects messages about a request that was answered with a task into `other`, those still queued included.
     pub(in crate::upstream) fn goes_on_in(&self, id: u64, inbox: &Inbox, other: &Arc<Inbox>) {
         let mut table = self.lock();
         if let Some(lasting) = table.lasting.get_mut(&id) {

@@ -1,9 +1,9 @@
-//! One life of a transport: which request waits for which answer, and which call a message of the server belongs to.
+//! One life of a transport: matches answers to waiting requests, and finds the call that a server's message belongs to.
 //!
-//! **Invariant:** a message is handed on without waiting, so one slow client never stops a server's reader. The table
-//! of waiting requests is behind a plain lock that is never held across an `await`: a task of its own for it would cost
-//! each call two wake-ups. No request waits for a place in the table; where several clients use the lease, none gets
-//! more than half of `pendingPerServer`.
+//! **Invariant:** messages are passed on without waiting, so one slow client never stops a server's reader. The table
+//! of waiting requests is behind a plain lock that is never held across an `await`: a separate task would cost each
+//! call two wake-ups. No request waits for room in the table. If several clients use the lease, each gets at most half
+//! of `pendingPerServer`.
 
 mod asks;
 mod callers;
@@ -40,85 +40,85 @@ use flood::Flood;
 use lasting::Lasting;
 use say::Speech;
 
-/// How messages leave.
+/// The sending side of a transport.
 #[derive(Clone, Debug)]
-pub(super) enum Wire {
+pub(super) enum Link {
     Pipe(Pipe),
     Http(Arc<Http>),
     Sse(Arc<Sse>),
     Memory(Memory),
 }
 
-/// What a connection is made with.
+/// The inputs of a connection.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) server: Arc<str>,
     pub(super) announcer: Announcer,
-    pub(super) wire: Wire,
+    pub(super) link: Link,
     pub(super) relay: Relay,
     pub(super) binding: Arc<Binding>,
-    /// The roots of the lease, where they are known.
+    /// The roots of the lease, if known.
     pub(super) roots: Arc<Mutex<Option<Raw>>>,
     pub(super) client_info: Raw,
     pub(super) caps: Caps,
     pub(super) pending_cap: usize,
-    /// Bytes that may wait to be said over HTTP.
+    /// The maximum bytes of messages queued over HTTP.
     pub(super) queue: usize,
-    /// How deep its messages may nest.
+    /// The maximum nesting depth of its messages.
     pub(super) depth: usize,
     /// The keys under `mcp-host/` that its server may use in answers.
     pub(super) stays: &'static [&'static str],
-    /// How many clients use the lease.
+    /// The number of clients that use the lease.
     pub(super) users: Arc<AtomicUsize>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     pub(super) nature: Nature,
-    /// Asks whether a revision still holds that the server has just refused, and ends that request.
+    /// Asks whether a revision that the server just refused still holds, and ends the refused request.
     pub(super) renew: Renew,
 }
 
-/// Work on a connection over one of its requests.
+/// An async function over a connection and one of its requests.
 pub(super) type Renew = fn(Arc<Connection>, u64) -> BoxFuture<'static, ()>;
 
 /// One connection to one server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     parts: Parts,
-    /// The wire that took the place of the first one, which turned out not to be the server's (`infer.rs`).
-    instead: OnceLock<Wire>,
+    /// The link that replaced the first one, if that turned out to be the wrong transport (`infer.rs`).
+    instead: OnceLock<Link>,
     table: Mutex<Table>,
     salt: RandomState,
     peer: OnceLock<Peer>,
-    /// Which lists the server says have changed, one bit a kind.
+    /// The lists that the server says have changed, one bit per kind.
     dirty: AtomicU8,
     dirtied: Notify,
     answered: AtomicBool,
     told_served: AtomicBool,
-    /// Requests of clients that were answered.
+    /// The number of answered client requests.
     served: AtomicU64,
     gone: AtomicBool,
-    /// What is said beside requests.
+    /// Outgoing messages other than requests.
     speech: Speech,
-    /// What the server listed last, for the headers that it wants of its tools.
+    /// The most recent tool list, for the headers that its tools require.
     offer: ArcSwapOption<Offer>,
-    /// What it said of keeping each list, and since when.
+    /// The caching hints of each list, and when it was read.
     caches: Mutex<[Option<(Cache, Instant)>; 4]>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     count: u64,
-    /// Oldest first: in that order they are told that all is lost.
+    /// Oldest first: when all is lost, they are told in this order.
     waiting: BTreeMap<u64, Waiting>,
     /// The clients that have called here.
     callers: Callers,
     /// Requests that were answered with a task.
     lasting: BTreeMap<u64, Lasting>,
-    /// Questions of the server that have no answer yet.
+    /// Open questions of the server.
     asks: Asks,
-    /// Listens whose first word is waited for.
+    /// Listens that are not yet acknowledged.
     acknowledgements: HashMap<u64, oneshot::Sender<Raw>>,
-    /// Resources that changed a moment ago, and which stream said so.
+    /// Recent resource updates: URI, stream, time.
     updates: Vec<(String, Option<u64>, Instant)>,
     flood: Flood,
     lost: Option<transport::Error>,
@@ -130,23 +130,25 @@ struct Waiting {
     owner: Owner,
     may_ask: bool,
     sessionless: bool,
-    /// Its answer is about the revision itself.
+    /// Whether it is a `server/discover`, whose answer is about the revision itself.
     is_probe: bool,
     is_listen: bool,
-    /// It wants log lines; without that a modern server says none during it.
+    /// Whether it requested log lines; without that a modern server sends none during it.
     wants_logs: bool,
-    /// The task that it waits for the result of.
+    /// The task whose result it waits for.
     task: Option<String>,
-    /// Its answer may be a task.
+    /// Whether its answer may be a task.
     lasts: bool,
 }
 
-/// The bit of "something changed", for each of the lists.
+/// The dirty bit of the tool list.
 pub(super) const TOOLS: u8 = 1;
+/// The dirty bit of the prompt list.
 pub(super) const PROMPTS: u8 = 2;
+/// The dirty bit of both resource lists.
 pub(super) const RESOURCES: u8 = 4;
 
-/// Characters of what a server calls its version.
+/// The maximum length of a server's version string, in characters.
 const VERSION: usize = 200;
 
 impl Connection {
@@ -169,17 +171,17 @@ impl Connection {
         })
     }
 
-    /// What the server said of itself; `None` before the handshake is done.
+    /// The server's description of itself; `None` before the handshake is done.
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.peer.get()
     }
 
-    /// Whether each request says of itself who sends it, and what may be asked meanwhile.
+    /// Whether each request carries its client and the questions allowed during it.
     pub(crate) fn is_modern(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version.is_modern())
     }
 
-    /// Reads what the server said.
+    /// Parses a message of the server.
     pub(super) fn read(&self, bytes: &bytes::Bytes) -> Result<Message, crate::protocol::Malformed> {
         Message::passing(bytes, self.parts.depth)
     }
@@ -188,7 +190,7 @@ impl Connection {
         self.parts.caps
     }
 
-    /// From now on tools get the headers of that list.
+    /// Uses the headers of that list for tool calls from now on.
     pub(super) fn keep_offer(&self, offer: Arc<Offer>) {
         self.offer.store(Some(offer));
     }
@@ -197,8 +199,8 @@ impl Connection {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize] = Some((cache, since));
     }
 
-    /// How long a list of a modern server is still good, and for whom; `None` for one of the legacy era, which says nothing.
-    /// A list whose time is over is read anew for the next one who asks, unless the server tells what changes.
+    /// Returns how long a modern server's list is still valid, and for whom; `None` for a legacy server, which does not
+    /// say. An expired list is reread for the next client that asks, unless the server reports its changes.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
         let (cache, since) = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]?;
@@ -214,7 +216,7 @@ impl Connection {
         Some(left)
     }
 
-    /// The headers of a request to a server of the modern era.
+    /// Returns the headers of a request to a modern server.
     pub(super) fn heads(&self, method: &Method, params: &Raw) -> modern::Heads {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         let offer = self.offer.load();
@@ -229,30 +231,30 @@ impl Connection {
         modern::heads(method, params, version, wanted)
     }
 
-    /// The server has said who it is.
+    /// Records the peer after a handshake.
     ///
     /// # Errors
-    /// When it is this very host.
+    /// When the server is this host itself.
     pub(super) fn shake_done(&self, peer: Peer) -> Result<(), transport::Error> {
         if peer.host.is_some() && peer.host.as_ref() == self.lineage().id() {
             return Err(transport::Error::Itself);
         }
-        match self.wire() {
-            Wire::Http(http) => http.agree(peer.version),
-            Wire::Sse(sse) => sse.agree(peer.version),
-            Wire::Pipe(_) | Wire::Memory(_) => {}
+        match self.link() {
+            Link::Http(http) => http.agree(peer.version),
+            Link::Sse(sse) => sse.agree(peer.version),
+            Link::Pipe(_) | Link::Memory(_) => {}
         }
         let _ = self.peer.set(peer);
         Ok(())
     }
 
-    pub(super) fn wire(&self) -> &Wire {
-        self.instead.get().unwrap_or(&self.parts.wire)
+    pub(super) fn link(&self) -> &Link {
+        self.instead.get().unwrap_or(&self.parts.link)
     }
 
-    /// Goes on over another wire, before anything is under way; once.
-    pub(super) fn change_wire(&self, wire: Wire) {
-        let _ = self.instead.set(wire);
+    /// Switches to another link before any request is in flight; works once.
+    pub(super) fn change_link(&self, link: Link) {
+        let _ = self.instead.set(link);
     }
 
     /// The server's name in the log.
@@ -260,12 +262,12 @@ impl Connection {
         &self.parts.server
     }
 
-    /// A number from 0 to 1.
+    /// Returns a random number between 0 and 1.
     pub(super) fn chance(&self) -> f64 {
         (self.parts.nature.chance)()
     }
 
-    /// Which host this is.
+    /// The identity of this host.
     pub(super) fn lineage(&self) -> &Lineage {
         &self.parts.nature.lineage
     }
@@ -278,86 +280,86 @@ impl Connection {
         &self.parts.tasks
     }
 
-    /// Whether any request but the handshake was answered.
+    /// Whether any request other than the handshake was answered.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Whether any request of a client was answered.
+    /// Whether any client request was answered.
     pub(crate) fn has_served(&self) -> bool {
         self.served() > 0
     }
 
-    /// How many requests of clients were answered.
+    /// The number of answered client requests.
     pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Whether a request of a client is the first one here that was answered; asked once.
+    /// Returns true on its first call only: for the first answered client request.
     pub(crate) fn is_first_answer(&self) -> bool {
         !self.told_served.swap(true, Ordering::Relaxed)
     }
 
-    /// What its server calls its version, as far as it is kept.
+    /// The server's version string, truncated.
     pub(crate) fn server_version(&self) -> Option<String> {
         let version = self.peer.get()?.info.text("version")?;
         Some(version.chars().take(VERSION).collect())
     }
 
-    /// Whether a request was answered with a task that may go on.
+    /// Whether a request was answered with a task that may still run.
     pub(crate) fn has_tasks(&self) -> bool {
         !self.lock().lasting.is_empty()
     }
 
-    /// The process behind it, where there is one.
+    /// The id of the server's process, if it has one.
     pub(crate) fn pid(&self) -> Option<u32> {
-        match self.wire() {
-            Wire::Pipe(pipe) => pipe.pid(),
-            Wire::Http(_) | Wire::Sse(_) | Wire::Memory(_) => None,
+        match self.link() {
+            Link::Pipe(pipe) => pipe.pid(),
+            Link::Http(_) | Link::Sse(_) | Link::Memory(_) => None,
         }
     }
 
-    /// Whether what the server asks says by the stream it comes on during which request it is asked.
+    /// Whether a question's stream identifies the request that it belongs to.
     pub(crate) fn tells_whose(&self) -> bool {
-        match &self.parts.wire {
-            Wire::Http(_) => true,
-            Wire::Memory(memory) => memory.tells_whose(),
-            Wire::Pipe(_) | Wire::Sse(_) => false,
+        match &self.parts.link {
+            Link::Http(_) => true,
+            Link::Memory(memory) => memory.tells_whose(),
+            Link::Pipe(_) | Link::Sse(_) => false,
         }
     }
 
-    /// Why it is gone, if it is.
+    /// Why the connection is lost, if it is.
     pub(crate) fn lost(&self) -> Option<transport::Error> {
         self.lock().lost.clone()
     }
 
-    /// Whether it is gone: what is opened on it is lost at once.
+    /// Whether the connection is gone: new exchanges on it are lost at once.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Whether the server may say several things at once: only 2025-03-26 has that.
+    /// Whether the server may send batches: only 2025-03-26 allows it.
     pub(super) fn takes_batches(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.version == ProtocolVersion::V2025_03_26)
     }
 
-    /// How much of what it said was dropped: answers that nobody waits for, notifications over the rate.
+    /// The number of dropped messages: answers without a waiting request, notifications over the rate limit.
     pub(crate) fn dropped(&self) -> u64 {
         self.lock().flood.dropped()
     }
 
-    /// Requests without an answer, those of the host itself aside.
+    /// The number of client requests in flight.
     pub(crate) fn running(&self) -> usize {
         self.lock().waiting.values().filter(|waiting| waiting.owner != Owner::HOST).count()
     }
 
-    /// Questions of the server without an answer.
+    /// The number of open questions of the server.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(crate) fn questions(&self) -> usize {
         self.lock().asks.len()
     }
 
-    /// Whether the lease is another client's, or was and is for others than before.
+    /// Whether the lease is bound to another client, or has changed clients since the request was admitted.
     fn is_taken_from(&self, terms: &Terms) -> bool {
         if terms.owner == Owner::HOST || self.is_modern() {
             return false;
@@ -366,7 +368,7 @@ impl Connection {
         is_anothers || terms.turn.is_some_and(|turn| turn != self.parts.binding.turn())
     }
 
-    /// Makes the lease that client's, if no other has ever called here.
+    /// Binds the lease to that client if no other client has ever called here.
     pub(super) fn claim(&self, owner: Owner) -> bool {
         let table = self.lock();
         let alone = table.callers == Callers::None || table.callers.only() == Some(owner);
@@ -383,18 +385,18 @@ impl Connection {
         self.lock().callers == Callers::None
     }
 
-    /// That client has gone.
+    /// Records that a client is gone.
     pub(super) fn forget_caller(&self, owner: Owner) {
         self.lock().callers.forget(owner);
     }
 
-    /// Whether all requests without an answer are this client's, those of the host itself aside.
+    /// Whether all requests in flight belong to this client or the host itself.
     pub(super) fn serves_only(&self, owner: Owner) -> bool {
         self.lock().waiting.values().all(|waiting| waiting.owner == owner || waiting.owner == Owner::HOST)
     }
 
-    /// A new request id: never used before on this connection, and not to be guessed from the ones before. It serves as
-    /// the progress token of that request too.
+    /// Returns a new request id: unique on this connection, and not predictable from earlier ones. It also serves as
+    /// the request's progress token.
     pub(crate) fn next_id(&self) -> u64 {
         let mut table = self.lock();
         table.count += 1;
@@ -404,17 +406,17 @@ impl Connection {
         (count << 20) | (self.salt.hash_one(count) & 0xf_ffff)
     }
 
-    /// What the server will grant to a listen under that id, which is opened next.
+    /// Registers for the acknowledgement of the listen that is opened next under `id`.
     pub(super) fn expect_acknowledgement(&self, id: u64) -> oneshot::Receiver<Raw> {
         let (sender, receiver) = oneshot::channel();
         self.lock().acknowledgements.insert(id, sender);
         receiver
     }
 
-    /// Counts a request in that is sent next, unless it is not to be.
+    /// Registers a request that is sent next, unless it must not be sent.
     ///
     /// # Errors
-    /// Why it is not to be sent.
+    /// Why it must not be sent.
     pub(super) fn enter(
         &self,
         id: u64,
@@ -426,10 +428,10 @@ impl Connection {
         let (is_probe, is_listen) = (*method == Method::Discover, *method == Method::Listen);
         let mut table = self.lock();
         let refused = match &table.lost {
-            // What the host itself asks is to be told why; for all others it is enough that nothing has left.
+            // The host's own requests report the cause; for others it is enough to know that nothing was sent.
             Some(error) if terms.owner == Owner::HOST => Some(error.clone()),
             Some(_) => Some(transport::Error::Unwritten),
-            // It has become another client's in this moment: nothing leaves, and the call goes elsewhere.
+            // Another client has just taken the lease: nothing is sent, and the call goes elsewhere.
             None if self.is_taken_from(terms) => Some(transport::Error::Unwritten),
             None => self.overload(&table, terms.owner),
         };
@@ -447,17 +449,17 @@ impl Connection {
         Ok(())
     }
 
-    /// A request that was counted in could not be sent.
+    /// Ends a registered request that could not be sent.
     pub(super) fn unsent(self: &Arc<Self>, id: u64, error: &transport::Error) {
         if *error == transport::Error::Unwritten {
-            // It takes nothing any more, and its end is on its way: until then nobody is to be given it again.
+            // The connection is about to end: until then no caller may get it again.
             self.gone.store(true, Ordering::Release);
         }
         self.finish(id, Item::Lost(error.clone()));
         self.failed(error);
     }
 
-    /// Why no more may wait: there are too many, or too many of one client where others want to be served, too.
+    /// Checks the limits: too many requests in total, or too many of one client while others use the lease.
     fn overload(&self, table: &Table, owner: Owner) -> Option<transport::Error> {
         let (all, cap) = (table.waiting.len(), self.parts.pending_cap);
         if all >= cap {
@@ -471,15 +473,15 @@ impl Connection {
         (own >= half).then_some(transport::Error::Share(half))
     }
 
-    /// The params of a request to a server of the modern era.
+    /// Returns the params of a request to a modern server.
     pub(super) fn stamp(&self, params: Option<&Raw>, terms: &Terms) -> Raw {
         let version = self.peer.get().map_or(ProtocolVersion::LATEST_MODERN, |peer| peer.version);
         modern::stamp(params, terms, &self.parts.client_info, version)
     }
 
-    /// An error that means more than its own request: the server is not there, or has forgotten us. Nothing more is sent
-    /// here. What it says of one request says nothing of the others: those that are under way have a way of their own, and
-    /// may be answered yet (`docs/hazards.md` H30).
+    /// Handles an error that concerns more than its own request: the server is unreachable, or has forgotten the
+    /// session. No further request is sent here. Other requests in flight travel separately and may still be answered
+    /// (`docs/hazards.md` H30).
     pub(super) fn failed(self: &Arc<Self>, error: &transport::Error) {
         use transport::Error as E;
         if !error.wants_credentials()
@@ -497,11 +499,11 @@ impl Connection {
         self.parts.stop.cancel();
     }
 
-    /// The connection is gone: everybody who waits for something on it is told.
+    /// Ends the connection and fails everything that waits on it.
     pub(super) fn lose(self: &Arc<Self>, error: &transport::Error) {
         let (waiting, asks) = {
             let mut table = self.lock();
-            if table.lost.is_some() && matches!(self.wire(), Wire::Http(_)) {
+            if table.lost.is_some() && matches!(self.link(), Link::Http(_)) {
                 self.parts.stop.cancel();
                 return;
             }
@@ -511,9 +513,9 @@ impl Connection {
             (std::mem::take(&mut table.waiting), table.asks.take())
         };
         self.withdraw_all(asks);
-        // What was queued and not written, the server has not seen; what is queued in good order still goes out.
-        let unwritten = match self.wire() {
-            Wire::Pipe(pipe) if *error != transport::Error::Closed => pipe.abandon(),
+        // The server has not seen messages that were queued but not written; in an orderly close they still go out.
+        let unwritten = match self.link() {
+            Link::Pipe(pipe) if *error != transport::Error::Closed => pipe.abandon(),
             _ => Vec::new(),
         };
         for (id, entry) in waiting {
@@ -540,7 +542,7 @@ impl Connection {
         }
     }
 
-    /// Requests of clients without an answer, questions without one, and listens not acknowledged.
+    /// Counts client requests in flight, open questions, and unacknowledged listens.
     #[cfg(test)]
     pub(crate) fn leftovers(&self) -> [usize; 3] {
         let running = self.running();
@@ -553,10 +555,10 @@ impl Connection {
     }
 }
 
-/// Ids of probes are text, which none of the ids of the session that may follow is.
+/// The prefix of probe ids. They are text, so no id of a later session equals one.
 const PROBE_ID: &str = "discover-";
 
-/// The id of a request as it goes out.
+/// Returns the id of a request on the wire.
 pub(super) fn rpc_id(id: u64, is_probe: bool) -> RequestId {
     if is_probe {
         return RequestId::Text(format!("{PROBE_ID}{id}").into());

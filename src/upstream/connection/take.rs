@@ -1,4 +1,4 @@
-//! Takes what a server says as it comes over the wire: a message, or several at once.
+//! Takes incoming data off the wire: a message, or a batch.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::{Connection, Item};
 use crate::protocol::{Malformed, batch};
 use crate::transport::Error;
 
-/// Messages in one batch.
+/// The maximum number of messages in one batch.
 const BATCH: usize = 100;
 
 impl Connection {
-    /// Takes a message as it came.
+    /// Takes one incoming message or batch.
     pub(in crate::upstream) fn take(self: &Arc<Self>, origin: Option<u64>, data: &bytes::Bytes) {
         match self.read(data) {
             Ok(message) => self.receive(origin, message),
@@ -22,10 +22,10 @@ impl Connection {
         }
     }
 
-    /// Servers of 2025-03-26 may say several things at once (`docs/hazards.md` H39).
+    /// Takes a batch, which servers of 2025-03-26 may send (`docs/hazards.md` H39).
     ///
     /// # Errors
-    /// Why it is neither that nor a message.
+    /// Why the data is neither a batch nor a message.
     pub(in crate::upstream) fn take_batch(
         self: &Arc<Self>,
         origin: Option<u64>,
@@ -34,7 +34,7 @@ impl Connection {
     ) -> Result<(), Malformed> {
         let Some(items) = batch(data).filter(|_| self.takes_batches()) else { return Err(no_message) };
         if items.is_empty() || items.len() > BATCH {
-            let reason = format!("a batch of {}, and not of 1 to {BATCH} messages", items.len());
+            let reason = format!("a batch of {} messages, not of 1 to {BATCH}", items.len());
             return Err(Malformed { reason, ..no_message });
         }
         for item in items {
@@ -48,7 +48,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the request unless it has its answer already.
+    /// Fails the request, unless it is answered already.
     pub(in crate::upstream) fn lose_one(&self, id: u64, error: Error) {
         self.finish(id, Item::Lost(error));
     }

@@ -82,7 +82,7 @@ async fn h20_a_stall_has_an_end_wherever_it_is() {
     let cases: [(&'static str, Value, &str, u64); 6] = [
         ("headers", json!({}), "within 60s (callTimeout)", 60),
         ("header", json!({}), "within 60s (callTimeout)", 60),
-        ("body", json!({ "callTimeout": "10m" }), "did not go on with its answer within 60s", 60),
+        ("body", json!({ "callTimeout": "10m" }), "did not continue its response within 60s", 60),
         ("bytes", json!({ "callTimeout": "2m" }), "within 120s (callTimeout)", 120),
         ("comments", json!({}), "within 60s (callTimeout)", 60),
         ("progress", json!({ "maxCallTime": "3m" }), "within 180s (maxCallTime)", 180),
@@ -252,7 +252,7 @@ async fn h22_a_connection_with_two_lengths_is_not_used_again_though_it_stays_ope
     .await;
     let host = settled(&server, json!({})).await;
     let error = call(&host, "go").await.unwrap_err();
-    assert!(error.contains("in two ways"), "{error}");
+    assert!(error.contains("both Content-Length and Transfer-Encoding"), "{error}");
     still_serves(&host).await;
     let calls = server.seen().into_iter().filter(|seen| seen.what() == "tools/call").collect::<Vec<_>>();
     assert_ne!(calls[0].connection, calls[1].connection);

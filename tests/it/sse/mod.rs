@@ -301,7 +301,7 @@ async fn h57_a_call_that_was_taken_is_not_sent_again_when_another_is_refused() {
 async fn a_stream_that_does_not_say_where_to_post() {
     let cases = [
         ("event: message\ndata: {}\n\n", "began its event stream with `message`"),
-        ("event: endpoint\ndata: http://[\n\n", "whose data is no URL"),
+        ("event: endpoint\ndata: http://[\n\n", "whose data is not a URL"),
         (": nothing\n\n", "startTimeout"),
     ];
     for (first, why) in cases {

@@ -16,7 +16,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response,
     meta,
 };
-use crate::transport::{self, Said, Wire};
+use crate::transport::{self, MemoryMessage, Wire};
 
 /// One server of a world.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Life {
     number: u64,
     /// For all but calls, which have numbers of their own.
     chance: Chance,
-    out: mpsc::Sender<Said>,
+    out: mpsc::Sender<MemoryMessage>,
     refuses: transport::Refusal,
     asked: Mutex<BTreeMap<i64, oneshot::Sender<Outcome>>>,
     running: Mutex<BTreeMap<RequestId, CancellationToken>>,

@@ -200,7 +200,7 @@ async fn nobody_is_asked_to_sign_in_where_tokens_come_without_a_user() {
         for _ in 0..2 {
             let refused = world.ask(&json!({})).await;
             assert_eq!(refused["_meta"]["mcp-host/error"]["kind"], "auth_required", "{grant:?} {refused}");
-            assert!(text(&refused).contains("nobody can sign in to it"), "{refused}");
+            assert!(text(&refused).contains("no user can sign in to it"), "{refused}");
         }
         let redirect = "http://127.0.0.1:1/x".parse().unwrap();
         let error = world.host.login("a", &redirect).await.unwrap_err();
