@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::claude::{self, Shared, Stand};
 use super::contents::{Contents, Reads, others_may_read};
 use super::expand::{Outcome, Scope};
-use super::keyring::{Asked, Keyring};
+use super::keyring::{Keyring, Lookups};
 use super::project::{self, Approved, NOT_APPROVED};
 use super::report::{Error, Place, Report};
 use super::surroundings::Surroundings;
@@ -148,7 +148,7 @@ pub fn parse_str(text: &str, syntax: Syntax, name: impl AsRef<Path>, vars: &Vars
 struct Loader<'a> {
     vars: &'a Vars,
     home: Option<&'a Path>,
-    keyring: Asked<'a>,
+    keyring: Lookups<'a>,
     /// The user's approvals, if the files belong to a project.
     approved: Option<&'a Approved>,
     stand: Stand<'a>,
@@ -167,7 +167,7 @@ impl<'a> Loader<'a> {
     fn new(vars: &'a Vars, home: Option<&'a Path>, keyring: &'a Keyring) -> Self {
         let (servers, hosts, files) = (Vec::new(), Vec::new(), Vec::new());
         let (reads, report) = (Reads::default(), Report::default());
-        let keyring = Asked::new(keyring);
+        let keyring = Lookups::new(keyring);
         let (approved, stand) = (None, Stand::default());
         let (projects, shared) = (Vec::new(), Vec::new());
         Self { vars, home, keyring, approved, stand, projects, shared, servers, hosts, files, reads, report }

@@ -15,12 +15,12 @@ fn good(text: &str, vars: &[(&str, &str)]) -> Config {
     parse(text, vars).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The lines of the report on a bad text.
+/// Returns the lines of the report on a bad text.
 fn bad(text: &str, syntax: Syntax) -> String {
     parse_str(text, syntax, "mcp", &Vars::default()).unwrap_err().to_string()
 }
 
-/// A server with one argument, and what that argument becomes.
+/// Returns a server with one argument, with that argument expanded.
 fn argument(text: &str, vars: &[(&str, &str)]) -> Result<String, String> {
     let config = good(&format!("{{ \"s\": {{ \"command\": \"c\", \"args\": [{text:?}] }} }}"), vars);
     let Transport::Stdio(stdio) = &config.servers[0].transport else { panic!("not stdio") };
@@ -156,7 +156,7 @@ fn h92_a_written_secret_is_told_and_so_is_who_may_read_it() {
     assert_eq!(notes(r#"{ "a": { "command": "c" } }"#, 0o644), Vec::<String>::new());
 }
 
-/// What a server's `auth` and what other clients keep of a login come to.
+/// Reads a server's `auth` and the OAuth settings of other clients.
 fn sign_in(fields: &str) -> Auth {
     let config = good(&format!(r#"{{ "s": {{ "url": "https://example.com", {fields} }} }}"#), &[("S", "secret")]);
     match &config.servers[0].transport {
@@ -473,7 +473,7 @@ fn deep_nesting_is_refused() {
     }
 }
 
-/// Text that is near enough to a config for the readers to get far.
+/// Text that is close enough to a config for the readers to get far.
 fn near_config() -> impl Strategy<Value = String> {
     let token = prop_oneof![
         Just("{"),
@@ -567,7 +567,7 @@ proptest! {
         drop(parse_str(&serde_yaml_ng::to_string(&tree).unwrap(), Syntax::Yaml, "f", &Vars::default()));
     }
 
-    /// H91: a file that is cut anywhere is refused whole, unless what is left is blank.
+    /// H91: a file that is cut anywhere is refused as a whole, unless the rest is blank.
     #[test]
     fn a_cut_file_is_refused(at in 0usize..400) {
         let text = fs::read_to_string("tests/fixtures/config/cursor.json").unwrap();

@@ -8,7 +8,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_
 use super::{DEPTH, Lines, Member, Node, Value, excerpt, too_deep};
 use crate::config::report::{Place, Report};
 
-/// What clients write: JSON5 would also take a forgotten comma for a good one.
+/// What clients write. JSON5 would also accept a forgotten comma.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -47,7 +47,7 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
     }
 }
 
-/// What to do, where it is plain.
+/// Suggests a fix, if it is obvious.
 fn help(kind: &ParseErrorKind) -> Option<&'static str> {
     Some(match kind {
         ParseErrorKind::ExpectedComma => "put a comma where the mark is",
