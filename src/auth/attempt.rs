@@ -1,7 +1,7 @@
-//! One login by a browser: the page to open, and the judgement of what comes back (`docs/hazards.md` H70).
+//! One browser login: the page to open, and the check of the redirect that comes back (`docs/hazards.md` H70).
 //!
-//! **Invariant:** state, verifier, issuer and redirect stand together from the beginning, and nothing of an answer that does
-//! not fit them is acted on or shown.
+//! **Invariant:** state, verifier, issuer and redirect are fixed together at the start, and nothing in a redirect that does
+//! not match them is acted on or shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::dpop::Proof;
 use super::registration::Client;
 use super::{Error, error, jwt, place};
 
-/// A login that has begun.
+/// A login in progress.
 pub(super) struct Attempt {
     pub(super) page: Url,
     state: String,
@@ -37,7 +37,7 @@ impl fmt::Debug for Attempt {
 }
 
 impl Attempt {
-    /// Makes the page for a login; `redirect` is where the browser is to be sent back to.
+    /// Creates the page for a login; `redirect` is the URL that the browser is sent back to.
     pub(super) fn new(
         issuer: Issuer,
         client: Client,
@@ -73,10 +73,10 @@ impl Attempt {
         Ok(Self { page, state, verifier, issuer, client, redirect, resource, scopes, proof, begun })
     }
 
-    /// The code in the URL that the browser was sent back to.
+    /// Returns the code from the URL that the browser was sent back to.
     ///
     /// # Errors
-    /// When it does not belong to this login, or the answer in it is no.
+    /// Fails if the URL does not belong to this login, or contains an error.
     pub(super) fn code(&self, back: &str, limit: Duration) -> Result<String, Error> {
         let wrong = |what| Err(Error::Redirect(what));
         if self.begun.elapsed() > limit {
@@ -102,7 +102,7 @@ impl Attempt {
         if parts.state.as_deref() != Some(&self.state) {
             return wrong("its state is not the one that was sent");
         }
-        // Byte by byte: who is only nearly the issuer is somebody else.
+        // Byte by byte: an issuer that nearly matches is another issuer.
         match parts.issuer {
             Some(issuer) if issuer != self.issuer.issuer => return wrong("it is from another issuer"),
             None if self.issuer.names_itself => {
@@ -183,7 +183,7 @@ mod tests {
         assert!(matches!(made(issuer(false, false)), Err(Error::Metadata { .. })));
     }
 
-    /// What comes back, with the state of the attempt in place of STATE.
+    /// Answers the attempt with a query, in which STATE becomes the attempt's state.
     fn back(attempt: &Attempt, query: &str) -> Result<String, Error> {
         attempt.code(&format!("http://127.0.0.1:4321/callback?{}", query.replace("STATE", &attempt.state)), LOGIN)
     }
