@@ -218,7 +218,7 @@ impl Entry {
     }
 }
 
-/// Returns a random id. Without randomness all logins share one id, so state that depends on it is dropped at each sign-out.
+/// Returns a random id. Without randomness all logins share one id, and state that depends on it is dropped when one ends.
 fn new_login() -> String {
     let mut bytes = [0; 16];
     let _ = getrandom::fill(&mut bytes);

@@ -116,13 +116,13 @@ impl Server {
         Self { restart, ..self }
     }
 
-    /// Hides tools that match none of these globs.
+    /// Withholds tools that match none of these globs.
     #[must_use]
     pub fn include_tools(self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { include_tools: texts(globs), ..self }
     }
 
-    /// Hides tools that match one of these globs.
+    /// Withholds tools that match one of these globs.
     #[must_use]
     pub fn exclude_tools(self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { exclude_tools: texts(globs), ..self }

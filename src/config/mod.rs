@@ -157,7 +157,6 @@ keys! {
         prefix: word -> Prefix = Prefix::Always,
         /// When it is started.
         start: word -> Start = Start::Eager,
-        /// Which era of the protocol is spoken with it.
         /// Which era of the protocol to speak with it.
         era: word -> Era = Era::Auto,
         /// Whether to keep its lists for the next start.
@@ -182,9 +181,9 @@ keys! {
         roots: roots -> Roots = Roots::Client,
         /// What happens when the connection is lost.
         restart: nested -> Restart = Restart::default(),
-        /// Globs over tool names; a tool that matches none is hidden. An empty list hides all.
+        /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
         include_tools | "enabled_tools" | "tools": list -> Vec<String> = vec!["*".to_owned()],
-        /// Globs over tool names; a tool that matches one is hidden, even if `include_tools` matches it.
+        /// Globs over tool names; a tool that matches one is withheld, even if `include_tools` matches it.
         exclude_tools | "disabled_tools" | "disabledTools": list -> Vec<String> = Vec::new(),
         /// How long a start may take, including the handshake.
         start_timeout: positive_time -> Duration = Duration::from_secs(30),
