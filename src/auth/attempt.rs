@@ -46,7 +46,7 @@ impl Attempt {
         scopes: Vec<String>,
     ) -> Result<Self, Error> {
         let Some(mut page) = issuer.authorization.clone() else {
-            let what = "lets nobody sign in by a browser: it has no authorization endpoint".to_owned();
+            let what = "does not support signing in with a browser: it has no authorization endpoint".to_owned();
             return Err(Error::Client { issuer: issuer.issuer, what });
         };
         issuer.checks_codes()?;
@@ -82,9 +82,9 @@ impl Attempt {
         if self.begun.elapsed() > limit {
             return wrong("it came too late (host.limits.login)");
         }
-        let Ok(back) = Url::parse(back.trim()) else { return wrong("it is no URL") };
+        let Ok(back) = Url::parse(back.trim()) else { return wrong("it is not a URL") };
         if back.origin() != self.redirect.origin() || back.path() != self.redirect.path() {
-            return wrong("it came to another place than was agreed on");
+            return wrong("it came to a different URL than the redirect URI");
         }
         let mut parts = Parts::default();
         for (name, value) in back.query_pairs() {
@@ -96,7 +96,7 @@ impl Attempt {
                 _ => continue,
             };
             if slot.replace(value.into_owned()).is_some() {
-                return wrong("a part of it is there twice");
+                return wrong("it has a duplicate parameter");
             }
         }
         if parts.state.as_deref() != Some(&self.state) {
@@ -106,7 +106,7 @@ impl Attempt {
         match parts.issuer {
             Some(issuer) if issuer != self.issuer.issuer => return wrong("it is from another issuer"),
             None if self.issuer.names_itself => {
-                return wrong("it does not say which issuer it is from, which this one does");
+                return wrong("it does not say which issuer it is from, although this issuer always does");
             }
             _ => {}
         }

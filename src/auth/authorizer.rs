@@ -179,7 +179,7 @@ impl Authorizer {
         headers.insert(AUTHORIZATION, held.header().clone());
         if let Some(proof) = &held.proof {
             let proof = proof.of_request(method, url, Some(&held.entry.access), Nonce::Server)?;
-            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("with an invalid URL"))?);
         }
         Ok(headers)
     }

@@ -23,16 +23,16 @@ pub struct Challenge {
 #[non_exhaustive]
 pub enum MalformedChallenge {
     /// The headers of one response are larger than the limit.
-    #[error("the challenge is larger than is read of one (host.limits.oauthChallenge)")]
+    #[error("the challenge is too large (host.limits.oauthChallenge)")]
     TooLarge,
     /// There are more challenges, or parameters of one, than anyone needs.
     #[error("the challenge has more than 64 parts")]
     TooMany,
     /// A parameter occurs twice: readers would disagree on which one counts.
-    #[error("the challenge has a parameter twice")]
+    #[error("the challenge has a duplicate parameter")]
     Twice,
     /// The grammar is violated beyond what is tolerated.
-    #[error("the challenge is not one: at byte {0}")]
+    #[error("the challenge is malformed at byte {0}")]
     Grammar(usize),
 }
 
@@ -250,14 +250,14 @@ mod tests {
                 r#"bearer resource_metadata="https://a/b?c=d" scope="""#,
             ),
             ("Bearer scope=\"\u{e9}\"", "bearer scope=\"\u{e9}\""),
-            ("Bearer a=1, A=2", "the challenge has a parameter twice"),
+            ("Bearer a=1, A=2", "the challenge has a duplicate parameter"),
             ("Bearer a=1, Bearer a=2", r#"bearer a="1"; bearer a="2""#),
-            ("=x", "the challenge is not one: at byte 0"),
-            ("\"Bearer\"", "the challenge is not one: at byte 0"),
-            ("Bearer realm=\"open", "the challenge is not one: at byte 18"),
-            ("Bearer realm=\"a\\", "the challenge is not one: at byte 16"),
-            ("Bearer realm=\"a\u{1}\"", "the challenge is not one: at byte 15"),
-            ("Bearer/x y=z", "the challenge is not one: at byte 6"),
+            ("=x", "the challenge is malformed at byte 0"),
+            ("\"Bearer\"", "the challenge is malformed at byte 0"),
+            ("Bearer realm=\"open", "the challenge is malformed at byte 18"),
+            ("Bearer realm=\"a\\", "the challenge is malformed at byte 16"),
+            ("Bearer realm=\"a\u{1}\"", "the challenge is malformed at byte 15"),
+            ("Bearer/x y=z", "the challenge is malformed at byte 6"),
         ] {
             assert_eq!(shown(header), want, "{header:?}");
         }

@@ -101,7 +101,7 @@ pub(super) enum Polled<T> {
 
 impl Desk {
     fn oauth(&self) -> Result<TokenClient, Error> {
-        let endpoint = TokenUrl::new(self.endpoint.to_string()).map_err(|_| Error::Malformed("at no URL"))?;
+        let endpoint = TokenUrl::new(self.endpoint.to_string()).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let client = oauth2::Client::new(ClientId::new(self.client.id.clone())).set_token_uri(endpoint);
         let secret = || ClientSecret::new(self.client.secret.clone().unwrap_or_default());
         Ok(match self.client.method {
@@ -113,7 +113,7 @@ impl Desk {
 
     /// Exchanges an authorization code for a token.
     pub(super) async fn code(&self, code: String, verifier: String, redirect: &Url) -> Result<Reply, Error> {
-        let redirect = RedirectUrl::new(redirect.to_string()).map_err(|_| Error::Malformed("at no URL"))?;
+        let redirect = RedirectUrl::new(redirect.to_string()).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let client = self.oauth()?.set_redirect_uri(redirect);
         let mut request = client.exchange_code(AuthorizationCode::new(code));
         request = request.set_pkce_verifier(PkceCodeVerifier::new(verifier));
@@ -175,7 +175,7 @@ impl Desk {
         let answer = self.send(self.form(&form)?).await?;
         let exchanged: Exchanged = read(&answer)?;
         if exchanged.issued_token_type != ID_JAG {
-            return Err(Error::Malformed("another kind of token than it was asked for"));
+            return Err(Error::Malformed("with another kind of token than requested"));
         }
         Ok(exchanged.access_token)
     }
@@ -239,7 +239,7 @@ impl Desk {
                 form.append_pair("client_id", &self.client.id);
             }
         }
-        request.body(form.finish().into_bytes()).map_err(|_| Error::Malformed("at no URL"))
+        request.body(form.finish().into_bytes()).map_err(|_| Error::Malformed("with an invalid URL"))
     }
 
     /// Sends a request, and retries once if its proof needs a nonce.
@@ -250,7 +250,8 @@ impl Desk {
             let mut headers: HeaderMap = parts.headers.clone();
             if let Some(proof) = &self.proof {
                 let proof = proof.of_request("POST", &self.endpoint, None, Nonce::Issuer)?;
-                headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+                headers
+                    .insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("with an invalid URL"))?);
             }
             let answer = self.web.post_form(&self.endpoint, headers, self.signed(&body)?).await?;
             let new = self.proof.as_ref().is_some_and(|proof| proof.learn(&answer.headers, Nonce::Issuer));
@@ -298,7 +299,7 @@ fn read<T: serde::de::DeserializeOwned>(answer: &HttpResponse) -> Result<T, Erro
 fn refused(body: &[u8]) -> Error {
     match serde_json::from_slice::<Refusal>(body) {
         Ok(refusal) => Error::Refused { code: error::code(&refusal.error) },
-        Err(_) => Error::Malformed("with an error that is not one of OAuth"),
+        Err(_) => Error::Malformed("with an error that is not an OAuth error"),
     }
 }
 
@@ -306,7 +307,7 @@ fn failed(failure: RequestTokenError<Error, BasicErrorResponse>) -> Error {
     match failure {
         RequestTokenError::ServerResponse(response) => Error::Refused { code: error::code(response.error().as_ref()) },
         RequestTokenError::Request(error) => error,
-        RequestTokenError::Parse(..) => Error::Malformed("without a token, and without an error of OAuth"),
+        RequestTokenError::Parse(..) => Error::Malformed("with neither a token nor an OAuth error"),
         RequestTokenError::Other(_) => Error::Malformed("with nothing"),
     }
 }

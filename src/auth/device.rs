@@ -137,10 +137,10 @@ impl Code {
     fn new(answer: DeviceAuthorization, limit: Duration) -> Result<Self, Error> {
         let user = answer.user_code.trim();
         if !(1..=CODE_BYTES).contains(&user.len()) || !user.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
-            return Err(Error::Malformed("a code that nobody can enter"));
+            return Err(Error::Malformed("with a code that cannot be typed"));
         }
         if answer.device_code.is_empty() {
-            return Err(Error::Malformed("without a code to ask with"));
+            return Err(Error::Malformed("without a device code"));
         }
         let page = |text: &str| place::page("the page to enter the code at", text);
         let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));
@@ -191,7 +191,7 @@ where
                 return Err(Error::Declined(what.to_owned()));
             }
             Err(Error::Refused { code }) if code == "expired_token" => {
-                return Err(Error::Declined("the code is over: begin again".to_owned()));
+                return Err(Error::Declined("the code has expired: begin again".to_owned()));
             }
             Err(error) => return Err(error),
         }
@@ -256,7 +256,7 @@ mod tests {
             assert_eq!((end, at), (Err(Error::Refused { code: code.to_owned() }), vec![5, 10]));
         }
         let (end, at) = asked(5, 600, vec![refused("expired_token")]).await;
-        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("is over")) && at == [5], "{end:?}");
+        assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("has expired")) && at == [5], "{end:?}");
         let (end, at) = asked(5, 21, Vec::new()).await;
         assert!(matches!(&end, Err(Error::Declined(what)) if what.contains("in time")), "{end:?}");
         assert_eq!(at, [5, 10, 15, 20]);

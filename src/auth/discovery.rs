@@ -62,7 +62,7 @@ impl Issuer {
         if self.pkce {
             return Ok(());
         }
-        let what = "does not say that it checks codes by S256 (PKCE), without which they can be stolen".to_owned();
+        let what = "does not say that it supports PKCE with S256, without which codes can be stolen".to_owned();
         Err(Error::Metadata { at: self.issuer.clone(), what })
     }
 }
@@ -88,9 +88,9 @@ struct IssuerDocument {
 pub(super) async fn resource(web: &Web, server: &Url, hint: Option<&str>) -> Result<Resource, Error> {
     let mut places = Vec::new();
     if let Some(hint) = hint {
-        let url = server.join(hint).map_err(|_| Error::metadata(server, "names metadata at what is no URL"))?;
+        let url = server.join(hint).map_err(|_| Error::metadata(server, "names metadata at an invalid URL"))?;
         if url.origin() != server.origin() {
-            return Err(Error::metadata(server, "names metadata at another origin, where it is not asked for"));
+            return Err(Error::metadata(server, "names metadata at another origin, where it is not fetched"));
         }
         places.push(url);
     }
@@ -110,7 +110,7 @@ const PROTECTED: &str = "oauth-protected-resource";
 fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource, Error> {
     let names = Url::parse(&document.resource).is_ok_and(|resource| covers(&resource, server));
     if !names {
-        return Err(Error::metadata(at, "speaks of another resource than this server"));
+        return Err(Error::metadata(at, "is about another resource than this server"));
     }
     if document.authorization_servers.is_empty() {
         return Err(Error::metadata(at, "names no authorization server"));
@@ -124,14 +124,14 @@ fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource
 /// Fetches the metadata of an issuer.
 pub(super) async fn issuer(web: &Web, issuer: &str) -> Result<Issuer, Error> {
     let wrong = |what: &str| Error::Metadata { at: "the authorization server".to_owned(), what: what.to_owned() };
-    let base = Url::parse(issuer).map_err(|_| wrong("goes by a name that is no URL"))?;
+    let base = Url::parse(issuer).map_err(|_| wrong("has a name that is not a URL"))?;
     if base.query().is_some() || base.fragment().is_some() || base.cannot_be_a_base() {
-        return Err(wrong("goes by a URL with a query or a fragment"));
+        return Err(wrong("has a URL with a query or a fragment"));
     }
     for url in places(&base) {
         if let Found::This(document) = web.document::<IssuerDocument>(&url).await? {
             if document.issuer != issuer {
-                return Err(Error::metadata(&url, "says that it is another issuer than the one it was asked as"));
+                return Err(Error::metadata(&url, "says that it is another issuer than the one requested"));
             }
             return checked(document, &url);
         }
@@ -160,7 +160,7 @@ pub(super) async fn itself(web: &Web, server: &Url) -> Result<Issuer, Error> {
     let at = well_known(&base, "oauth-authorization-server", false);
     if let Found::This(document) = web.document::<IssuerDocument>(&at).await? {
         if document.issuer.trim_end_matches('/') != origin {
-            return Err(Error::metadata(&at, "says that it is another issuer than the one it was asked as"));
+            return Err(Error::metadata(&at, "says that it is another issuer than the one requested"));
         }
         return checked(document, &at);
     }
@@ -190,7 +190,7 @@ fn checked(document: IssuerDocument, at: &Url) -> Result<Issuer, Error> {
     let endpoint = |text: &Option<String>| match text.as_deref().map(Url::parse) {
         None => Ok(None),
         Some(Ok(url)) if matches!(url.scheme(), "https" | "http") => Ok(Some(url)),
-        Some(_) => Err(Error::metadata(at, "names an endpoint that is no https URL")),
+        Some(_) => Err(Error::metadata(at, "names an endpoint that is not an https URL")),
     };
     let page = |text: &str| place::page(place::AUTHORIZATION, text);
     let authorization = document.authorization_endpoint.as_deref().map(page).transpose()?;

@@ -16,7 +16,7 @@ pub enum Error {
     #[error("its user has signed out")]
     SignedOut,
     /// A login is in progress.
-    #[error("a login is under way")]
+    #[error("a login is in progress")]
     LoginUnderWay,
     /// The user was asked, and there is no login.
     #[error("the login was not finished: {0}")]
@@ -55,16 +55,16 @@ pub enum Error {
     #[error("the authorization server answered {0}")]
     Malformed(&'static str),
     /// The browser's redirect does not belong to this login. Nothing in it is shown.
-    #[error("what the browser brought back is not the end of this login: {0}")]
+    #[error("the redirect from the browser does not complete this login: {0}")]
     Redirect(&'static str),
     /// A server wants more scopes than were granted.
-    #[error("it wants {}, which the login did not bring", named(.scope))]
+    #[error("it wants {}, which the login did not grant", named(.scope))]
     Scope {
         /// The scopes, if it named them.
         scope: String,
     },
     /// The server refuses a token that is new.
-    #[error("it does not take the token that it was just given")]
+    #[error("it refuses a token that was just issued")]
     Useless,
     /// A key of the config cannot be used.
     #[error("{key} of the config: {what}")]
@@ -75,10 +75,10 @@ pub enum Error {
         what: String,
     },
     /// The system has no random numbers.
-    #[error("the system has no random numbers, without which nobody can sign in safely")]
+    #[error("the system has no random numbers, so nobody can sign in safely")]
     Random,
     /// Tokens cannot be stored or read.
-    #[error("what is kept of its login is out of reach: {0}")]
+    #[error("its stored login cannot be read: {0}")]
     Store(#[from] super::store::StoreError),
 }
 

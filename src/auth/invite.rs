@@ -57,7 +57,7 @@ impl Authorizer {
                 None => self.asked().await?,
             };
             let redirect = Redirect::open().await.map_err(|error| no_port(&error))?;
-            let back = Url::parse(&redirect.url()).map_err(|_| Error::Malformed("at no URL"))?;
+            let back = Url::parse(&redirect.url()).map_err(|_| Error::Malformed("with an invalid URL"))?;
             let attempt = self.prepare(&back, &hint).await?;
             let (redirect, url) = redirect.with_door(attempt.page.clone())?;
             Ok((attempt, redirect, url))
@@ -69,7 +69,7 @@ impl Authorizer {
                 Some(self.open(number, attempt, redirect, url))
             }
             Err(error) => {
-                tracing::warn!(server = &*self.server, "nobody can be invited to sign in: {error}");
+                tracing::warn!(server = &*self.server, "cannot invite anybody to sign in: {error}");
                 progress.failed = Some((Instant::now(), error));
                 None
             }

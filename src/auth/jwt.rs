@@ -16,7 +16,7 @@ pub(super) enum Key {
     Rs256(RsaKeyPair),
 }
 
-const FORMAT: &str = "is no private key that can be used: PKCS#8 in PEM, of P-256 or RSA";
+const FORMAT: &str = "is not a usable private key: expected PKCS#8 in PEM, P-256 or RSA";
 
 impl Key {
     /// Reads a key from PEM.

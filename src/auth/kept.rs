@@ -73,7 +73,7 @@ impl Authorizer {
             }
             Some(error) => {
                 if before.as_ref() != Some(&error) {
-                    tracing::warn!(server = &*self.server, "what is kept of its login is out of reach: {error}");
+                    tracing::warn!(server = &*self.server, "its stored login cannot be read: {error}");
                 }
                 Err(())
             }

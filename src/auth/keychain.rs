@@ -93,7 +93,7 @@ impl Keychain {
         self.stop();
         self.tasks.close();
         if tokio::time::timeout(LAST, self.tasks.wait()).await.is_err() {
-            tracing::warn!("a token was being renewed at the end: its login may be over");
+            tracing::warn!("a token was being renewed at shutdown: its login may be lost");
         }
     }
 

@@ -43,11 +43,11 @@ impl IssuerKeys {
 
     /// Fetches the current keys: at most three metadata documents, and the keys.
     pub(crate) async fn fetch(&self) -> Result<Vec<Value>, Error> {
-        let base = Url::parse(&self.issuer).map_err(|_| Error::Malformed("at no URL"))?;
+        let base = Url::parse(&self.issuer).map_err(|_| Error::Malformed("with an invalid URL"))?;
         for url in places(&base) {
             let Found::This(metadata) = self.web.document::<Metadata>(&url).await? else { continue };
             if metadata.issuer != self.issuer {
-                return Err(Error::metadata(&url, "says that it is another issuer than the one of host.auth.issuer"));
+                return Err(Error::metadata(&url, "says that it is another issuer than host.auth.issuer"));
             }
             return self.named(metadata.jwks_uri.as_deref(), &url).await;
         }
@@ -56,11 +56,11 @@ impl IssuerKeys {
 
     async fn named(&self, keys: Option<&str>, at: &Url) -> Result<Vec<Value>, Error> {
         let Some(Ok(url)) = keys.map(Url::parse) else {
-            return Err(Error::metadata(at, "names no keys by which its tokens can be checked (`jwks_uri`)"));
+            return Err(Error::metadata(at, "names no keys to verify its tokens with (`jwks_uri`)"));
         };
         match self.web.document::<Keys>(&url).await? {
             Found::This(keys) => Ok(keys.keys),
-            Found::Nothing => Err(Error::metadata(&url, "has no set of keys")),
+            Found::Nothing => Err(Error::metadata(&url, "has no key set")),
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
             (r#"{"issuer": "https://issuer.example", "jwks_uri": "URL/keys", "keys": []}"#, "another issuer"),
             (r#"{"issuer": "URL", "keys": []}"#, "names no keys"),
             (r#"{"issuer": "URL", "jwks_uri": "keys", "keys": []}"#, "names no keys"),
-            (r#"{"issuer": "URL", "jwks_uri": "URL/keys"}"#, "has no set of keys"),
+            (r#"{"issuer": "URL", "jwks_uri": "URL/keys"}"#, "has no key set"),
             ("<html>", "has no metadata"),
         ] {
             let error = fetched(metadata).await.unwrap_err().to_string();

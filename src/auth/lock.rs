@@ -30,7 +30,7 @@ pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, E
     let file = match opened.await {
         Ok(Ok(file)) => file,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "no lock between processes that renew a token");
+            tracing::warn!(%error, "no lock between processes while a token is renewed");
             return Ok(Lock { _file: None });
         }
         Err(_) => return Ok(Lock { _file: None }),

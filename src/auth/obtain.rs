@@ -154,7 +154,8 @@ impl Authorizer {
             && self.config.client_id.as_ref() == Some(&held.entry.client.id)
             && held.entry.issuer != issuer.issuer
         {
-            let what = "is not the issuer that auth.clientId was used with so far: say in auth.issuer which it is for";
+            let what =
+                "is not the issuer that auth.clientId was used with so far: set auth.issuer to the one it is for";
             return Err(Error::Client { issuer: issuer.issuer, what: what.to_owned() });
         }
         // Checked before registering: a login that cannot happen needs no client there.
@@ -204,7 +205,7 @@ impl Authorizer {
         let _lock = match lock::take(self.keys.directory.as_deref(), &keychain::name(&entry)).await {
             Ok(lock) => Some(lock),
             Err(error) => {
-                tracing::warn!(server = &*self.server, "{error}; its new token is kept all the same");
+                tracing::warn!(server = &*self.server, "{error}; its new token is stored anyway");
                 None
             }
         };
@@ -219,7 +220,7 @@ impl Authorizer {
 
     pub(super) async fn keep(&self, entry: &Entry) {
         if let Err(error) = self.keys.save(&self.slot, entry).await {
-            tracing::warn!(server = &*self.server, "its token is not kept beyond this run: {error}");
+            tracing::warn!(server = &*self.server, "its token is lost when this program ends: {error}");
         }
     }
 
@@ -229,7 +230,7 @@ impl Authorizer {
         let requested = self.scopes(hint, &resource);
         let proof = if issuer.dpop { Some(Arc::new(Proof::generate()?)) } else { None };
         let Some(client) = registration::given(&self.config, &issuer)? else {
-            let what = "is missing: without a user, tokens are given to a client that is known".to_owned();
+            let what = "is missing: without a user, only a registered client gets tokens".to_owned();
             return Err(Error::Config { key: "auth.clientId", what });
         };
         let desk = self.desk(&issuer, &client, &resource.id, proof.clone()).await?;

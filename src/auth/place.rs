@@ -17,16 +17,16 @@ pub(super) fn page(at: &str, text: &str) -> Result<Url, Error> {
         return wrong("is longer than 8 KiB");
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return wrong("holds blanks or control characters");
+        return wrong("contains whitespace or control characters");
     }
-    let Ok(url) = Url::parse(text) else { return wrong("is no URL") };
+    let Ok(url) = Url::parse(text) else { return wrong("is not a URL") };
     match url.scheme() {
         "https" if url.host().is_some() => {}
         "http" if crate::loopback::is_loopback(&url) => {}
         _ => return wrong("is neither https nor on this machine"),
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return wrong("carries a user or a password");
+        return wrong("contains a user or a password");
     }
     if url.fragment().is_some() {
         return wrong("has a fragment");

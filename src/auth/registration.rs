@@ -170,10 +170,10 @@ async fn register(web: &Web, issuer: &Issuer, endpoint: &Url, way: Way<'_>) -> R
         return Err(Error::Client { issuer: issuer.issuer.clone(), what });
     }
     let registered: Registered =
-        serde_json::from_slice(&answer.body).map_err(|_| Error::Malformed("a registration that is none"))?;
+        serde_json::from_slice(&answer.body).map_err(|_| Error::Malformed("with an invalid registration"))?;
     let printable = |text: &str| !text.is_empty() && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
     if !printable(&registered.client_id) || registered.client_secret.as_deref().is_some_and(|text| !printable(text)) {
-        return Err(Error::Malformed("a registration that is none"));
+        return Err(Error::Malformed("with an invalid registration"));
     }
     let method = match registered.token_endpoint_auth_method.as_deref().and_then(Method::named) {
         Some(method) => method,

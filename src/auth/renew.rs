@@ -37,7 +37,7 @@ impl Authorizer {
                 self.tell(Notice::SignedOut);
                 return Err(Error::SignedOut);
             }
-            Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
+            Err(error) => tracing::warn!(server = &*self.server, "a stored login cannot be read: {error}"),
         }
         match self.refreshed(held).await {
             Ok(reply) => {
@@ -66,7 +66,7 @@ impl Authorizer {
     /// Sends the refresh token, and retries once if nothing of the first request was sent.
     async fn refreshed(&self, held: &Held) -> Result<Reply, Error> {
         let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
-        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("at no URL"))?;
+        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let desk = Desk {
             web: self.web()?.clone(),
             endpoint,
@@ -88,7 +88,7 @@ impl Authorizer {
             Ok(Some(kept)) if kept.refresh != entry.refresh => self.take(kept),
             Ok(_) => {
                 if let Err(error) = self.keys.forget(&self.slot, entry).await {
-                    tracing::warn!(server = &*self.server, "a login that is over is still kept: {error}");
+                    tracing::warn!(server = &*self.server, "a login that has ended is still stored: {error}");
                 }
                 self.current.store(None);
             }

@@ -102,12 +102,12 @@ impl Reply {
             (1..=TOKEN_BYTES).contains(&text.len()) && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte))
         };
         if !legal(self.access_token.secret()) || self.refresh_token.as_ref().is_some_and(|text| !legal(text.secret())) {
-            return Err(Error::Malformed("a token that is none"));
+            return Err(Error::Malformed("with an invalid token"));
         }
         match self.token_type.0.to_ascii_lowercase().as_str() {
             "bearer" => Ok(Scheme::Bearer),
             "dpop" if bound => Ok(Scheme::DPoP),
-            _ => Err(Error::Malformed("a token of a type that cannot be used")),
+            _ => Err(Error::Malformed("with a token of an unsupported type")),
         }
     }
 }
@@ -248,7 +248,7 @@ impl Held {
             Scheme::Bearer => "Bearer",
             Scheme::DPoP => "DPoP",
         };
-        let none = || Error::Malformed("a token that is none");
+        let none = || Error::Malformed("with an invalid token");
         let mut header = HeaderValue::try_from(format!("{scheme} {}", entry.access)).map_err(|_| none())?;
         header.set_sensitive(true);
         let proof = match &entry.key {

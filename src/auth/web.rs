@@ -62,7 +62,7 @@ impl Web {
 fn asked(error: dial::Error) -> Error {
     match error {
         dial::Error::Refused { url, reason } => Error::Metadata { at: url, what: format!("is not asked: {reason}") },
-        dial::Error::TooLarge { .. } => Error::Malformed("with more than is read of it"),
+        dial::Error::TooLarge { .. } => Error::Malformed("with too much data"),
         dial::Error::Unreachable { unsent, .. } => Error::Unreachable { reason: error.to_string(), unsent },
     }
 }

@@ -236,7 +236,7 @@ fn https(field: &Field<'_>, report: &mut Report) -> Option<Url> {
     let url = Url::parse(field.text(report)?).ok();
     let url = url.filter(|url| url.scheme() == "https" || url.scheme() == "http" && is_loopback(url));
     if url.is_none() && field.node.origin != Origin::Missing {
-        report.problem(field.at, &field.path, "is no https URL");
+        report.problem(field.at, &field.path, "is not an https URL");
     }
     url
 }

@@ -81,7 +81,8 @@ impl Reads {
     /// Returns the text of a file of at most `most` bytes.
     pub(super) fn text(&self, path: &Path, most: u64) -> io::Result<String> {
         let special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
-        let read = if special && self.careful { Err(io::Error::other("it is no file")) } else { read(path, most) };
+        let read =
+            if special && self.careful { Err(io::Error::other("it is not a regular file")) } else { read(path, most) };
         // A pipe can be read only once, so later polls have nothing to compare.
         if !special {
             self.contents.borrow_mut().add(path.to_owned(), read.as_ref().ok().map(|bytes| hash(bytes)));

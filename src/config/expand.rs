@@ -115,11 +115,7 @@ impl Scope<'_> {
                     origin = Origin::Missing;
                 }
                 Resolved::Unknown => {
-                    report.note(
-                        node.at,
-                        path,
-                        format!("{} is no variable known here, left as it is", Theirs(reference)),
-                    );
+                    report.note(node.at, path, format!("{} is not a known variable, left as is", Theirs(reference)));
                     out.push_str(reference);
                 }
             }
@@ -129,14 +125,14 @@ impl Scope<'_> {
             outcome.written.push((path.to_owned(), text.to_owned()));
         }
         if self.dialect == Dialect::None && text.contains("${") {
-            report.note(node.at, path, "this kind of file has no variables, left as it is");
+            report.note(node.at, path, "this kind of file has no variables, left as is");
         }
         Node { at: node.at, value: Value::Text(out), origin }
     }
 
     fn resolve(&self, body: &str) -> Resolved {
         if body.starts_with("$(") {
-            let message = "$(…) would run a command, which a config may not".to_owned();
+            let message = "$(…) would run a command, which a config may not do".to_owned();
             return missing(message, "use $NAME, and set that variable before the host starts");
         }
         // Values are expanded once. A default is plain text, and a variable inside it would be left half expanded.
@@ -155,7 +151,7 @@ impl Scope<'_> {
             Some(("file", path)) => return self.file(path),
             Some(("keyring", name)) => return self.entry(name),
             Some((kind @ ("cmd" | "command"), _)) => {
-                let message = format!("${{{kind}:…}} would run a command, which a config may not");
+                let message = format!("${{{kind}:…}} would run a command, which a config may not do");
                 return missing(message, "use ${env:NAME}");
             }
             Some(("config", name)) => {
@@ -210,7 +206,7 @@ impl Scope<'_> {
 
     fn entry(&self, name: &str) -> Resolved {
         let Some(keyring) = self.keyring else {
-            let what = "of a keyring is only for the entries of servers";
+            let what = "from a keyring may only be used in server entries";
             return missing(format!("{name:?} {what}"), "use ${env:NAME} or ${file:PATH}");
         };
         match keyring.value(name) {

@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
             if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
                 let message = format!("given twice, first on line {}", first.at.line);
                 let problem = report.problem(member.at, &fields.path_of(&member.key), message);
-                problem.help("take one of the two out");
+                problem.help("remove one of the two");
             }
         }
         Some(fields)
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
 impl<'a> Field<'a> {
     /// Refuses a key of ours whose feature is missing.
     pub(super) fn lacking(&self, report: &mut Report) {
-        report.problem(self.at, &self.path, "this build does not have this feature").help("take the key out");
+        report.problem(self.at, &self.path, "this build does not have this feature").help("remove the key");
     }
 
     /// Suggests how to write a text as a list of its words, without showing a possible secret.
@@ -113,10 +113,10 @@ impl<'a> Field<'a> {
         let words: Vec<&str> = self.node.text().unwrap_or_default().split_whitespace().collect();
         let secret = |word: &&str| redact::looks_secret(word) || redact::names_a_secret(word);
         if self.node.origin != Origin::Literal || words.is_empty() || words.iter().any(secret) {
-            return "write a list, each word in quotes of its own: [\"one\", \"two\"]".to_owned();
+            return "write a list with each word in its own quotes: [\"one\", \"two\"]".to_owned();
         }
         let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-        format!("write a list, each word in quotes of its own: [{}]", quoted.join(", "))
+        format!("write a list with each word in its own quotes: [{}]", quoted.join(", "))
     }
 
     fn expected(&self, what: &str, report: &mut Report) {

@@ -10,17 +10,17 @@ use super::{Server, Start};
 const LACKING: [(&str, &str); 9] = [
     ("sandbox", NO_SANDBOX),
     ("sandboxEnabled", NO_SANDBOX),
-    ("watchPaths", "files are not watched here: a change of them does not restart the server"),
+    ("watchPaths", "files are not watched here, so a change does not restart the server"),
     ("proxy", "a server cannot have a proxy of its own here, ignored"),
     ("customUserVars", ONE_USER),
     ("obo", ONE_USER),
-    ("oauth_headers", "requests of a login carry no headers of yours here, ignored"),
-    ("oidc", "tokens of that client's own service are not to be had here, ignored"),
-    ("oauthGrantType", "use \"auth\" with `grant`, `clientId` and `clientSecret` for a login without a person"),
+    ("oauth_headers", "login requests carry no custom headers here, ignored"),
+    ("oidc", "tokens of that client's own service are not available here, ignored"),
+    ("oauthGrantType", "use \"auth\" with `grant`, `clientId` and `clientSecret` for a login without a user"),
 ];
 
 const NO_SANDBOX: &str = "this build has no sandbox, the server runs without one";
-const ONE_USER: &str = "values that each user of that program has of their own are not known here, ignored";
+const ONE_USER: &str = "per-user values of that program are not known here, ignored";
 
 /// Reads the settings that some clients put into an object of their own.
 pub(super) fn read(server: &mut Server, fields: &mut Fields<'_>, report: &mut Report) {

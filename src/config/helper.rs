@@ -107,7 +107,7 @@ pub(super) fn read(fields: &mut Fields<'_>, report: &mut Report) -> Option<Helpe
     for item in &items {
         let word = item.text(report)?;
         if word.contains('\0') {
-            report.problem(item.at, &item.path, "holds a NUL character");
+            report.problem(item.at, &item.path, "contains a NUL character");
         }
         words.push(word.to_owned());
     }
@@ -143,18 +143,18 @@ fn words(text: &str, dialect: Dialect) -> Result<Vec<String>, String> {
     while let Some((before, reference, _, after)) = dialect::next(rest, dialect) {
         before.chars().try_for_each(|c| words.take(c))?;
         if words.escaped || words.quote == Quote::Single {
-            return Err("a variable that is to stay as it is written".to_owned());
+            return Err("a variable that is not expanded".to_owned());
         }
         words.word.get_or_insert_default().push_str(reference);
         rest = after;
     }
     rest.chars().try_for_each(|c| words.take(c))?;
     if words.escaped || words.quote != Quote::None {
-        return Err("a quote that does not end".to_owned());
+        return Err("an unterminated quote".to_owned());
     }
     words.done.extend(words.word);
     match words.done.first() {
-        Some(first) if first.contains('=') => Err("a variable that is set in front".to_owned()),
+        Some(first) if first.contains('=') => Err("a leading variable assignment".to_owned()),
         _ => Ok(words.done),
     }
 }

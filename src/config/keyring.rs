@@ -82,7 +82,7 @@ impl<'a> Lookups<'a> {
 
     fn ask(&self, name: &str) -> Result<Secret, String> {
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(format!("{name:?} is no name of an entry in a keyring"));
+            return Err(format!("{name:?} is not a valid name for a keyring entry"));
         }
         let failed = |reason: &str| format!("{name:?} of the keyring cannot be read: {reason}");
         if let Some(reason) = &*self.over.borrow() {

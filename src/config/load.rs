@@ -215,8 +215,8 @@ impl<'a> Loader<'a> {
         };
         match shape.host {
             Some(host) if self.approved.is_some() => {
-                let note = self.report.note(host.at, "host", "a project's config does not set up the host, ignored");
-                note.help("name the file with --config to have it count");
+                let note = self.report.note(host.at, "host", "a project's config cannot configure the host, ignored");
+                note.help("to use it, name the file with --config");
             }
             Some(host) => self.add_host(host, &scope),
             None => {}
@@ -227,7 +227,7 @@ impl<'a> Loader<'a> {
             if let Some((_, first)) = seen.iter().find(|(name, _)| *name == entry.name) {
                 let first = self.report.place(*first);
                 let problem = self.report.problem(entry.at, "", format!("given twice, first at {first}"));
-                problem.help("give one of them another name, or take it out");
+                problem.help("rename one of them, or remove it");
                 continue;
             }
             seen.push((&entry.name, entry.at));
@@ -338,7 +338,7 @@ impl<'a> Loader<'a> {
                 format!("both this and {:?} at {place} become the alias {:?}", first.name, server.alias.as_str());
             self.report.enter(Some(&server.name));
             let at = self.report.place_of(&server.source);
-            self.report.problem(at, "", message).help("give one of them another name");
+            self.report.problem(at, "", message).help("rename one of them");
         }
         self.report.enter(None);
     }

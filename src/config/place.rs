@@ -74,7 +74,7 @@ pub(super) fn reason(error: &io::Error) -> String {
 pub(super) fn help(path: &Path, error: &io::Error) -> Option<String> {
     let shown = quoted(&path.to_string_lossy());
     Some(match error.kind() {
-        _ if path.starts_with("~") => "write the home directory out: no shell has replaced the ~".to_owned(),
+        _ if path.starts_with("~") => "write out the home directory: no shell has expanded the ~".to_owned(),
         io::ErrorKind::NotFound => match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             Some(folder) if !folder.exists() => format!("there is no directory {}", quoted(&folder.to_string_lossy())),
             Some(folder) if path.is_absolute() => {
@@ -82,10 +82,10 @@ pub(super) fn help(path: &Path, error: &io::Error) -> Option<String> {
             }
             _ => match std::env::current_dir() {
                 Ok(here) => format!("relative paths start in {}", quoted(&here.to_string_lossy())),
-                Err(_) => "write the path from the root on".to_owned(),
+                Err(_) => "write an absolute path".to_owned(),
             },
         },
-        io::ErrorKind::PermissionDenied => format!("let this user read it: ls -l {shown} shows who may"),
+        io::ErrorKind::PermissionDenied => format!("give this user permission to read it: ls -l {shown} shows who may"),
         io::ErrorKind::IsADirectory => format!("name a file in it: ls -a {shown}"),
         io::ErrorKind::InvalidData => "save the file as UTF-8".to_owned(),
         _ => return None,

@@ -163,7 +163,7 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
     for Member { key, node, .. } in node.members().unwrap_or_default() {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if !path.contains('.') && matches!(key.as_str(), "envFile") {
-            lines.push("! envFile: what stands in that file is set as well".to_owned());
+            lines.push("! envFile: the variables in that file are set as well".to_owned());
         }
         if !path.contains('.') && matches!(key.as_str(), "inheritEnv" | "env_vars" | "env_keys") {
             lines.push(format!("! {path}: these variables are passed on as you have them set"));
@@ -172,7 +172,7 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
             lines.push(format!("! {path}: changes which code programs load"));
         }
         if helper::KEYS.contains(&key.as_str()) {
-            lines.push(format!("! {path}: a program that runs here whenever this server is connected to"));
+            lines.push(format!("! {path}: a program that runs here for each connection to this server"));
         }
         risky(node, &path, lines);
     }

@@ -13,9 +13,9 @@ use super::vars::Vars;
 use super::{Server, Stdio, Transport, helper, keyring, settings};
 
 /// The note about a secret that is stored in the config itself.
-pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
+pub(super) const WRITTEN_SECRET: &str = "a secret is written in this file";
 
-const NAME_IT: &str = "names of tools begin with it: write \"files\", for example";
+const NAME_IT: &str = "tool names start with it: write \"files\", for example";
 
 /// An entry that was read.
 pub(super) struct Read {

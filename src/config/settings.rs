@@ -194,7 +194,7 @@ fn times(server: &mut Server, given: &SetKeys, fields: &mut Fields<'_>, flavor: 
     match given.max_call_time {
         None => server.max_call_time = server.max_call_time.max(server.call_timeout),
         Some(at) if server.max_call_time < server.call_timeout => {
-            let message = format!("shorter than the {:?} that a call may be silent", server.call_timeout);
+            let message = format!("shorter than the {:?} that a call may stay silent", server.call_timeout);
             report.problem(at, "maxCallTime", message);
         }
         Some(_) => {}
@@ -236,7 +236,7 @@ impl Field<'_> {
                 report.problem(
                     field.at,
                     &field.path,
-                    format!("{} holds more than letters, digits, _ and -", field.quote(to)),
+                    format!("{} contains characters other than letters, digits, _ and -", field.quote(to)),
                 );
             } else if names.values().any(|name| name == to) {
                 report.problem(field.at, &field.path, format!("two tools cannot both be {}", field.quote(to)));

@@ -115,7 +115,7 @@ pub(super) fn read<'a>(root: &'a Node, file: &Path, stand: Stand<'_>, report: &m
     for (index, member) in members.iter().enumerate() {
         if let Some(first) = members[..index].iter().find(|first| first.key == member.key) {
             let message = format!("given twice, first on line {}", first.at.line);
-            report.problem(member.at, &member.key, message).help("take one of the two out");
+            report.problem(member.at, &member.key, message).help("remove one of the two");
         }
     }
     let mut shape = Shape { host: root.get("host").filter(|host| !is_entry(host)), ..Shape::default() };

@@ -56,7 +56,7 @@ fn variables_by_the_table() {
         ("${env:B}", "the variable B is not set; set it before the host starts: export B=…"),
         ("${input:x.y}", "the input \"x.y\" has no value; set MCP_HOST_INPUT_X_Y"),
         ("${keyring:k}", "this build has no keyring to take \"k\" from; use ${env:NAME} or ${file:PATH}"),
-        ("${cmd: ls}", "${cmd:…} would run a command, which a config may not; use ${env:NAME}"),
+        ("${cmd: ls}", "${cmd:…} would run a command, which a config may not do; use ${env:NAME}"),
         ("${config:a.b}", "only an editor knows its setting \"a.b\"; use ${env:NAME}"),
         ("${workspaceFolder}", "there is no open workspace for ${workspaceFolder}; write the path"),
     ] {
@@ -148,7 +148,7 @@ fn h92_a_written_secret_is_told_and_so_is_who_may_read_it() {
         config.notes.iter().map(|note| note.message.clone()).collect::<Vec<_>>()
     };
     let written = r#"{ "a": { "command": "c", "env": { "API_TOKEN": "planted too" } } }"#;
-    let (literal, others) = ("a secret is written into the file", "other users can read this file with its secrets");
+    let (literal, others) = ("a secret is written in this file", "other users can read this file with its secrets");
     assert_eq!(notes(written, 0o600), [literal]);
     let mut both = notes(written, 0o644);
     both.sort();
@@ -216,7 +216,7 @@ fn a_login_that_cannot_work_is_refused() {
         (r#"{ "type": "oauth", "grant": "workload", "clientId": "c" }"#, "auth.assertionFile: is missing"),
         (r#"{ "type": "oauth", "grant": "enterprise", "clientId": "c" }"#, "auth.idp: is missing"),
         (r#"{ "type": "oauth", "grant": "magic" }"#, "auth.grant"),
-        (r#"{ "type": "oauth", "clientMetadataUrl": "http://e.example/x" }"#, "is no https URL"),
+        (r#"{ "type": "oauth", "clientMetadataUrl": "http://e.example/x" }"#, "is not an https URL"),
     ] {
         let report = refused(auth);
         assert!(report.contains(problem), "{auth}: {report}");
@@ -452,7 +452,7 @@ fn yaml_problems_have_lines() {
     let text = "mcpServers:\n  a:\n    command: c\n    sharing: all\n  b:\n    url: https://example.com\n    headers:\n      'X Y': z\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"
     mcp:4: server "a": sharing: "all" is not one of auto, profile, session, host
-    mcp:8: server "b": headers.X Y: "X Y" is no name for a header
+    mcp:8: server "b": headers.X Y: "X Y" is not a valid header name
     "#);
     let text = "mcpServers:\n- name: a\n  command: c\n- name: b\n  command: d\n  required: 1\n-\n  command: e\n";
     insta::assert_snapshot!(bad(text, Syntax::Yaml), @r#"

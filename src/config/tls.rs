@@ -95,7 +95,7 @@ pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &m
     {
         tls.pin = Fingerprint::parse(text);
         if tls.pin.is_none() {
-            let problem = report.problem(pin.at, &pin.path, format!("{} is no fingerprint", pin.quote(text)));
+            let problem = report.problem(pin.at, &pin.path, format!("{} is not a fingerprint", pin.quote(text)));
             problem.help("write \"sha256:\" and the 64 hexadecimal digits of the certificate's SHA-256");
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &m
         tls.trust_on_first_use = trust.flag(report).unwrap_or(false);
         if tls.trust_on_first_use && tls.pin.is_some() {
             report
-                .problem(trust.at, &trust.path, "`pin` names the one certificate already")
+                .problem(trust.at, &trust.path, "`pin` already names the only certificate")
                 .help("keep one of the two");
         }
     }

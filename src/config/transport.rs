@@ -183,7 +183,7 @@ impl Reader<'_> {
             "remote" | "auto" => return Some(Kind::Auto),
             _ if field.node.origin == Origin::Missing => return None,
             other @ ("ws" | "websocket" | "tcp" | "unix" | "pipe") => {
-                (format!("{other:?} is no transport of MCP and cannot be used"), NO_TRANSPORT)
+                (format!("{other:?} is not an MCP transport and cannot be used"), NO_TRANSPORT)
             }
             other => (format!("unknown transport {}", field.quote(other)), KINDS),
         };
@@ -208,7 +208,7 @@ impl Reader<'_> {
         let mut words = words.iter().filter_map(|word| Some((word, word.scalar(self.report)?))).collect::<Vec<_>>();
         for (word, text) in &words {
             if text.contains('\0') {
-                self.report.problem(word.at, &word.path, "holds a NUL character");
+                self.report.problem(word.at, &word.path, "contains a NUL character");
             }
         }
         if words.is_empty() || words[0].1.trim().is_empty() {
@@ -248,7 +248,7 @@ impl Reader<'_> {
                 }
             } else if let Some(value) = field.scalar(self.report) {
                 if value.contains('\0') {
-                    self.report.problem(field.at, &field.path, "holds a NUL character");
+                    self.report.problem(field.at, &field.path, "contains a NUL character");
                 }
                 self.watch(&field, name, &value);
                 set_all(&mut stdio.env, [(name.to_owned(), value)]);
@@ -285,7 +285,7 @@ impl Reader<'_> {
             _ => (path.display().to_string(), place::help(path, error)),
         };
         let message = format!("{name:?} cannot be read: {}", place::reason(error));
-        let help = help.or_else(|| Some("make the file, or take the key out".to_owned()));
+        let help = help.or_else(|| Some("create the file, or remove the key".to_owned()));
         self.lack(field, message, help);
     }
 
@@ -379,7 +379,7 @@ impl Reader<'_> {
             Ok(url) => url,
             Err(error) => {
                 let problem = self.report.problem(field.at, &field.path, format!("not a URL: {error}"));
-                problem.help("write it whole, like \"https://example.com/mcp\"");
+                problem.help("write the full URL, like \"https://example.com/mcp\"");
                 return None;
             }
         };
@@ -391,7 +391,7 @@ impl Reader<'_> {
         };
         let (message, help) = match url.scheme() {
             "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
-                ("user and password do not belong into the URL".to_owned(), "use \"auth\": { \"type\": \"basic\", … }")
+                ("user and password do not belong in the URL".to_owned(), "use \"auth\": { \"type\": \"basic\", … }")
             }
             "http" if !is_loopback(&url) && !insecure_http => {
                 let message = "plain http beyond this machine can be read and changed on the way".to_owned();
@@ -399,14 +399,14 @@ impl Reader<'_> {
             }
             "http" | "https" => return Some(url),
             _ if !literal => {
-                ("the value of the variable is no http or https URL".to_owned(), "use an http or https URL")
+                ("the value of the variable is not an http or https URL".to_owned(), "use an http or https URL")
             }
             other => {
                 let help = match nearest(other, &["https", "http"]) {
                     Some(scheme) => meant(scheme),
                     None => NO_TRANSPORT.to_owned(),
                 };
-                let message = format!("{other:?} is no transport of MCP and cannot be used");
+                let message = format!("{other:?} is not an MCP transport and cannot be used");
                 self.report.problem(field.at, &field.path, message).help(help);
                 return None;
             }
@@ -460,11 +460,11 @@ impl Reader<'_> {
     fn header(&mut self, field: &Field<'_>, name: &str, value: String, headers: &mut Vec<(String, Secret)>) {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
-            self.report.problem(field.at, &field.path, format!("{:?} is no name for a header", Theirs(name)));
+            self.report.problem(field.at, &field.path, format!("{:?} is not a valid header name", Theirs(name)));
         } else if value.chars().any(|c| c.is_control() && c != '\t') {
             self.report.problem(field.at, &field.path, "the value holds a line break or control character");
         } else if helper::is_own_header(name) {
-            self.report.note(field.at, &field.path, "this header is set here for each request, left out");
+            self.report.note(field.at, &field.path, "mcp-host sets this header for each request, ignored");
         } else if headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
             self.report.problem(field.at, &field.path, format!("the header {} is given twice", Theirs(name)));
         } else {

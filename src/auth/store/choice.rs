@@ -118,7 +118,7 @@ impl Chosen {
         let file = (place != Kept::File).then(|| self.files.remove(name));
         let _ = self.memory.remove(name);
         for error in [keyring, file].into_iter().flatten().filter_map(Result::err) {
-            tracing::warn!("a login that was replaced is still kept: {error}");
+            tracing::warn!("a login that was replaced is still stored: {error}");
         }
     }
 }
@@ -204,7 +204,7 @@ impl SecretStore for Chosen {
     }
 }
 
-const KEYLESS: &str = "its key is not given: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as it was";
+const KEYLESS: &str = "its key is missing: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as before";
 const BY_CONFIG: &str = "`host.secrets.store` is \"memory\"";
 const INSTEAD: &str = "to keep them in an encrypted file, say yes to what mcp-host login asks, or set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
      to have them in memory and no warning, set host.secrets.store to \"memory\"";

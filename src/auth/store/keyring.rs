@@ -108,7 +108,7 @@ impl Keyring {
             return Err(error.clone());
         }
         let found = self.ask(self.patience.read, |ring| ring.get(NAME))?.and_then(|text| parse(&text));
-        let gone = "the key of its login is not in the keyring any more; sign in anew";
+        let gone = "the key of its login is not in the keyring any more; sign in again";
         let key = found.ok_or_else(|| StoreError::Failed(gone.to_owned()))?;
         *lock(&self.known) = Some(key.clone());
         Ok(key)
@@ -183,13 +183,13 @@ impl Asking {
         started.map_err(|error| StoreError::Failed(format!("no thread for the keyring: {error}")))?;
         told.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => Err(StoreError::Slow(limit)),
-            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring broke down".to_owned())),
+            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring failed".to_owned())),
         })
     }
 }
 
-const STRANGE: &str = "what the keyring has under our name is no key of ours; it is left as it is";
-const LIES: &str = "the keyring does not give back what was put into it, so it is not used";
+const STRANGE: &str = "the keyring entry under our name is not a key of ours; it is left as is";
+const LIES: &str = "the keyring does not return what was stored in it, so it is not used";
 
 /// Returns a new key in its stored form.
 fn fresh() -> Result<Zeroizing<String>, StoreError> {

@@ -44,7 +44,7 @@ pub(super) fn read_by(ring: Arc<dyn Ring>) -> Keyring {
             Err(StoreError::Failed(reason)) => Err(Unread::This(reason)),
             Err(error) => match lock(&known).get(name) {
                 Some(secret) => {
-                    tracing::warn!("{name:?} is used as the keyring had it before: {error}");
+                    tracing::warn!("{name:?} keeps its last value from the keyring: {error}");
                     Ok(Some(secret.clone()))
                 }
                 None => Err(Unread::All(error.to_string())),

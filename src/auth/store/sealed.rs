@@ -104,12 +104,12 @@ impl Closed {
 
     /// Decrypts the secret.
     pub(super) fn open(&self, name: &str, key: &SecretKey) -> Result<Secret, StoreError> {
-        let wrong = |what: &str| StoreError::Failed(format!("the encrypted file of its login {what}; sign in anew"));
+        let wrong = |what: &str| StoreError::Failed(format!("the encrypted file of its login {what}; sign in again"));
         if !self.0.starts_with(MAGIC) || self.0.len() as u64 > LARGEST {
             return Err(wrong("is of another version, or broken"));
         }
         if !self.is_of(key) {
-            return Err(wrong("was written with another key: bring that back"));
+            return Err(wrong("was written with another key: restore that key"));
         }
         let head = MAGIC.len() + MARK;
         let (Some(nonce), Some(text)) = (self.0.get(head..head + NONCE), self.0.get(head + NONCE..)) else {
@@ -118,7 +118,7 @@ impl Closed {
         let nonce = XNonce::try_from(nonce).map_err(|_| wrong("is broken"))?;
         let bound = bound(self.0.get(..head).unwrap_or_default(), name);
         let opened = cipher(key).decrypt(&nonce, Payload { msg: text, aad: &bound });
-        let text = opened.map_err(|_| wrong("is broken, or is that of another login"))?;
+        let text = opened.map_err(|_| wrong("is broken, or belongs to another login"))?;
         String::from_utf8(text).map(Secret::new).map_err(|_| wrong("is broken"))
     }
 }
@@ -126,7 +126,7 @@ impl Closed {
 fn seal(name: &str, key: &SecretKey, secret: &Secret) -> Result<Vec<u8>, StoreError> {
     let failed = |what: &str| StoreError::Failed(what.to_owned());
     if !is_name(name) {
-        return Err(failed("that is no name of a secret"));
+        return Err(failed("that is not the name of a secret"));
     }
     let mut nonce = [0; NONCE];
     getrandom::fill(&mut nonce).map_err(|_| failed("the system has no random numbers"))?;

@@ -71,8 +71,8 @@ compile_error!("the feature `keyring` knows no keyring of this system");
 fn told(error: &Error) -> StoreError {
     let text = match error {
         Error::NoStorageAccess(inner) | Error::PlatformFailure(inner) => inner.to_string(),
-        Error::BadEncoding(_) | Error::BadDataFormat(..) => "it is no text in UTF-8".to_owned(),
-        Error::Ambiguous(_) => "several entries have this name; leave one".to_owned(),
+        Error::BadEncoding(_) | Error::BadDataFormat(..) => "it is not valid UTF-8".to_owned(),
+        Error::Ambiguous(_) => "several entries have this name; keep one".to_owned(),
         other => other.to_string(),
     };
     by_text(&text, matches!(error, Error::NoStorageAccess(_)))

@@ -508,7 +508,7 @@ fn nothing_is_asked_for_what_is_not_started() {
     let text = r#"{ "mcpServers": {}, "host": { "listen": "${keyring:api}" } }"#;
     std::fs::write(named.folder.path().join("mcp.json"), text).unwrap();
     let told = load(&named.request).unwrap_err().to_string();
-    assert!(told.contains("\"api\" of a keyring is only for the entries of servers"), "{told}");
+    assert!(told.contains("\"api\" from a keyring may only be used in server entries"), "{told}");
     assert_eq!(named.ring.asked(), 0);
 }
 

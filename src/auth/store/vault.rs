@@ -82,7 +82,7 @@ impl Vault {
         let done = keep::aside(move || work(&*store));
         match tokio::time::timeout(PATIENCE, done).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(StoreError::Failed("the store of secrets broke down".to_owned())),
+            Ok(Err(_)) => Err(StoreError::Failed("the secret store failed".to_owned())),
             Err(_) => Err(StoreError::Slow(PATIENCE)),
         }
     }

@@ -79,15 +79,15 @@ impl HostSettings {
         let (lacks, help) = match (no_auth, no_tls) {
             (false, false) => return None,
             (true, true) => (
-                "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
+                "there is neither `host.auth` to identify callers nor `host.tls` to encrypt the traffic",
                 "give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]",
             ),
             (true, false) => (
-                "there is no `host.auth` to tell who calls",
+                "there is no `host.auth` to identify callers",
                 "give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]",
             ),
             (false, true) => (
-                "there is no `host.tls` to hide tokens and all that is said",
+                "there is no `host.tls` to encrypt tokens and traffic",
                 "set `host.tls` to a certificate and its key; behind a proxy with TLS, set \"insecureHttp\": true",
             ),
         };
@@ -111,7 +111,7 @@ pub(super) fn tls(field: &Field<'_>, report: &mut Report) -> Option<HostTls> {
     match (cert?, key?) {
         ("", "") => None,
         ("", _) | (_, "") => {
-            let problem = report.problem(field.at, &field.path, "it takes both `cert` and `key`");
+            let problem = report.problem(field.at, &field.path, "both `cert` and `key` are required");
             problem.help("name two PEM files: the certificate, and its private key");
             None
         }
@@ -159,7 +159,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
     for (name, entry) in entries {
         if !is_name(name) {
             let problem = report.problem(entry.at, &entry.path, "a client cannot be called that");
-            problem.help("take up to 64 of letters, digits, - _ and .");
+            problem.help("use up to 64 letters, digits, - _ and .");
         }
         let Some(text) = entry.text(report) else { continue };
         // The text is not shown: it may be the token itself.
@@ -169,7 +169,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
             continue;
         };
         if let Some(same) = clients.iter().find(|client| client.hash == hash) {
-            let text = format!("this is the token of {:?} too: it would not tell who calls", same.name);
+            let text = format!("this is also the token of {:?}, so it would not identify the caller", same.name);
             report.problem(entry.at, &entry.path, text).help(MINT);
         }
         clients.push(BearerClient { name: name.to_owned(), hash });

@@ -36,8 +36,8 @@ pub(super) fn read(field: &Field<'_>, report: &mut Report) -> Option<Audit> {
     let base = report.file(place.file).parent().unwrap_or(Path::new("")).to_owned();
     let mut audit = path.map(|path| Audit::new(base.join(path)));
     if audit.is_none() {
-        let problem = report.problem(field.at, &format!("{}.file", field.path), "is missing, or no path");
-        problem.help("name a file, in a folder that is there");
+        let problem = report.problem(field.at, &format!("{}.file", field.path), "is missing, or not a path");
+        problem.help("name a file in an existing folder");
     }
     let size = fields.take(&["maxSize"], report).and_then(|field| field.positive_size(report));
     let keep = fields.take(&["keep"], report).and_then(|field| field.positive_count(report));

@@ -230,8 +230,8 @@ fn reach(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Repo
             report.problem(field.at, &field.path, message).help(help);
         } else if !listen.ip().is_loopback() && settings.allowed_hosts.is_empty() {
             let note =
-                report.note(field.at, &field.path, "clients of other machines are refused: no name of ours is known");
-            note.help("put the names by which they reach us into `host.allowedHosts`");
+                report.note(field.at, &field.path, "clients on other machines are refused: no host name is allowed");
+            note.help("add the names by which they reach this host to `host.allowedHosts`");
         }
     }
 }
@@ -267,7 +267,7 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
         if (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
             naming.separator = text.to_owned();
         } else {
-            report.problem(field.at, &field.path, "expected one to four of letters, digits, _ and -");
+            report.problem(field.at, &field.path, "expected one to four letters, digits, _ or -");
         }
     }
     if let Some(field) = fields.take(&["maxLength"], report) {
@@ -293,7 +293,7 @@ fn lacking(fields: &mut Fields<'_>, report: &mut Report) {
         let Some(field) = fields.take(&[name], report) else { continue };
         if field.text(report).is_some_and(|text| text != only) {
             let problem = report.problem(field.at, &field.path, format!("this build knows \"{only}\" only"));
-            problem.help(format!("write \"{only}\", or take the key out"));
+            problem.help(format!("write \"{only}\", or remove the key"));
         }
     }
 }

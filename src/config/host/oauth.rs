@@ -40,11 +40,11 @@ impl HostOAuth {
     }
 }
 
-const ISSUER: &str = "name the authorization server by its URL, as its metadata has it: \"https://auth.example.com\"";
+const ISSUER: &str =
+    "name the authorization server by its URL, exactly as in its metadata: \"https://auth.example.com\"";
 const AUDIENCE: &str =
-    "name what tokens have to be for: the URL at which clients reach us, \"https://box.example:8808/mcp\"";
-const RESOURCE: &str =
-    "`audience` is no URL: name in `resource` the one at which clients reach us, \"https://box.example:8808/mcp\"";
+    "name the audience of the tokens: the URL at which clients reach this host, \"https://box.example:8808/mcp\"";
+const RESOURCE: &str = "`audience` is not a URL: set `resource` to the URL at which clients reach this host, \"https://box.example:8808/mcp\"";
 
 /// Reads the keys besides `type`.
 pub(super) fn read(of: &Field<'_>, mut fields: Fields<'_>, report: &mut Report) -> Option<HostOAuth> {
@@ -93,17 +93,17 @@ type Judged = Result<Url, &'static str>;
 
 fn of_issuer(text: &str) -> Judged {
     let url = of_resource(text)?;
-    if url.scheme() == "http" && !is_loopback(&url) { Err("is no https URL") } else { Ok(url) }
+    if url.scheme() == "http" && !is_loopback(&url) { Err("is not an https URL") } else { Ok(url) }
 }
 
 /// Parses a URL that serves as an identifier: without credentials, query, or fragment.
 fn of_resource(text: &str) -> Judged {
-    let url = Url::parse(text).map_err(|_| "is no URL")?;
+    let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if !matches!(url.scheme(), "https" | "http") {
-        return Err("is no https URL");
+        return Err("is not an https URL");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("carries a user or a password");
+        return Err("contains a user or a password");
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("has a query or a fragment");
@@ -119,7 +119,7 @@ fn scopes(field: &Field<'_>, report: &mut Report) -> Vec<String> {
     };
     let legal = |byte: u8| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\');
     for scope in scopes.iter().filter(|scope| scope.is_empty() || !scope.bytes().all(legal)) {
-        report.problem(field.at, &field.path, format!("{} is no scope", field.quote(scope)));
+        report.problem(field.at, &field.path, format!("{} is not a scope", field.quote(scope)));
     }
     scopes
 }

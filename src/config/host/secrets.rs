@@ -115,7 +115,7 @@ const CREDENTIAL: &str = "mcp-host-secret-key";
 const FILE_BYTES: u64 = 1024;
 /// The default key file, in the folder of the user's settings.
 const WELL_KNOWN: &str = "mcp-host/secret.key";
-const NO_KEY: &str = "holds no key: 32 bytes in base64 or hexadecimal";
+const NO_KEY: &str = "holds no key: expected 32 bytes in base64 or hexadecimal";
 const MAKE: &str = "make one with: openssl rand -base64 32";
 
 /// Reads `host.secrets`, and the key from wherever it is given.
@@ -181,7 +181,7 @@ fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<Sec
         if key.is_none() {
             let at = report.add_file(Path::new(&format!("environment variable {VARIABLE}")));
             let at = Place { file: at, ..Place::default() };
-            report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+            report.problem(at, "", "this is not a key: expected 32 bytes in base64 or hexadecimal").help(MAKE);
         }
         return key;
     }
@@ -195,7 +195,7 @@ fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<Sec
     if key.is_none() {
         let at = report.add_file(&path);
         let at = Place { file: at, ..Place::default() };
-        report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+        report.problem(at, "", "this is not a key: expected 32 bytes in base64 or hexadecimal").help(MAKE);
     }
     key
 }
@@ -308,7 +308,7 @@ mod tests {
         for (config, vars, want) in [
             (file(&bad), vec![], "holds no key"),
             (file("/nowhere/key"), vec![], "cannot be read"),
-            (file(&good), vec![(VARIABLE, "hunter2")], "it is no key"),
+            (file(&good), vec![(VARIABLE, "hunter2")], "not a key"),
             ("\"secrets\": {\"store\": \"file\"}".to_owned(), vec![], "the encrypted file has no key"),
             ("\"secrets\": {\"store\": \"disk\"}".to_owned(), vec![], "\"disk\""),
         ] {

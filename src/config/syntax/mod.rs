@@ -185,7 +185,7 @@ fn misnamed(syntax: Syntax, other: Syntax, file: usize, before: usize, report: &
     let path = report.file(file).to_owned();
     let quoted = |path: &Path| place::quoted(&path.to_string_lossy());
     let help = format!("mv -n {} {}", quoted(&path), quoted(&path.with_extension(ending)));
-    let message = format!("this is {name}, and the name of the file says {said}");
+    let message = format!("this is {name}, but the file name says {said}");
     report.problem(Place { file, ..Place::default() }, "", message).help(help);
 }
 

@@ -19,8 +19,8 @@ pub(super) fn parse(text: &str, file: usize, report: &mut Report) -> Option<Node
             let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(line)).unwrap_or_default();
             if line.trim_start_matches(' ').starts_with('\t') {
                 report
-                    .problem(at, "", "not valid YAML: a tab, and YAML indents with blanks alone")
-                    .help("write two blanks for each tab");
+                    .problem(at, "", "not valid YAML: a tab, but YAML indents with spaces only")
+                    .help("write two spaces for each tab");
             } else {
                 report.problem(at, "", format!("not valid YAML: {error}"));
             }
