@@ -24,10 +24,11 @@ use super::web::Web;
 use super::{Error, StoreError};
 use crate::config::{self, Grant};
 
-/// How many logins per hour one set of additional scopes may cause.
+/// How many logins one set of additional scopes may cause within [`STEPS_FOR`].
 const STEPS: usize = 3;
+/// How long a login for additional scopes counts.
 const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
-/// How many logins per hour all sets together may cause.
+/// How many logins all sets of additional scopes together may cause within [`STEPS_FOR`].
 const STEPS_IN_ALL: usize = 12;
 
 /// The tokens of one server.

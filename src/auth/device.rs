@@ -18,9 +18,11 @@ use super::registration::{Client, Way};
 use super::token::{Origin, Reply};
 use super::{Error, Kept, place};
 
-/// The default interval between polls in seconds, and the fastest and slowest that an issuer may ask for.
+/// The default interval between polls, in seconds.
 const PACE: i64 = 5;
+/// The shortest interval that an issuer may ask for.
 const FASTEST: Duration = Duration::from_secs(1);
+/// The longest interval that an issuer may ask for.
 const SLOWEST: Duration = Duration::from_secs(60);
 /// What `slow_down` adds to the interval.
 const SLOWER: Duration = Duration::from_secs(5);

@@ -10,8 +10,9 @@ use super::authorizer::Authorizer;
 use super::progress::{Notice, Progress};
 use super::token::Entry;
 
-/// The first and the longest pause before a retry. Each may make the desktop ask its user to unlock the keyring.
+/// The first pause before a retry. A retry may make the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
+/// The longest pause before a retry.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// How often to check whether another process signed in.
 const ELSEWHERE: Duration = Duration::from_secs(2);

@@ -19,8 +19,9 @@ use super::{Error, discovery, jwt};
 
 /// The assumed lifetime of a token that comes without one, in seconds.
 const GUESS: u64 = 60 * 60;
-/// The shortest and the longest lifetime that is believed.
+/// The shortest lifetime that is believed, in seconds.
 const SHORTEST: u64 = 1;
+/// The longest lifetime that is believed, in seconds.
 const LONGEST: u64 = 30 * 24 * 60 * 60;
 /// A lifetime of zero or less is a mistake: the token is tried for this long.
 const MISTAKEN: u64 = 60;
@@ -126,17 +127,20 @@ pub(super) struct Entry {
     pub(super) issuer: String,
     pub(super) resource: String,
     pub(super) client: Client,
-    /// The token endpoint, which also renews it, and below the revocation endpoint.
+    /// The token endpoint, which also renews it.
     pub(super) endpoint: String,
+    /// The revocation endpoint, if there is one.
     pub(super) revocation: Option<String>,
     pub(super) access: String,
     scheme: Scheme,
     pub(super) refresh: Option<String>,
-    /// The scopes requested, and below the scopes granted, if the response named them.
+    /// The scopes requested.
     pub(super) requested: Vec<String>,
+    /// The scopes granted, if the response named them.
     granted: Option<Vec<String>>,
-    /// When it was received, in seconds since 1970, and below its lifetime in seconds.
+    /// When it was received, in seconds since 1970.
     received: u64,
+    /// Its lifetime in seconds.
     life: u64,
     /// The key that it is bound to.
     key: Option<String>,

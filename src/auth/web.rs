@@ -14,8 +14,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 #[derive(Clone, Debug)]
 pub(super) struct Web {
     foreign: Foreign,
-    /// The largest metadata document, and below the largest token response, in bytes.
+    /// The largest metadata document, in bytes.
     document: usize,
+    /// The largest token response, in bytes.
     token: usize,
 }
 

@@ -25,8 +25,9 @@ pub(super) struct Project<'a> {
     pub(super) folder: PathBuf,
     /// Its servers; `None` if the file has none for it.
     pub(super) servers: Option<&'a Node>,
-    /// The enabled and, below, the disabled servers of the project's own `.mcp.json`.
+    /// The enabled servers of the project's own `.mcp.json`.
     pub(super) enabled: Vec<&'a str>,
+    /// The disabled servers of the project's own `.mcp.json`.
     pub(super) disabled: Vec<&'a str>,
     pub(super) at: Place,
 }

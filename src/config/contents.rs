@@ -190,7 +190,7 @@ impl Watcher {
         watcher
     }
 
-    /// Switches to another set of files, judged as they were read.
+    /// Switches to another set of files. What was read of them counts as judged.
     pub(crate) fn follow(&mut self, contents: &Contents) {
         let watched = |(path, hash): &(PathBuf, Hash)| Watched {
             path: path.clone(),

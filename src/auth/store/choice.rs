@@ -42,8 +42,9 @@ pub(super) struct Chosen {
     keyring: Option<Keyring>,
     files: Sealed,
     key: Option<SecretKey>,
-    /// The default key file, and below the key read from it. It is used if the config gives no key.
+    /// The default key file, used if the config gives no key.
     key_file: Option<PathBuf>,
+    /// The key read from the default key file.
     found: OnceLock<SecretKey>,
     memory: MemoryStore,
     warned: AtomicBool,

@@ -27,8 +27,9 @@ const SHOWN: [&str; 17] = [
 ];
 /// How many lines before it are read to find the key that a line belongs to.
 const BEFORE: usize = 40;
-/// How many characters of a line are shown, and how many of them before the mark.
+/// How many characters of a line are shown.
 const WIDTH: usize = 100;
+/// How many characters are shown before the mark.
 const AHEAD: usize = 60;
 
 /// Returns the line with this number and a mark at this column, both counted from 1.
