@@ -495,13 +495,13 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     assert_snapshot!(check("[mcpServers.files]\ncommand = \"npx\"\n"), @"
     exit 2
     --- stderr
-    error: mcp.json: this is TOML, and the name of the file says JSON
+    error: mcp.json: this is TOML, but the file name says JSON
     help: mv -n mcp.json mcp.toml
     ");
     assert_snapshot!(check("mcpServers:\n  files:\n    command: npx\n"), @"
     exit 2
     --- stderr
-    error: mcp.json: this is YAML, and the name of the file says JSON
+    error: mcp.json: this is YAML, but the file name says JSON
     help: mv -n mcp.json mcp.yaml
     ");
     assert_snapshot!(check("{ // said\n \"a\": { \"command\": \"a\", }, }"), @"

@@ -547,7 +547,7 @@ fn refused() {
       begin with: { "mcpServers": { "files": { "command": "…", "args": [] } } }
     host-auth-nobody.toml:5: host.auth.clients: no client has a token
       run `mcp-host token NAME`, and put the line that it prints here
-    host-auth.toml:8: host.auth.clients.laptop: this is the token of "desktop" too: it would not tell who calls
+    host-auth.toml:8: host.auth.clients.laptop: this is also the token of "desktop", so it would not identify the caller
       run `mcp-host token NAME`, and put the line that it prints here
     host-auth.toml:10: host.auth.clients.phone: expected "sha256:" and 64 hex digits
       run `mcp-host token NAME`, and put the line that it prints here
@@ -560,7 +560,7 @@ fn refused() {
     host-oauth.toml:4: host.auth.resource: is missing
       `audience` is not a URL: set `resource` to the URL at which clients reach this host, "https://box.example:8808/mcp"
     host-oauth.toml:6: host.auth.issuer: "http://auth.example.com" is not an https URL
-    host-oauth.toml:8: host.auth.scopes: "\"tools\"" is no scope
+    host-oauth.toml:8: host.auth.scopes: "\"tools\"" is not a scope
     host-secrets-keyless.toml:5: host.secrets.store: the encrypted file has no key
       set MCP_HOST_SECRET_KEY, or `host.secrets.keyFile` to a file with it; make one with: openssl rand -base64 32
     host-secrets.toml:5: host.secrets.store: "disk" is not one of auto, keyring, file, memory
