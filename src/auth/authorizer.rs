@@ -1,7 +1,7 @@
-//! The tokens of one server: what its requests carry, and what is done when it says no.
+//! The tokens of one server: what its requests carry, and what to do when it refuses them.
 //!
-//! A request costs a look at a pointer and at the clock. One refusal brings at most one new token and one replay, one nonce
-//! and one step up; what was tried in vain is not tried again for a while, and a person is asked once
+//! A request costs one load of a pointer and one look at the clock. One refusal causes at most one new token and one retry,
+//! one nonce and one step-up. A failed attempt is not repeated for a while, and a person is asked once
 //! (`docs/hazards.md` H74).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,44 +24,45 @@ use super::web::Web;
 use super::{Error, StoreError};
 use crate::config::{self, Grant};
 
-/// Of one set of scopes that a server wants in addition, so many logins an hour.
+/// How many logins one set of additional scopes may cause within [`STEPS_FOR`].
 const STEPS: usize = 3;
+/// How long a login for additional scopes counts.
 const STEPS_FOR: Duration = Duration::from_secs(60 * 60);
-/// Of all sets together.
+/// How many logins all sets of additional scopes together may cause within [`STEPS_FOR`].
 const STEPS_IN_ALL: usize = 12;
 
 /// The tokens of one server.
 #[derive(Debug)]
 pub(crate) struct Authorizer {
-    /// Its name, for people.
+    /// Its name in the config.
     pub(super) server: Arc<str>,
     pub(super) url: Url,
-    /// Whom to believe there.
+    /// How to verify its certificate.
     pub(super) tls: config::Tls,
     pub(super) config: config::OAuth,
     pub(super) keys: Keychain,
-    /// Where the store says which token it has.
+    /// The name under which the store records its token.
     pub(super) slot: String,
     web: OnceLock<Result<Web, String>>,
     pub(super) current: ArcSwapOption<Held>,
     pub(super) loaded: OnceCell<()>,
-    /// Why what is kept cannot be read. Nobody is asked to sign in over a login that is there.
+    /// Why the stored login cannot be read. Nobody is asked to sign in while a stored login may exist.
     pub(super) unread: Mutex<Option<StoreError>>,
-    /// How what is kept looked from outside when it was read last.
+    /// The stamp of the stored login when it was last read.
     pub(super) stamp: Mutex<Option<u64>>,
-    /// Somebody looks whether it can be read by now.
+    /// Whether a task is retrying to read it.
     pub(super) looking: AtomicBool,
-    /// Its last 401 said nothing of where tokens come from.
+    /// Whether its last 401 said nothing about where tokens come from.
     is_bare: AtomicBool,
     pub(super) progress: tokio::sync::Mutex<Progress>,
     pub(super) login: Mutex<Option<Under>>,
-    /// The login that whoever asks for something is invited to, or was last.
+    /// The current or the last invitation to sign in.
     #[cfg(feature = "server")]
     pub(super) invited: Mutex<Option<Arc<Invitation>>>,
-    pub(super) news: watch::Sender<Told>,
+    pub(super) news: watch::Sender<NoticeCounts>,
 }
 
-/// What one request has cost already.
+/// What one request has already used up.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     replayed: bool,
@@ -69,18 +70,18 @@ pub(crate) struct Tries {
     nonce: bool,
 }
 
-/// How often something was told of the tokens of a server.
+/// How many notices of each kind were sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct NoticeCounts {
     came: u64,
     gone: u64,
 }
 
-/// News of tokens, for the connections to their server.
+/// News about tokens, for the connections to their server.
 #[derive(Debug)]
 pub(crate) struct News {
-    told: Option<watch::Receiver<Told>>,
-    heard: Told,
+    told: Option<watch::Receiver<NoticeCounts>>,
+    heard: NoticeCounts,
 }
 
 impl News {
@@ -90,7 +91,7 @@ impl News {
         Self { told, heard }
     }
 
-    /// Waits for news; for ever, where none can come. Of several at once, the end of a login comes first.
+    /// Waits for news, forever if none can come. If several are pending, a sign-out comes first.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -107,7 +108,7 @@ impl News {
         Notice::Came
     }
 
-    /// Waits for a token that was not there before; what is told beside is not heard.
+    /// Waits for a new token, ignoring other news.
     #[cfg(feature = "server")]
     pub(super) async fn came(&mut self) {
         while self.next().await != Notice::Came {}
@@ -139,27 +140,27 @@ impl Authorizer {
         })
     }
 
-    /// The server's name in the config.
+    /// Returns the server's name in the config.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Whether its tokens come from a user who signs in.
+    /// Reports whether its tokens come from a user who signs in.
     pub(crate) fn wants_user(&self) -> bool {
         self.config.grant == Grant::Code
     }
 
-    /// Whether its last 401 said nothing of where tokens come from.
+    /// Reports whether its last 401 said nothing about where tokens come from.
     pub(crate) fn wants_key(&self) -> bool {
         self.wants_user() && self.is_bare.load(Ordering::Relaxed)
     }
 
-    /// Where it is: scheme, host and port.
+    /// Returns its origin: scheme, host and port.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// The token for a request, renewed if its time has come; none if none is there, or none is wanted.
+    /// Returns the token for a request, renewed if it is due; `None` if there is none.
     pub(crate) async fn credentials(self: &Arc<Self>) -> Option<Arc<Held>> {
         if !self.loaded.initialized() {
             self.read_kept().await;
@@ -173,21 +174,21 @@ impl Authorizer {
         self.current.load_full()
     }
 
-    /// The headers of a request that carries this token.
+    /// Returns the headers of a request that carries this token.
     pub(crate) fn headers(held: &Held, method: &str, url: &Url) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::with_capacity(2);
         headers.insert(AUTHORIZATION, held.header().clone());
         if let Some(proof) = &held.proof {
             let proof = proof.of_request(method, url, Some(&held.entry.access), Nonce::Server)?;
-            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("at no URL"))?);
+            headers.insert("dpop", HeaderValue::try_from(proof).map_err(|_| Error::Malformed("with an invalid URL"))?);
         }
         Ok(headers)
     }
 
-    /// Judges an answer to a request that went out with `held`: whether it is to be sent again, with what is there then.
+    /// Checks the response to a request that was sent with `held`. Reports whether to retry it with the current token.
     ///
     /// # Errors
-    /// When the answer is a refusal that nothing can be done about now.
+    /// Fails if the response is a refusal that cannot be resolved now.
     pub(crate) async fn judge(
         self: &Arc<Self>,
         status: u16,
@@ -210,7 +211,7 @@ impl Authorizer {
         match (status, hint.error.as_deref()) {
             (401, Some("use_dpop_nonce")) if nonce && !tries.nonce => tries.nonce = true,
             (401, _) if tries.replayed => {
-                // It was new, and is not taken: the next one would not be, either.
+                // A new token was refused: another one would be, too.
                 let mut progress = self.progress.lock().await;
                 progress.failed = Some((Instant::now(), Error::Useless));
                 return Err(Error::Useless);
@@ -226,25 +227,25 @@ impl Authorizer {
                 if std::mem::replace(&mut tries.stepped, true) {
                     return Err(Error::Scope { scope });
                 }
-                // The token is good for other requests, whatever comes of asking for another.
+                // The token still works for other requests, whatever comes of asking for another.
                 self.step_up(held, hint).await.map_err(|error| match error {
                     Error::Unreachable { .. } => error,
                     _ => Error::Scope { scope },
                 })?;
             }
-            // Not a matter of tokens.
+            // Not about tokens.
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Does what may spend a refresh token to its end, even if whoever wanted it goes: a token that has come and is not kept
-    /// is a login that is lost (`docs/hazards.md` H72).
+    /// Runs work that may spend a refresh token to its end, even if its caller goes away: a token that was issued but not
+    /// stored is a lost login (`docs/hazards.md` H72).
     async fn through<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         self.keys.tasks.spawn(work).await.ok()
     }
 
-    /// Gets another token than `held`, whoever of those who want one is first.
+    /// Replaces `held`. Of several callers, the first does the work for all.
     async fn obtain(self: &Arc<Self>, held: Option<&Arc<Held>>, hint: Hint) -> Result<(), Error> {
         let (task, held) = (self.clone(), held.cloned());
         let obtained = self.through(async move { task.obtain_first(held.as_ref(), hint).await }).await;
@@ -269,7 +270,7 @@ impl Authorizer {
         obtained
     }
 
-    /// Gets a token with more scopes: those that were asked for before, and those that are wanted now.
+    /// Gets a token with more scopes: those requested before, and those wanted now.
     async fn step_up(self: &Arc<Self>, held: &Arc<Held>, mut hint: Hint) -> Result<(), Error> {
         let under = {
             let mut progress = self.progress.lock().await;
@@ -286,7 +287,7 @@ impl Authorizer {
                 return Err(scope());
             }
             progress.steps.push((hint.scopes.clone(), Instant::now()));
-            // The token that there is has worked; it is another one that is asked for.
+            // The current token has worked; this asks for another one.
             progress.prompted = false;
             let before = held.entry.requested.iter().filter(|scope| !hint.scopes.contains(scope)).cloned();
             hint.scopes = before.chain(hint.scopes.iter().cloned()).collect();
@@ -302,13 +303,13 @@ impl Authorizer {
         match (&*self.current.load(), held) {
             (Some(current), Some(held)) => Arc::ptr_eq(current, held),
             (None, None) => true,
-            // It was taken away meanwhile, and nothing came in its place.
+            // It was taken away meanwhile, and not replaced.
             (None, Some(_)) => true,
             (Some(_), None) => false,
         }
     }
 
-    /// Tells it to all who are connected, or want to be.
+    /// Sends a notice to all connections.
     pub(super) fn tell(&self, notice: Notice) {
         self.news.send_modify(|told| match notice {
             Notice::Came => told.came += 1,
@@ -325,7 +326,7 @@ impl Authorizer {
         }
     }
 
-    /// What its authorization is talked over.
+    /// Returns the HTTP access for its OAuth.
     pub(super) fn web(&self) -> Result<&Web, Error> {
         let limits = &self.keys.limits;
         let made = self.web.get_or_init(|| {
@@ -344,7 +345,7 @@ mod tests {
     use super::super::tests::{entry, server};
     use super::*;
 
-    /// A server whose user has signed in for `read`.
+    /// Returns a server whose user has signed in for `read`.
     fn signed_in() -> Arc<Authorizer> {
         let server = server(Arc::new(MemoryStore::default()));
         let mut entry = entry("one");
@@ -353,7 +354,7 @@ mod tests {
         server
     }
 
-    /// What is asked of a user when a request is refused for want of these scopes, if anything is.
+    /// Refuses a request for lack of these scopes, and returns the scopes that the user is then asked for, if any.
     async fn asked(server: &Arc<Authorizer>, scopes: &str) -> Option<String> {
         let held = server.current.load_full();
         let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scopes}\"");
@@ -371,7 +372,7 @@ mod tests {
             assert_eq!(asked(&server, "write").await.as_deref(), Some("read write"));
         }
         assert_eq!(asked(&server, "write").await, None);
-        // Others have a count of their own; what was asked for already is not asked for again.
+        // Other sets have a count of their own; scopes that were already requested are not requested again.
         assert_eq!(asked(&server, "admin read").await.as_deref(), Some("admin read"));
         assert_eq!((asked(&server, "read").await, asked(&server, "").await), (None, None));
         tokio::time::advance(STEPS_FOR - Duration::from_secs(1)).await;

@@ -1,10 +1,10 @@
-//! An invitation to sign in, for whoever's call was refused for want of a token and can be asked to open a page.
+//! An invitation to sign in, for clients that can ask their user to open a page when a call fails for lack of a token.
 //!
-//! **Invariant:** one login at a time, and one invitation until a token of it has worked or the user acts otherwise
-//! (`docs/hazards.md` H74). What it shows is an address of ours on this machine, not the page of the issuer: as the
-//! specification wants it of elicitation by URL, whoever passes the page on has nothing, since only the browser that came in
-//! by our address is believed when it comes back; and the page, with the state in its query, stays out of what clients keep.
-//! Whose page it is goes beside it.
+//! **Invariant:** one login at a time, and one invitation until its token has worked or the user acts otherwise
+//! (`docs/hazards.md` H74). An invitation shows a local address of ours, not the issuer's page, as the specification
+//! requires of URL elicitation. Passing the page on is useless, because only the browser that came in through our address
+//! is accepted when it comes back. The page, with the state in its query, also stays out of the clients' logs. The host of
+//! the page is shown beside the address.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,15 +18,15 @@ use super::progress::Under;
 
 /// An invitation.
 pub(crate) struct Invitation {
-    /// Sets it apart from those before.
+    /// The number of this invitation; later ones have higher numbers.
     pub(crate) number: u64,
-    /// What is to be opened.
+    /// The address to open.
     pub(crate) url: String,
-    /// The host of the page that it leads to.
+    /// The host of the page that the address leads to.
     pub(crate) host: String,
     under: Under,
     guests: watch::Sender<Guests>,
-    /// Nobody wants it.
+    /// Canceled when every client has declined.
     declined: CancellationToken,
 }
 
@@ -36,25 +36,25 @@ impl std::fmt::Debug for Invitation {
     }
 }
 
-/// Who was shown it.
+/// The clients that were shown it.
 #[derive(Debug, Default)]
 struct Guests {
-    /// What each has said.
+    /// The answer of each client.
     clients: HashMap<u64, Option<bool>>,
-    /// How many have not answered.
+    /// How many have not answered yet.
     open: usize,
     shown: bool,
     accepted: bool,
 }
 
-/// How it stands with a login.
+/// The state of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stands {
     /// There is a token.
     SignedIn,
-    /// There will be none of it.
+    /// It ended without a token.
     Over,
-    /// Somebody is about it.
+    /// It is still in progress.
     Open,
 }
 
@@ -63,7 +63,7 @@ impl Invitation {
         Self { number, url, host, under, guests: watch::Sender::default(), declined }
     }
 
-    /// Whether that client is to be shown it: once, however many of its calls wait.
+    /// Reports whether to show it to this client: once, however many of its calls wait.
     pub(crate) fn is_new_to(&self, client: u64) -> bool {
         self.guests.send_if_modified(|guests| match guests.clients.entry(client) {
             Entry::Occupied(_) => false,
@@ -71,7 +71,7 @@ impl Invitation {
         })
     }
 
-    /// Somebody is shown it now.
+    /// Records that a client is shown it now.
     pub(crate) fn shown(&self) {
         self.guests.send_modify(|guests| {
             guests.open += 1;
@@ -79,12 +79,12 @@ impl Invitation {
         });
     }
 
-    /// Whoever was shown it wants to sign in, or does not. When nobody does, it is over.
+    /// Records the answer of a client that was shown it. Once all have declined, the login is over.
     pub(crate) fn answered(&self, client: u64, accepted: bool) {
         self.guests.send_modify(|guests| {
             guests.open = guests.open.saturating_sub(1);
             guests.accepted |= accepted;
-            // Who signs in by one window may close another.
+            // A user who signs in from one window may close another.
             let said = guests.clients.entry(client).or_default();
             *said = Some(accepted || *said == Some(true));
             if guests.open == 0 && !guests.accepted {
@@ -93,7 +93,7 @@ impl Invitation {
         });
     }
 
-    /// Waits for the end of the login, for so long at most. For a client that does not want it, it is over.
+    /// Waits for the end of the login, for `patience` at most. For a client that has declined, the login is over.
     pub(crate) async fn wait(&self, client: u64, patience: Duration) -> Stands {
         let (mut under, mut guests) = (self.under.0.clone(), self.guests.subscribe());
         let end = async {
@@ -109,7 +109,7 @@ impl Invitation {
         timeout(patience, end).await.unwrap_or(Stands::Open)
     }
 
-    /// Whether anybody was shown it so far.
+    /// Reports whether any client was shown it so far.
     pub(super) fn was_shown(&self) -> bool {
         self.guests.borrow().shown
     }

@@ -1,4 +1,4 @@
-//! Invites whoever's call was refused for want of a token: opens an address of ours for it, and waits for the browser.
+//! Invites the user whose call failed for lack of a token: opens a local address to sign in at, and waits for the browser.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -14,18 +14,18 @@ use super::progress::{AGAIN, Under};
 use super::{Error, Redirect};
 
 impl Authorizer {
-    /// The invitation that is open, or a new one; none where nobody can sign in by a page, somebody was invited in vain, or the
-    /// way there was not found a moment ago.
+    /// Returns the open invitation, or a new one. Returns `None` if a login needs no page, if an invitation was already made
+    /// in vain, or if preparing one failed a moment ago.
     ///
     /// # Cancel safety
-    /// A dropped wait leaves the next one what was found out.
+    /// A dropped call leaves its findings to the next one.
     pub(crate) async fn invite(self: &Arc<Self>) -> Option<Arc<Invitation>> {
         let (task, stop) = (self.clone(), self.keys.stop.clone());
         let made = self.keys.tasks.spawn(async move { stop.run_until_cancelled(task.invite_now()).await.flatten() });
         made.await.ok().flatten()
     }
 
-    /// The invitation of that number, if there was none after it.
+    /// Returns the invitation with this number, if it is the latest.
     pub(crate) fn invitation(&self, number: u64) -> Option<Arc<Invitation>> {
         self.invited().clone().filter(|invitation| invitation.number == number)
     }
@@ -41,12 +41,12 @@ impl Authorizer {
             return Some(open.clone());
         }
         let lately = |(at, error): &(Instant, Error)| at.elapsed() < AGAIN && *error != Error::LoginNeeded;
-        // Whoever it was for may have gone away before it was there: that was nobody.
+        // The client may have gone before it was shown the invitation, which then does not count.
         let was_seen = before.as_ref().is_none_or(|invitation| invitation.was_shown());
         if progress.prompted && was_seen || progress.failed.as_ref().is_some_and(lately) {
             return None;
         }
-        // A token that is there, and that nobody wants another one for, is refused for something that no login mends.
+        // Without a request for another token, the current token was refused for a reason that no login fixes.
         let wanted = progress.wanted.take();
         if wanted.is_none() && self.current.load().is_some() {
             return None;
@@ -57,7 +57,7 @@ impl Authorizer {
                 None => self.asked().await?,
             };
             let redirect = Redirect::open().await.map_err(|error| no_port(&error))?;
-            let back = Url::parse(&redirect.url()).map_err(|_| Error::Malformed("at no URL"))?;
+            let back = Url::parse(&redirect.url()).map_err(|_| Error::Malformed("with an invalid URL"))?;
             let attempt = self.prepare(&back, &hint).await?;
             let (redirect, url) = redirect.with_door(attempt.page.clone())?;
             Ok((attempt, redirect, url))
@@ -69,14 +69,14 @@ impl Authorizer {
                 Some(self.open(number, attempt, redirect, url))
             }
             Err(error) => {
-                tracing::warn!(server = &*self.server, "nobody can be invited to sign in: {error}");
+                tracing::warn!(server = &*self.server, "cannot invite anybody to sign in: {error}");
                 progress.failed = Some((Instant::now(), error));
                 None
             }
         }
     }
 
-    /// Begins to wait for the browser.
+    /// Starts waiting for the browser.
     fn open(self: &Arc<Self>, number: u64, attempt: Attempt, redirect: Redirect, url: String) -> Arc<Invitation> {
         let (done, under) = watch::channel(None);
         let declined = CancellationToken::new();
@@ -95,7 +95,7 @@ impl Authorizer {
         invitation
     }
 
-    /// Waits until somebody has signed in, here or elsewhere; the port is open no longer.
+    /// Waits until the user has signed in, here or in another program, then closes the port.
     async fn accept(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -113,7 +113,7 @@ impl Authorizer {
         match back {
             Ok(back) => {
                 self.finish(attempt, &back).await?;
-                // What was tried in vain before says nothing of the new token.
+                // Earlier failures say nothing about the new token.
                 self.progress.lock().await.failed = None;
                 Ok(())
             }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::config::{Enterprise, Grant, Limits, OAuth, Remote, Secret, SecretSource};
 
-    /// Whether the way to a page is looked for at a server where nobody listens.
+    /// Reports whether a page is prepared for a server at which nothing listens.
     async fn is_looked_for(grant: Grant) -> bool {
         let remote = Remote::new("http://127.0.0.1:1/mcp".parse().unwrap());
         let keys = Keychain::new(None, None, None, Limits::default());

@@ -1,5 +1,5 @@
-//! What is kept of a login, read when the first request wants it; while it is out of reach, read again later and later
-//! (`docs/hazards.md` H77). While its server waits to be signed in to, whether somebody did in another program.
+//! Reads the stored login when the first request needs it. While the store is out of reach, retries at growing intervals
+//! (`docs/hazards.md` H77). While a server waits for a login, checks whether another program has signed in.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -10,22 +10,23 @@ use super::authorizer::Authorizer;
 use super::progress::{Notice, Progress};
 use super::token::Entry;
 
-/// The first look again, and the longest pause. A look may have the desktop ask its user to unlock the keyring.
+/// The first pause before a retry. A retry may make the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
+/// The longest pause before a retry.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
-/// So often is looked, from outside, whether a login has come by another program.
+/// How often to check whether another process signed in.
 const ELSEWHERE: Duration = Duration::from_secs(2);
 
 impl Authorizer {
-    /// Reads what is kept, unless that was done. What is out of reach now is looked for again.
+    /// Reads the stored login once. If the store is out of reach, retries later.
     pub(super) async fn read_kept(self: &Arc<Self>) {
         if self.loaded.get_or_try_init(|| self.load()).await.is_err() {
             self.look_again();
         }
     }
 
-    /// Stands for the login that requests carry: another one after each login, the same when its token is renewed. `None`
-    /// without a login, and where no user signs in.
+    /// Identifies the login that requests carry: it changes with each login, and stays when the token is renewed. `None`
+    /// without a login, or if no user signs in.
     pub(crate) async fn login_id(self: &Arc<Self>) -> Option<String> {
         if !self.loaded.initialized() {
             self.read_kept().await;
@@ -33,25 +34,25 @@ impl Authorizer {
         self.login_id_now()
     }
 
-    /// The same, as far as it is known.
+    /// Returns the same as [`Self::login_id`], without reading the store.
     pub(crate) fn login_id_now(&self) -> Option<String> {
         let held = self.current.load_full().filter(|_| self.wants_user())?;
         Some(held.entry.login.clone())
     }
 
-    /// Whether requests carry a token now.
+    /// Reports whether requests carry a token now.
     pub(crate) fn has_token(&self) -> bool {
         self.current.load().is_some()
     }
 
-    /// Why what is kept cannot be read, if it cannot.
+    /// Returns why the stored login cannot be read, if it cannot.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn load(&self) -> Result<(), ()> {
         let kept = self.read_slot().await;
-        // Somebody has signed in meanwhile.
+        // The user has signed in meanwhile.
         if self.current.load().is_some() {
             return Ok(());
         }
@@ -66,22 +67,22 @@ impl Authorizer {
         match error {
             None => {
                 if before.is_some() {
-                    // The server was told that there is none.
+                    // The connections were told that there is no token.
                     self.tell(Notice::Came);
                 }
                 Ok(())
             }
             Some(error) => {
                 if before.as_ref() != Some(&error) {
-                    tracing::warn!(server = &*self.server, "what is kept of its login is out of reach: {error}");
+                    tracing::warn!(server = &*self.server, "its stored login cannot be read: {error}");
                 }
                 Err(())
             }
         }
     }
 
-    /// What is kept for this server, by whichever program. How it looks from outside is noted first: what is written
-    /// meanwhile is seen by the next look.
+    /// Reads what any program has stored for this server. Reads the stamp first, so that the next check notices a write that
+    /// happens meanwhile.
     async fn read_slot(&self) -> Result<Option<Entry>, StoreError> {
         let stamp = self.keys.stamp(&self.slot).await?;
         let kept = self.keys.load(&self.slot).await;
@@ -89,7 +90,7 @@ impl Authorizer {
         kept
     }
 
-    /// Takes another login than `held` that another program has kept meanwhile; whether there was one. The caller holds
+    /// Takes a login other than `held` that another program has stored, and reports whether there was one. The caller holds
     /// `progress`.
     pub(super) async fn take_kept(&self, held: Option<&Entry>) -> bool {
         let Ok(Some(kept)) = self.read_slot().await else { return false };
@@ -101,10 +102,10 @@ impl Authorizer {
         is_other
     }
 
-    /// Waits until a login that another program has kept can be used, and tells of it; for ever, where that cannot be seen.
+    /// Waits until another program has stored a usable login, and announces it. Waits forever if the store cannot tell.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing but the time it has waited.
+    /// A dropped wait loses only the time waited.
     pub(crate) async fn signed_in_elsewhere(&self) {
         loop {
             tokio::time::sleep(ELSEWHERE).await;
@@ -122,7 +123,7 @@ impl Authorizer {
         }
     }
 
-    /// Looks again until it can be read, somebody has signed in, or the server is not there any more.
+    /// Retries until the store can be read, the user has signed in, or the server is gone.
     fn look_again(self: &Arc<Self>) {
         if self.looking.swap(true, Ordering::Relaxed) {
             return;
@@ -157,7 +158,7 @@ mod tests {
 
     const A_WHILE: Duration = Duration::from_secs(10 * 60);
 
-    /// Files in that folder, as each program has them.
+    /// Opens a file store in this folder, as each program does.
     fn files(folder: &Path) -> Arc<dyn SecretStore> {
         let secrets = Secrets { store: StoreKind::File, key: SecretKey::parse(&"07".repeat(32)), key_file: None };
         chosen(&secrets, Some(folder)).unwrap()
@@ -182,7 +183,7 @@ mod tests {
             news.mark_unchanged();
             assert!(waits().await, "it was told already");
         }
-        // What we have kept ourselves is no news, and neither is the end of it.
+        // Our own writes are no news, and neither is a removal.
         here.keep(&entry("two")).await;
         assert!(waits().await);
         there.keys.forget(&there.slot, &entry("two")).await.unwrap();
@@ -206,7 +207,7 @@ mod tests {
             }
         }
         let keys = Keychain::new(None, Some(Arc::new(Nobody)), None, Limits::default());
-        // Nobody listens there.
+        // Nothing listens there.
         let remote = Remote::new("http://127.0.0.1:1/mcp".parse().unwrap());
         let server = Authorizer::new("a", &remote, &OAuth::default(), &keys);
         let mut progress = Progress::default();

@@ -1,5 +1,5 @@
-//! One process at a time renews a token: whoever sends a refresh token that another has spent ends the login for all
-//! (`docs/hazards.md` H72). The system lets the lock go when its process dies.
+//! A lock so that one process at a time renews a token: reusing a refresh token that another process has already used ends
+//! the login for all (`docs/hazards.md` H72). The system releases the lock if its process dies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 use super::Error;
 use crate::keep;
 
-/// Another process may take as long as two requests.
+/// How long to wait: another process may take as long as two requests.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Held until it is dropped.
+/// Releases the lock when dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: Option<std::fs::File>,
 }
 
-/// Waits for the lock of that name. Without a directory, or where it cannot be written, there is none between processes.
+/// Waits for the lock with this name. Without a writable directory, there is no lock between processes.
 pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, Error> {
     let Some(directory) = directory.map(|directory| directory.join("locks")) else { return Ok(Lock { _file: None }) };
     let path = directory.join(format!("{name}.lock"));
@@ -30,7 +30,7 @@ pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, E
     let file = match opened.await {
         Ok(Ok(file)) => file,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "no lock between processes that renew a token");
+            tracing::warn!(%error, "no lock between processes while a token is renewed");
             return Ok(Lock { _file: None });
         }
         Err(_) => return Ok(Lock { _file: None }),
@@ -40,7 +40,7 @@ pub(super) async fn take(directory: Option<&Path>, name: &str) -> Result<Lock, E
 
 async fn locked(mut file: std::fs::File, until: Instant) -> Result<Lock, Error> {
     loop {
-        // Where there are no locks there is none between processes.
+        // Where the system has no file locks, there is no lock between processes.
         let (back, is_held) = keep::done(move || {
             let tried = keep::try_lock(&file);
             (file, matches!(tried, Ok(false)))

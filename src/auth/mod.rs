@@ -1,8 +1,8 @@
-//! Signing in to servers: what a refusal says, where tokens come from, who may have them.
+//! Signing in to servers: what a 401 or 403 says, where tokens come from, and where they may be sent.
 //!
-//! In: requests that want a token, and answers that refuse one. Out: headers; a page for a user to open; "send it again".
-//! **Invariant:** nothing a server says is believed before it was checked, no token goes anywhere but to the resource that it
-//! is for, and no token, code or secret is ever in a message. Start reading at `authorizer.rs`.
+//! In: requests that need a token, and responses that refuse one. Out: headers; a page for the user to open; "retry".
+//! **Invariant:** nothing a server says is trusted before it is checked, a token is sent only to the resource that it is
+//! for, and no message contains a token, code or secret. Start reading at `authorizer.rs`.
 
 mod attempt;
 mod authorizer;

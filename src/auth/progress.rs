@@ -1,4 +1,4 @@
-//! How far it is with the token of a server: what was tried, what a refusal said of the way in, a login that is under way.
+//! The state of getting a token for a server: failed attempts, what a refusal said, and a login in progress.
 
 use std::time::Duration;
 
@@ -9,47 +9,47 @@ use tokio::time::{Instant, timeout};
 use super::challenge::{Challenge, challenges_within};
 use super::{Error, discovery};
 
-/// What was tried in vain is not tried again for that long.
+/// How long after a failure before the next attempt.
 pub(super) const AGAIN: Duration = Duration::from_secs(30);
-/// A request waits that long for somebody to sign in.
+/// How long a request waits for a user to sign in.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What was tried so far.
+/// The attempts so far.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Somebody was asked, and no token of that has worked yet.
+    /// Whether the user was asked, and no token from that has worked yet.
     pub(super) prompted: bool,
     pub(super) failed: Option<(Instant, Error)>,
-    /// What a refusal said last, where nobody was at hand to be asked.
+    /// What the last refusal said, if nobody could be asked to sign in.
     pub(super) wanted: Option<Hint>,
-    /// Not before then is a token renewed ahead of its end.
+    /// When a token may next be renewed before it expires.
     pub(super) rest: Option<Instant>,
-    /// For which scopes a user was asked for more than there were, and when.
+    /// The sets of additional scopes that a user was asked for, and when.
     pub(super) steps: Vec<(Vec<String>, Instant)>,
 }
 
-/// What a refusal says of the way in.
+/// What a refusal says about how to get a token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hint {
     pub(super) metadata: Option<String>,
     pub(super) scopes: Vec<String>,
-    /// It wants tokens that are bound to a key.
+    /// Whether the server wants tokens that are bound to a key.
     pub(super) dpop: bool,
     pub(super) error: Option<String>,
 }
 
 impl Hint {
-    /// Nothing but scopes.
+    /// Returns a hint with only scopes.
     pub(super) fn scopes(scopes: &[String]) -> Self {
         Self { scopes: scopes.to_vec(), ..Self::default() }
     }
 
-    /// Whether it says nothing of where tokens come from.
+    /// Reports whether it says nothing about where tokens come from.
     pub(super) fn is_bare(&self) -> bool {
         self.metadata.is_none() && self.scopes.is_empty() && !self.dpop
     }
 
-    /// What cannot be read says nothing.
+    /// Reads the challenges of a response. Malformed challenges count as absent.
     pub(super) fn of(headers: &HeaderMap, cap: usize) -> Self {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().map(HeaderValue::as_bytes);
         let all = challenges_within(values, cap).unwrap_or_else(|error| {
@@ -69,16 +69,16 @@ impl Hint {
     }
 }
 
-/// What is told of the tokens of a server.
+/// News about the tokens of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// There is a token that was not there before.
+    /// There is a new token.
     Came,
-    /// The user has signed out. What was connected by that login is not, from then on.
+    /// The user has signed out. Connections that use the login must close.
     SignedOut,
 }
 
-/// A login that is under way.
+/// A login in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Under(pub(super) watch::Receiver<Option<Result<(), Error>>>);
 

@@ -1,5 +1,4 @@
-//! A token renewed by its refresh token: once for all who want it, in this process and in others (`docs/hazards.md` H72,
-//! H73).
+//! Renews a token by its refresh token: once for all callers, in this process and in others (`docs/hazards.md` H72, H73).
 
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use super::token::{Entry, Held, Reply};
 use super::{Error, keychain, lock};
 
 impl Authorizer {
-    /// Renews a token, or takes the one that another process has come by meanwhile. The caller holds `progress`.
+    /// Renews a token, or takes the one that another process has got meanwhile. The caller holds `progress`.
     ///
     /// # Errors
-    /// When there is no other token. `held` may be used until the server refuses it, unless it was taken away.
+    /// Fails if there is no other token. `held` may be used until the server refuses it, unless it was taken away.
     pub(super) async fn renew(&self, held: &Arc<Held>) -> Result<(), Error> {
         let name = keychain::name(&held.entry);
         let lock = self.keys.stop.run_until_cancelled(lock::take(self.keys.directory.as_deref(), &name)).await;
@@ -26,9 +25,9 @@ impl Authorizer {
                 return Ok(());
             }
             Ok(Some(_)) => {}
-            // Renewed, it would be back, though its user has signed out by another program.
+            // The user has signed out in another program, and a renewal would bring the login back.
             Ok(None) if self.take_kept(Some(&held.entry)).await => return Ok(()),
-            // Nobody has signed in, so nobody has signed out.
+            // Without a user who signs in, nobody has signed out.
             Ok(None) if !self.wants_user() => {
                 drop(lock);
                 return self.granted(&Hint::scopes(&held.entry.requested)).await;
@@ -38,18 +37,18 @@ impl Authorizer {
                 self.tell(Notice::SignedOut);
                 return Err(Error::SignedOut);
             }
-            Err(error) => tracing::warn!(server = &*self.server, "what is kept of a login cannot be read: {error}"),
+            Err(error) => tracing::warn!(server = &*self.server, "a stored login cannot be read: {error}"),
         }
         match self.refreshed(held).await {
             Ok(reply) => {
                 let entry = held.entry.renewed(&reply)?;
-                // Kept before it is used: the one that it was got with is worth nothing from here on.
+                // Stored before it is used: the old refresh token is worthless from here on.
                 self.keep(&entry).await;
                 self.take(entry);
                 Ok(())
             }
             Err(error @ Error::Unreachable { unsent: false, .. }) => {
-                // It may have been spent, and who sends it again may end the login: the token that there is has to do.
+                // The refresh token may be spent, and reusing it may end the login: the current access token has to do.
                 let mut entry = held.entry.clone();
                 entry.refresh = None;
                 self.keep(&entry).await;
@@ -64,10 +63,10 @@ impl Authorizer {
         }
     }
 
-    /// Sends its refresh token; once more only where not a byte of that has left.
+    /// Sends the refresh token, and retries once if nothing of the first request was sent.
     async fn refreshed(&self, held: &Held) -> Result<Reply, Error> {
         let Some(refresh) = &held.entry.refresh else { return Err(Error::LoginNeeded) };
-        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("at no URL"))?;
+        let endpoint = Url::parse(&held.entry.endpoint).map_err(|_| Error::Malformed("with an invalid URL"))?;
         let desk = Desk {
             web: self.web()?.clone(),
             endpoint,
@@ -83,13 +82,13 @@ impl Authorizer {
         }
     }
 
-    /// Takes away a token whose refresh token is not taken any more, unless another one is kept by now.
+    /// Drops a token whose refresh token is no longer accepted, unless another one is stored by now.
     async fn drop_spent(&self, entry: &Entry) {
         match self.keys.again(entry).await {
             Ok(Some(kept)) if kept.refresh != entry.refresh => self.take(kept),
             Ok(_) => {
                 if let Err(error) = self.keys.forget(&self.slot, entry).await {
-                    tracing::warn!(server = &*self.server, "a login that is over is still kept: {error}");
+                    tracing::warn!(server = &*self.server, "a login that has ended is still stored: {error}");
                 }
                 self.current.store(None);
             }

@@ -1,6 +1,6 @@
-//! Configs that a program makes itself: servers and settings of the host, one setting after the other.
+//! Configs built by a program: servers and host settings, one setting at a time.
 //!
-//! **Invariant:** what is made here is what a file that says the same makes.
+//! **Invariant:** a config built here equals the one read from a file with the same settings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,58 +29,58 @@ impl Config {
         self
     }
 
-    /// Takes these settings of the host.
+    /// Sets the host settings.
     #[must_use]
     pub fn host(self, host: HostSettings) -> Self {
         Self { host, ..self }
     }
 }
 
-/// Settings, one after the other; each stands for the key of that name in a config file.
+/// Settings, one at a time; each stands for the key of the same name in a config file.
 impl Server {
-    /// Says whether clients share a connection to it.
+    /// Sets whether clients share a connection to it.
     #[must_use]
     pub fn sharing(self, sharing: Sharing) -> Self {
         Self { sharing, ..self }
     }
 
-    /// Starts it when it is needed first, not with the host.
+    /// Starts it when it is first needed, not with the host.
     #[must_use]
     pub fn lazy(self) -> Self {
         Self { start: Start::Lazy, ..self }
     }
 
-    /// Closes a connection that was unused for that long.
+    /// Closes a connection that has been idle for this long.
     #[must_use]
     pub fn idle_stop(self, idle_stop: Duration) -> Self {
         Self { idle_stop, ..self }
     }
 
-    /// Keeps nothing of what it lists for the next start.
+    /// Does not keep its lists for the next start.
     #[must_use]
     pub fn without_manifest(self) -> Self {
         Self { manifest: Manifest::Off, ..self }
     }
 
-    /// The host is not ready without it.
+    /// Makes the host not ready without it.
     #[must_use]
     pub fn required(self) -> Self {
         Self { required: true, ..self }
     }
 
-    /// Speaks that era of the protocol with it.
+    /// Speaks this era of the protocol with it.
     #[must_use]
     pub fn era(self, era: Era) -> Self {
         Self { era, ..self }
     }
 
-    /// Limits a start, up to the end of the handshake.
+    /// Limits a start, including the handshake.
     #[must_use]
     pub fn start_timeout(self, start_timeout: Duration) -> Self {
         Self { start_timeout, ..self }
     }
 
-    /// Limits how long a call may be silent; progress starts it anew. The limit of a whole call is at least as long.
+    /// Limits how long a call may stay silent; progress restarts the timeout. Raises the limit of a whole call to match.
     #[must_use]
     pub fn call_timeout(self, call_timeout: Duration) -> Self {
         Self { call_timeout, max_call_time: self.max_call_time.max(call_timeout), ..self }
@@ -92,25 +92,25 @@ impl Server {
         Self { max_call_time, ..self }
     }
 
-    /// Limits how many calls run at once, and how long another one waits for its turn.
+    /// Limits how many calls run at once, and how long further calls wait.
     #[must_use]
     pub fn max_concurrent(self, max_concurrent: usize, queue_timeout: Duration) -> Self {
         Self { max_concurrent, queue_timeout, ..self }
     }
 
-    /// Lets these tools (by the server's own names) be called again when a connection was lost.
+    /// Lets these tools (by the server's own names) be called again after a lost connection.
     #[must_use]
     pub fn repeatable(self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { repeatable: texts(tools), ..self }
     }
 
-    /// Takes the server's own word for which of its tools may be called again.
+    /// Trusts the server's own annotations about which of its tools may be called again.
     #[must_use]
     pub fn trust_annotations(self) -> Self {
         Self { trust_annotations: true, ..self }
     }
 
-    /// Says what happens when it is lost.
+    /// Sets what happens when the connection is lost.
     #[must_use]
     pub fn restart(self, restart: Restart) -> Self {
         Self { restart, ..self }
@@ -128,33 +128,33 @@ impl Server {
         Self { exclude_tools: texts(globs), ..self }
     }
 
-    /// Shows a tool under another name.
+    /// Exposes a tool under another name.
     #[must_use]
     pub fn rename(mut self, theirs: &str, ours: &str) -> Self {
         self.rename.insert(theirs.to_owned(), ours.to_owned());
         self
     }
 
-    /// Says what it is told when it asks for roots.
+    /// Sets the answer when it asks for roots.
     #[must_use]
     pub fn roots(self, roots: Roots) -> Self {
         Self { roots, ..self }
     }
 
-    /// Says whether its names get its alias in front.
+    /// Sets whether its names are prefixed with its alias.
     #[must_use]
     pub fn prefix(self, prefix: Prefix) -> Self {
         Self { prefix, ..self }
     }
 
-    /// Says what it is for.
+    /// Describes what it is for.
     #[must_use]
     pub fn description(self, description: &str) -> Self {
         Self { description: Some(description.to_owned()), ..self }
     }
 }
 
-/// A process to start, setting by setting.
+/// A process to start, one setting at a time.
 ///
 /// ```
 /// use mcp_host::config::{Server, Sharing, Stdio};
@@ -164,7 +164,7 @@ impl Server {
 /// # Ok::<_, mcp_host::name::Error>(())
 /// ```
 impl Stdio {
-    /// That program, without arguments.
+    /// Returns this program, without arguments.
     #[must_use]
     pub fn new(command: impl Into<String>) -> Self {
         Self { command: command.into(), ..Self::default() }
@@ -184,21 +184,21 @@ impl Stdio {
         self
     }
 
-    /// Passes variables on as this program has them: names and globs.
+    /// Passes variables on from this program's environment: names and globs.
     #[must_use]
     pub fn forward_env(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.forward_env.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Runs it in that folder.
+    /// Runs it in this folder.
     #[must_use]
     pub fn cwd(self, folder: impl Into<PathBuf>) -> Self {
         Self { cwd: Some(folder.into()), ..self }
     }
 }
 
-/// A server behind a URL, setting by setting.
+/// A server behind a URL, one setting at a time.
 ///
 /// ```
 /// use mcp_host::config::{Remote, Server, Transport};
@@ -215,7 +215,7 @@ impl Remote {
         self
     }
 
-    /// Has a program give headers for each connection.
+    /// Runs a program that prints headers for each connection.
     #[must_use]
     pub fn headers_helper(self, helper: Helper) -> Self {
         Self { headers_helper: Some(helper), ..self }
@@ -227,13 +227,13 @@ impl Remote {
         Self { insecure_http: true, ..self }
     }
 
-    /// Says whom to believe behind the URL, and as whom to come.
+    /// Sets which certificates to accept from the server, and which to present.
     #[must_use]
     pub fn tls(self, tls: Tls) -> Self {
         Self { tls, ..self }
     }
 
-    /// Says how requests prove whose they are, beside the headers.
+    /// Sets how requests authenticate, besides the headers.
     #[must_use]
     pub fn auth(self, auth: Auth) -> Self {
         Self { auth, ..self }
@@ -246,14 +246,14 @@ impl From<Stdio> for Transport {
     }
 }
 
-/// Streamable HTTP, or HTTP with SSE where the server does not know it.
+/// Streamable HTTP, or HTTP with SSE if the server does not support it.
 impl From<Remote> for Transport {
     fn from(remote: Remote) -> Self {
         Self::Auto(remote)
     }
 }
 
-/// Settings, one after the other; each stands for the key of that name in a config file.
+/// Settings, one at a time; each stands for the key of the same name in a config file.
 ///
 /// ```
 /// use std::time::Duration;
@@ -264,19 +264,19 @@ impl From<Remote> for Transport {
 /// assert_eq!(settings.listen.port(), 9000);
 /// ```
 impl HostSettings {
-    /// Listens there. Beyond loopback that takes `auth`, and `tls` or `insecure_http`.
+    /// Listens on this address. Beyond loopback this requires `auth`, and `tls` or `insecure_http`.
     #[must_use]
     pub fn listen(self, listen: SocketAddr) -> Self {
         Self { listen, ..self }
     }
 
-    /// Lets a first list wait that long for servers that are still starting.
+    /// Sets how long the first list waits for servers that are still starting.
     #[must_use]
     pub fn startup_wait(self, startup_wait: Duration) -> Self {
         Self { startup_wait, ..self }
     }
 
-    /// Says how clients of the endpoint prove who they are.
+    /// Sets how clients of the endpoint authenticate.
     #[must_use]
     pub fn auth(self, auth: HostAuth) -> Self {
         Self { auth, ..self }
@@ -294,39 +294,39 @@ impl HostSettings {
         Self { insecure_http: true, ..self }
     }
 
-    /// Answers that value of `Host` too.
+    /// Also accepts this value of `Host`.
     #[must_use]
     pub fn allow_host(mut self, host: &str) -> Self {
         self.allowed_hosts.push(host.to_owned());
         self
     }
 
-    /// Answers that value of `Origin` too.
+    /// Also accepts this value of `Origin`.
     #[must_use]
     pub fn allow_origin(mut self, origin: &str) -> Self {
         self.allowed_origins.push(origin.to_owned());
         self
     }
 
-    /// Serves no HTTP+SSE.
+    /// Does not serve HTTP+SSE.
     #[must_use]
     pub fn without_sse(self) -> Self {
         Self { sse: false, ..self }
     }
 
-    /// Says how names are made.
+    /// Sets how exposed names are formed.
     #[must_use]
     pub fn naming(self, naming: Naming) -> Self {
         Self { naming, ..self }
     }
 
-    /// Shows clients which arguments servers want in HTTP headers.
+    /// Shows clients which arguments servers want as HTTP headers.
     #[must_use]
     pub fn param_headers(self) -> Self {
         Self { param_headers: true, ..self }
     }
 
-    /// Runs no tools as tasks.
+    /// Does not run tools as tasks.
     #[must_use]
     pub fn without_tasks(self) -> Self {
         Self { tasks: false, ..self }
@@ -339,31 +339,31 @@ impl HostSettings {
         self
     }
 
-    /// Writes each call down.
+    /// Logs each call.
     #[must_use]
     pub fn audit(self, audit: Audit) -> Self {
         Self { audit: Some(audit), ..self }
     }
 
-    /// Says whether other processes of this user use a running daemon of the same config.
+    /// Sets whether other processes of this user use a running daemon with the same config.
     #[must_use]
     pub fn join(self, join: Join) -> Self {
         Self { join: Some(join), ..self }
     }
 
-    /// Lets a daemon that was started by `join` stay that long after its last client.
+    /// Sets how long a daemon that was started by `join` stays after its last client.
     #[must_use]
     pub fn idle_exit(self, idle_exit: Duration) -> Self {
         Self { idle_exit, ..self }
     }
 
-    /// Says where tokens of servers are kept.
+    /// Sets where to store the tokens of servers.
     #[must_use]
     pub fn secrets(self, secrets: Secrets) -> Self {
         Self { secrets, ..self }
     }
 
-    /// Says how much, how many, how long at most.
+    /// Sets the limits on sizes, counts and times.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Self { limits, ..self }

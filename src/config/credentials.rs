@@ -7,7 +7,7 @@ use super::{Auth, Grant, OAuth, Remote, Server, Stdio, Tls, Transport, hidden};
 use crate::redact::{Scrubber, looks_secret, names_a_secret};
 
 impl Server {
-    /// Whether its requests or its process carry credentials from the config.
+    /// Reports whether its requests or its process carry credentials from the config.
     pub(crate) fn brings_credentials(&self) -> bool {
         let Self {
             transport,
@@ -87,7 +87,7 @@ impl Auth {
 }
 
 impl OAuth {
-    /// Whether it gets tokens without a user who signs in.
+    /// Reports whether it gets tokens without a user who signs in.
     fn brings_credentials(&self) -> bool {
         let Self {
             grant,
@@ -107,7 +107,7 @@ impl OAuth {
     }
 }
 
-/// Whether one of these arguments looks like a secret, or has the name of one.
+/// Reports whether any of these arguments looks like a secret, or follows the name of one.
 fn hold_a_secret(arguments: &[String]) -> bool {
     let mut found = Scrubber::default();
     hidden::arguments(arguments, &mut found);

@@ -1,23 +1,23 @@
-//! How variables are written in the texts of a config: each client has its own way; pure.
+//! How variables are written in the texts of a config, which differs by client; pure.
 
 /// How a file writes its variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// `${X}`, `${X:-default}`, `${env:X}`, `${file:…}`, `${input:…}`, `${userHome}` and the editors' others.
+    /// `${X}`, `${X:-default}`, `${env:X}`, `${file:…}`, `${input:…}`, `${userHome}` and similar ones of editors.
     Dollar,
-    /// The same, and `$X`; on Windows `%X%` too.
+    /// [`Dialect::Dollar`] and `$X`; on Windows also `%X%`.
     Shell,
-    /// The same as in a shell, and `$(…)`, which is never run.
+    /// [`Dialect::Shell`] and `$(…)`, which is never run.
     Commands,
     /// `{env:X}` and `{file:…}`.
     Braces,
-    /// `${{ secrets.X }}` and `${{ inputs.X }}` beside [`Dialect::Dollar`].
+    /// [`Dialect::Dollar`], `${{ secrets.X }}` and `${{ inputs.X }}`.
     Templates,
     /// No variables at all.
     None,
 }
 
-/// Finds the next reference: the text before it, itself, its body, the text after it.
+/// Finds the next reference. Returns the text before it, the reference, its body, and the text after it.
 pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &str)> {
     let found = |start: usize, open: usize, close: &str| {
         let length = text[start + open..].find(close)?;
@@ -48,7 +48,7 @@ pub(super) fn next(text: &str, dialect: Dialect) -> Option<(&str, &str, &str, &s
     None
 }
 
-/// `$(…)` at `start`, whole: it may hold others. Its body is itself.
+/// Returns the whole `$(…)` at `start`, which may contain nested ones. The body is the reference itself.
 fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
     let mut open = 0usize;
     for (at, c) in text[start..].char_indices() {
@@ -65,7 +65,7 @@ fn command(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
     None
 }
 
-/// `$NAME` at `start`.
+/// Returns the `$NAME` at `start`.
 fn bare(text: &str, start: usize) -> Option<(&str, &str, &str, &str)> {
     let body = &text[start + 1..];
     let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());

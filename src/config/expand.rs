@@ -1,14 +1,14 @@
-//! Variables in the texts of a config: put in after parsing, once, in values only.
+//! Substitutes variables in the texts of a config: after parsing, once, and only in values.
 //!
-//! How they are written is in `dialect.rs`. Nothing is ever run to get a value, and a value is never looked at again for
-//! more variables. What a keyring has is asked by `keyring.rs`.
+//! Their syntax is in `dialect.rs`. Nothing is ever run to get a value, and a value is never searched for more variables.
+//! Lookups in a keyring are in `keyring.rs`.
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::contents::Reads;
 use super::dialect::{Dialect, next};
 use super::inputs::{self, Input, Inputs};
-use super::keyring::Asked;
+use super::keyring::Lookups;
 use super::place;
 use super::report::{Lack, Report};
 use super::secret::Secret;
@@ -17,40 +17,40 @@ use super::vars::Vars;
 use crate::protocol::Theirs;
 use crate::redact;
 
-/// The most that is read of a file with values.
+/// How much of a file with a value is read.
 const FILE: u64 = 64 * 1024;
 
-/// Where values come from while one server's entry is read.
+/// The sources of values while one server's entry is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) vars: &'a Vars,
     pub(super) home: Option<&'a Path>,
-    /// The config file, from the root of the disk on.
+    /// The absolute path of the config file.
     pub(super) file: &'a Path,
-    /// The folder where relative paths start, if it is not the file's.
+    /// The folder where relative paths start, if not the folder of the file.
     pub(super) base: Option<&'a Path>,
-    /// What the file's `inputs` say of each id.
+    /// The `inputs` of the file, by id.
     pub(super) inputs: &'a Inputs,
     pub(super) dialect: Dialect,
-    /// What reads other files.
+    /// The reader of other files.
     pub(super) reads: &'a Reads,
-    /// What asks a keyring, for a server that may be started.
-    pub(super) keyring: Option<&'a Asked<'a>>,
+    /// The keyring, for a server that may be started.
+    pub(super) keyring: Option<&'a Lookups<'a>>,
 }
 
-/// What came of an expansion beside the tree.
+/// The results of an expansion besides the tree.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// What had no value.
+    /// Variables without a value.
     pub(super) missing: Vec<Lack>,
-    /// Texts with variables as they are written, by their field.
+    /// Texts with variables as written, by their field.
     written: Vec<(String, String)>,
-    /// Values that are not to be seen, by the name of their variable or because they come from a file or an input.
+    /// Values that must not be shown, because of the name of their variable or because they come from a file or an input.
     pub(super) secrets: Vec<Secret>,
 }
 
 impl Outcome {
-    /// The text of a field as it is written, if variables were put into it.
+    /// Returns the text of a field as written, if it contained variables.
     pub(super) fn written(&self, field: &str) -> Option<&str> {
         self.written.iter().find(|(known, _)| known == field).map(|(_, text)| text.as_str())
     }
@@ -58,15 +58,15 @@ impl Outcome {
 
 enum Resolved {
     Value(String),
-    /// What everybody may know: the folder of the file, a default that is written there.
+    /// A value that is not secret: the folder of the file, a default written in the config.
     Plain(String),
-    /// What is wrong, and what to do about it.
+    /// The problem, and what to do about it.
     Missing(String, Option<String>),
     Unknown,
 }
 
 impl Scope<'_> {
-    /// Puts the variables into a tree.
+    /// Substitutes the variables in a tree.
     pub(super) fn expand(&self, node: &Node, path: &str, outcome: &mut Outcome, report: &mut Report) -> Node {
         let value = match &node.value {
             Value::Text(text) => return self.expand_text(node, text, path, outcome, report),
@@ -115,11 +115,7 @@ impl Scope<'_> {
                     origin = Origin::Missing;
                 }
                 Resolved::Unknown => {
-                    report.note(
-                        node.at,
-                        path,
-                        format!("{} is no variable known here, left as it is", Theirs(reference)),
-                    );
+                    report.note(node.at, path, format!("{} is not a known variable, left as is", Theirs(reference)));
                     out.push_str(reference);
                 }
             }
@@ -129,17 +125,17 @@ impl Scope<'_> {
             outcome.written.push((path.to_owned(), text.to_owned()));
         }
         if self.dialect == Dialect::None && text.contains("${") {
-            report.note(node.at, path, "this kind of file has no variables, left as it is");
+            report.note(node.at, path, "this kind of file has no variables, left as is");
         }
         Node { at: node.at, value: Value::Text(out), origin }
     }
 
     fn resolve(&self, body: &str) -> Resolved {
         if body.starts_with("$(") {
-            let message = "$(…) would run a command, which a config may not".to_owned();
+            let message = "$(…) would run a command, which a config may not do".to_owned();
             return missing(message, "use $NAME, and set that variable before the host starts");
         }
-        // One look only: a default is text, and a variable inside it would be left half read.
+        // Values are expanded once. A default is plain text, and a variable inside it would be left half expanded.
         if body.contains("${") {
             return Resolved::Unknown;
         }
@@ -155,7 +151,7 @@ impl Scope<'_> {
             Some(("file", path)) => return self.file(path),
             Some(("keyring", name)) => return self.entry(name),
             Some((kind @ ("cmd" | "command"), _)) => {
-                let message = format!("${{{kind}:…}} would run a command, which a config may not");
+                let message = format!("${{{kind}:…}} would run a command, which a config may not do");
                 return missing(message, "use ${env:NAME}");
             }
             Some(("config", name)) => {
@@ -172,7 +168,7 @@ impl Scope<'_> {
         }
     }
 
-    /// `NAME` or `NAME:-default`.
+    /// Resolves `NAME` or `NAME:-default`.
     fn variable(&self, body: &str) -> Resolved {
         let (name, default) = match body.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -210,7 +206,7 @@ impl Scope<'_> {
 
     fn entry(&self, name: &str) -> Resolved {
         let Some(keyring) = self.keyring else {
-            let what = "of a keyring is only for the entries of servers";
+            let what = "from a keyring may only be used in server entries";
             return missing(format!("{name:?} {what}"), "use ${env:NAME} or ${file:PATH}");
         };
         match keyring.value(name) {
@@ -233,7 +229,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A path of the config: `~` is the home, and a relative one starts at the config file.
+    /// Resolves a path of the config: `~` is the home directory, and relative paths start at the config file.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), self.home) {
             (Some(rest), Some(home)) => home.join(rest),
@@ -248,7 +244,7 @@ impl Scope<'_> {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The folder that an editor would have open.
+    /// Resolves references to the folder that an editor would have open.
     fn workspace(&self, body: &str) -> Resolved {
         let Some(folder) = self.base.or_else(|| place::workspace(self.file, self.home)) else {
             return missing(format!("there is no open workspace for ${{{body}}}"), "write the path");
@@ -267,7 +263,7 @@ impl Scope<'_> {
     }
 }
 
-/// What to do about a variable that is not set.
+/// Suggests what to do about a variable that is not set.
 pub(super) fn set_it(name: &str) -> String {
     format!("set it before the host starts: export {name}=…")
 }

@@ -1,12 +1,12 @@
-//! Tables of keys: [`keys!`] makes a struct of lines that each say a key's doc, what reads it, and its default.
+//! Tables of keys. [`keys!`] builds a struct from lines that each give a key's doc, its reader, and its default.
 //!
-//! A line is all that a key needs here; without a doc it does not compile. Its line of `config/mcp-host.toml` is held
-//! against it by the tests below. The tables are `Server` and `Restart` in `mod.rs`, and `Limits` in `host/limits.rs`.
+//! One line is all that a key needs here; without a doc it does not compile. The tests below check it against its line in
+//! `config/mcp-host.toml`. The tables are `Server` and `Restart` in `mod.rs`, and `Limits` in `host/limits.rs`.
 
-/// Declares a struct whose fields are keys: doc, field, reader, type and default. The key is the field in camel case; names
-/// that other clients have for it follow it after bars. A reader is a method of `Field`, or `nested` for a table in a table.
+/// Declares a struct whose fields are keys: doc, field, reader, type and default. The key is the field name in camel case;
+/// other clients' names for it follow, separated by bars. A reader is a method of `Field`, or `nested` for a nested table.
 ///
-/// Before its `keys`, a struct may have fields that are no keys, and arguments to make them of.
+/// Before its `keys`, a struct may have other fields, and arguments to initialize them.
 macro_rules! keys {
     (@read nested, $value:expr, $field:ident, $report:ident) => {
         $value.read(&$field, $report)
@@ -35,7 +35,7 @@ macro_rules! keys {
         }
 
         impl $name {
-            /// Takes the object in this field over what is there.
+            /// Reads the object in this field over the current values.
             pub(in crate::config) fn read(
                 &mut self,
                 field: &$crate::config::fields::Field<'_>,
@@ -69,12 +69,12 @@ macro_rules! keys {
                 Self { $($own: $own_value,)* $($field: $default,)+ }
             }
 
-            /// The keys.
+            /// Returns the keys.
             pub(in crate::config) fn keys() -> Vec<String> {
                 vec![$($crate::config::keys::camel_case(stringify!($field)),)+]
             }
 
-            /// Takes what is given over what is there, in the order of the table.
+            /// Reads the given keys over the current values, in the order of the table.
             pub(in crate::config) fn fill(
                 &mut self,
                 fields: &mut $crate::config::fields::Fields<'_>,
@@ -88,7 +88,7 @@ macro_rules! keys {
                 )+
             }
 
-            /// The keys, each with the words that it may be.
+            /// Returns the keys, each with the words that it accepts.
             #[cfg(test)]
             pub(in crate::config) fn table() -> Vec<(String, Vec<&'static str>)> {
                 let words: Vec<Vec<&'static str>> = vec![$($crate::config::keys::keys!(@words $read, $kind),)+];
@@ -98,7 +98,7 @@ macro_rules! keys {
     };
 }
 
-/// Declares a setting that is one of a few words: doc, variant, word.
+/// Declares a setting that accepts a few words: doc, variant, word.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -120,18 +120,18 @@ macro_rules! words {
 
 pub(in crate::config) use {keys, words};
 
-/// A setting that is one of a few words.
+/// A setting that accepts a few words.
 pub(crate) trait Words: Copy + PartialEq + 'static {
-    /// The words, in the order in which messages have them.
+    /// The words, in the order in which messages list them.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// The word for it.
+    /// Returns the word for it.
     fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| *word)
     }
 }
 
-/// `MAX_LENGTH` and `max_length` are `maxLength`.
+/// Converts `MAX_LENGTH` and `max_length` to `maxLength`.
 pub(super) fn camel_case(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut upper = false;
@@ -153,7 +153,7 @@ mod tests {
     use super::super::{Config, Limits, Remote, Restart, Server, Syntax, Transport, Vars, parse_str, transport};
     use super::*;
 
-    /// The parts of the file with every key that are about servers, and about limits.
+    /// Returns the parts of the file with every key that are about servers and about limits.
     fn shown() -> (String, String) {
         let text = std::fs::read_to_string("config/mcp-host.toml").unwrap();
         let (servers, host) = text.split_once("\n[host]\n").unwrap();
@@ -161,7 +161,7 @@ mod tests {
         (servers.to_owned(), limits.to_owned())
     }
 
-    /// The line of a key without its comment, written as one or not; and that comment, which may go on below.
+    /// Returns the line of a key, commented out or not, and its comment, which may continue below.
     fn line(part: &str, key: &str) -> Option<(String, String)> {
         let is_line = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
         let mut lines = part.lines().skip_while(|line| !is_line(line));
@@ -189,7 +189,7 @@ mod tests {
             for word in words {
                 assert!(comment.contains(word), "{key}: {word} is not told of");
             }
-            // What a person says of a server has no default that could be shown.
+            // A description has no default to show.
             if key != "description" {
                 assert_eq!(read(&format!("[s]\ncommand = 'c'\n{code}")).servers, plain, "{key}");
             }

@@ -1,11 +1,11 @@
-//! What the user wants: the servers and the host's own settings, read from the config files of many MCP clients.
+//! The config: the servers and the host's own settings, read from the config files of many MCP clients.
 //!
 //! In: files, and a snapshot of the environment. Out: one checked [`Config`], or every problem of every file at once.
-//! The way of a file: `syntax` makes a tree with places, `shape` finds the servers in it and tells whose rules
-//! they follow, `expand` puts variables in, `server`, `transport`, `settings` and `host` judge field by field. `Server` below is the
-//! table of the keys that every entry may have.
+//! A file passes through these steps: `syntax` parses it into a tree with places, `shape` finds the servers and decides
+//! which client's rules they follow, `expand` substitutes variables, and `server`, `transport`, `settings` and `host`
+//! check it field by field. `Server` below is the table of the keys that every entry may have.
 //!
-//! **Invariant:** nothing here starts, connects or writes anything, and no value of a variable reaches a message.
+//! **Invariant:** nothing here starts, connects, or writes anything, and no message contains the value of a variable.
 //! Start with [`load()`].
 
 mod auth;
@@ -94,23 +94,23 @@ pub struct Config {
     pub servers: Vec<Server>,
     /// The settings of the host itself.
     pub host: HostSettings,
-    /// What is worth telling the user once.
+    /// What the user should be told once.
     pub notes: Vec<Note>,
     /// The config files.
     pub files: Vec<PathBuf>,
-    /// Everything that was read for it, with what stood there: the files, and those that they name.
+    /// Every file that was read, config files and the files they name, with a hash of its content.
     pub contents: Contents,
-    /// Whether it was found in the working directory, and so is a project's word and not the user's.
+    /// Whether it was found in the working directory. Such a config comes from a project, not from the user.
     pub project: bool,
-    /// What it depends on beside its files.
+    /// What it depends on besides its files.
     pub surroundings: Surroundings,
 }
 
-/// Why a server that turns out to be this host is switched off, and what mends it.
+/// The message for a server entry that points back to this host, which is switched off.
 pub const ITSELF: &str = "this is this host itself; take it out of the config";
 
 impl Config {
-    /// The config files, each with the SHA-256 of what it held, where it could be read.
+    /// Returns the config files, each with the SHA-256 of its content if it could be read.
     pub(crate) fn read_files(&self) -> impl Iterator<Item = (&Path, Option<[u8; 32]>)> {
         self.files.iter().map(|file| {
             let content = self.contents.hashes().find(|(path, _)| path == file).and_then(|(_, hash)| hash);
@@ -135,99 +135,99 @@ keys! {
         name: String = name,
         /// The name everywhere else.
         alias: ServerName = alias,
-        /// Where the entry stands.
+        /// Where the entry is in its file.
         source: Source = Source::default(),
-        /// How the server is reached.
+        /// How to reach the server.
         transport: Transport = transport,
-        /// What came out of variables, files and inputs and is secret by its name or place; wherever the entry has it.
+        /// Values from variables, files and inputs, anywhere in the entry, that are secret by name or origin.
         secrets: Vec<Secret> = Vec::new(),
-        /// Why it cannot be started as configured: a variable that is not set, a file that is not there, a word of another
-        /// client that means nothing here. Such a server is `failed` from the beginning; the others are not concerned.
+        /// Why it cannot be started as configured: a variable that is not set, a missing file, or a setting of another
+        /// client that means nothing here. Such a server is `failed` from the start; other servers are unaffected.
         unusable: Option<Unusable> = None,
-        /// What a project's config says of it, and whether the user has approved that.
+        /// What a project's config says about it, and whether the user has approved that.
         project: Option<Project> = None,
-        /// Whether it is the user's own daemon, which stands for the servers of a config: its word about a failure is
-        /// believed. No config file can set this.
+        /// Whether it is the user's own daemon, which stands for the servers of a config. Its reports of failures are
+        /// trusted. No config file can set this.
         daemon: bool = false,
     }
     keys {
         /// Whether clients may share one connection to it.
         sharing: word -> Sharing = Sharing::Auto,
-        /// Whether its names get the alias in front.
+        /// Whether its names are prefixed with the alias.
         prefix: word -> Prefix = Prefix::Always,
         /// When it is started.
         start: word -> Start = Start::Eager,
-        /// Which era of the protocol is spoken with it.
+        /// Which era of the protocol to speak with it.
         era: word -> Era = Era::Auto,
-        /// Whether what it lists is kept for the next start.
+        /// Whether to keep its lists for the next start.
         manifest: word -> Manifest = Manifest::On,
-        /// How long a connection to it may be unused before it is closed; the next call opens another. 0: for ever.
+        /// How long a connection may be idle before it is closed; the next call opens another. 0 means forever.
         idle_stop: time -> Duration = Duration::ZERO,
         /// Whether the host is not ready without it.
         required: flag -> bool = false,
-        /// Whether the server's own word is taken for which of its tools may be sent again.
+        /// Whether to trust the server's own annotations about which of its tools may be retried.
         trust_annotations: flag -> bool = false,
-        /// How many calls may run at once; above it they wait, first come first served. 0: any number.
+        /// How many calls may run at once; more calls wait in order of arrival. 0 means unlimited.
         max_concurrent: count -> usize = 0,
         /// How long a call may wait for its turn.
         queue_timeout: time -> Duration = Duration::from_secs(30),
-        /// Tools that may be sent again when a connection was lost.
+        /// Tools that may be called again after a lost connection.
         repeatable: list -> Vec<String> = Vec::new(),
-        /// What the user wrote about it.
+        /// The user's description of it.
         description: note -> Option<String> = None,
-        /// Tools that get another name: theirs to ours, without the prefix.
+        /// Tools to rename: from the server's name to ours, without the prefix.
         rename: rename -> BTreeMap<String, String> = BTreeMap::new(),
-        /// What it is told when it asks for roots.
+        /// The answer when it asks for roots.
         roots: roots -> Roots = Roots::Client,
-        /// What happens when it is lost.
+        /// What happens when the connection is lost.
         restart: nested -> Restart = Restart::default(),
         /// Globs over tool names; a tool that matches none is withheld. An empty list withholds all.
         include_tools | "enabled_tools" | "tools": list -> Vec<String> = vec!["*".to_owned()],
-        /// Globs over tool names; a tool that matches one is withheld, whatever includes it.
+        /// Globs over tool names; a tool that matches one is withheld, even if `include_tools` matches it.
         exclude_tools | "disabled_tools" | "disabledTools": list -> Vec<String> = Vec::new(),
-        /// How long a start may take, up to the end of the handshake.
+        /// How long a start may take, including the handshake.
         start_timeout: positive_time -> Duration = Duration::from_secs(30),
-        /// How long a call may be silent; progress starts it anew.
+        /// How long a call may stay silent; progress restarts the timeout.
         call_timeout: positive_time -> Duration = Duration::from_secs(60),
-        /// How long a call may take in all.
+        /// How long a call may take overall.
         max_call_time: positive_time -> Duration = Duration::from_secs(3600),
-        /// Why it is not to be started, when the config says so.
+        /// Why not to start it, if the config says so.
         disabled: off -> Option<String> = None,
     }
 }
 
 impl Server {
-    /// A server with the defaults for everything but its name and how it is reached.
+    /// Returns a server with a name and a transport, and the defaults for everything else.
     ///
     /// # Errors
     ///
-    /// Fails when no alias can be made of `name`.
+    /// Fails when no alias can be made from `name`.
     pub fn new(name: &str, transport: impl Into<Transport>) -> Result<Self, name::Error> {
         Ok(Self::with_defaults(name.to_owned(), ServerName::from_config(name)?, transport.into()))
     }
 
-    /// Whether that is its name in the config, or its alias.
+    /// Reports whether this is its name in the config, or its alias.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias.as_str() == name
     }
 
-    /// Whether the other entry means the same server run in the same way; the place in the file does not count.
+    /// Reports whether the other entry means the same server, run in the same way. Its place in the file does not count.
     pub fn same_as(&self, other: &Self) -> bool {
         let Self { source, project, .. } = other;
         Self { source: source.clone(), project: project.clone(), ..self.clone() } == *other
     }
 }
 
-/// A place in a config file; empty for a server that was not read from one.
+/// A place in a config file; empty for a server that does not come from one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Source {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from one, where it is known.
+    /// The line, counted from 1, if known.
     pub line: Option<usize>,
 }
 
-/// How a server is reached.
+/// How to reach a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
@@ -237,7 +237,7 @@ pub enum Transport {
     Http(Remote),
     /// HTTP with SSE, as of revision 2024-11-05.
     Sse(Remote),
-    /// Streamable HTTP first, HTTP with SSE when the server does not know it.
+    /// Streamable HTTP first, and HTTP with SSE if the server does not support it.
     Auto(Remote),
 }
 
@@ -246,19 +246,19 @@ pub enum Transport {
 pub struct Stdio {
     /// The program.
     pub command: String,
-    /// Its arguments, one each; no shell reads them.
+    /// Its arguments. No shell reads them.
     pub args: Vec<String>,
-    /// Variables that it gets.
+    /// Variables to set for it.
     pub env: Vec<(String, Secret)>,
-    /// Variables that it gets as we have them, if we have them: names and globs.
+    /// Variables to pass on from our environment if they are set: names and globs.
     pub forward_env: Vec<String>,
-    /// Where it runs; our own directory otherwise.
+    /// Its working directory; ours by default.
     pub cwd: Option<PathBuf>,
 }
 
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys come as arguments too, and a server that is logged must not tell them.
+        // Keys are also passed as arguments, and a log line about a server must not reveal them.
         let args = format_args!("[{} arguments]", self.args.len());
         let Self { command, args: _, env, forward_env, cwd } = self;
         f.debug_struct("Stdio")
@@ -271,7 +271,7 @@ impl fmt::Debug for Stdio {
     }
 }
 
-/// A server behind a URL. `Debug` shows no more of the URL than its origin.
+/// A server behind a URL. `Debug` shows only the origin of the URL.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remote {
@@ -279,18 +279,18 @@ pub struct Remote {
     pub url: Url,
     /// Headers of every request.
     pub headers: Vec<(String, Secret)>,
-    /// A program that gives more of them, or others in their place, for each connection.
+    /// A program that prints headers for each connection, which add to `headers` or replace some.
     pub headers_helper: Option<Helper>,
     /// Whether plain HTTP may leave this machine.
     pub insecure_http: bool,
-    /// Whom to believe behind the URL, and as whom to come.
+    /// Which certificates to accept from the server, and which to present.
     pub tls: Tls,
-    /// How requests prove whose they are, beside the headers.
+    /// How requests authenticate, besides the headers.
     pub auth: Auth,
 }
 
 impl Remote {
-    /// A server at this URL, with nothing else said of it.
+    /// Returns a server at this URL, with the defaults for everything else.
     #[must_use]
     pub fn new(url: Url) -> Self {
         Self {
@@ -306,7 +306,7 @@ impl Remote {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Some services put the key into the path.
+        // Some services put the API key into the path.
         let origin = self.url.origin().ascii_serialization();
         let Self { url: _, headers, headers_helper, insecure_http, tls, auth } = self;
         f.debug_struct("Remote")
@@ -323,14 +323,14 @@ impl fmt::Debug for Remote {
 words! {
     /// Whether clients may share one connection to a server.
     pub enum Sharing {
-        /// As far as it is safe for this server.
+        /// As far as is safe for this server.
         #[default]
         Auto = "auto",
-        /// The same, but only among clients that can do the same: for servers that list by it.
+        /// Like `Auto`, but only among clients with the same capabilities: for servers whose lists depend on them.
         Profile = "profile",
-        /// One for each client.
+        /// One connection per client.
         Session = "session",
-        /// One for all.
+        /// One connection for all clients.
         Host = "host",
     }
 }
@@ -341,30 +341,30 @@ words! {
         /// With the host.
         #[default]
         Eager = "eager",
-        /// When somebody needs it.
+        /// When it is first needed.
         Lazy = "lazy",
     }
 }
 
 words! {
-    /// Whether what a server lists is kept for the next start.
+    /// Whether to keep a server's lists for the next start.
     pub enum Manifest {
-        /// In the state directory: a first list need not wait for the server.
+        /// In the state directory, so that a first list need not wait for the server.
         #[default]
         On = "on",
-        /// Nowhere.
+        /// Not at all.
         Off = "off",
     }
 }
 
 words! {
-    /// Which era of the protocol is spoken with a server.
+    /// Which era of the protocol to speak with a server.
     #[non_exhaustive]
     pub enum Era {
-        /// What the server offers. If it offers both: over HTTP the era of each client, over stdio the older one.
+        /// What the server offers. If it offers both, over HTTP the era of each client, over stdio the older one.
         #[default]
         Auto = "auto",
-        /// Requests that speak for themselves, if the server offers them, for all clients.
+        /// Self-contained requests for all clients, if the server offers them.
         Modern = "modern",
         /// Sessions, opened by `initialize`, for all clients.
         Legacy = "legacy",
@@ -372,38 +372,38 @@ words! {
 }
 
 words! {
-    /// Whether the names of a server get its alias in front.
+    /// Whether the names of a server are prefixed with its alias.
     pub enum Prefix {
         /// All of them.
         #[default]
         Always = "always",
-        /// None; what another server has already is dropped.
+        /// None; names that another server already has are dropped.
         Never = "never",
-        /// Those that another server has already.
+        /// Names that another server already has.
         Auto = "auto",
     }
 }
 
 keys! {
-    /// What happens when a server is lost.
+    /// What happens when the connection to a server is lost.
     #[derive(Copy)]
     pub struct Restart {
-        /// How many attempts in a row may fail before it is given up.
+        /// How many attempts in a row may fail before the host gives up.
         max_retries: count -> usize = 10,
-        /// The wait before the first attempt; it doubles from then on.
+        /// The delay before the first attempt; it doubles after each failure.
         min_delay: positive_time -> Duration = Duration::from_millis(500),
-        /// The longest wait.
+        /// The longest delay.
         max_delay: positive_time -> Duration = Duration::from_secs(30),
     }
 }
 
-/// What a server is told when it asks for roots.
+/// The answer to a server that asks for roots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Roots {
-    /// Those of the client that it works for.
+    /// The roots of the client that it works for.
     #[default]
     Client,
-    /// There are none.
+    /// No roots.
     None,
     /// These URIs.
     Fixed(Vec<String>),

@@ -1,11 +1,11 @@
-//! Files of a project: found in the working directory, and so the word of whoever wrote the project (`docs/hazards.md`
+//! Configs of a project: found in the working directory, and so written by whoever wrote the project (`docs/hazards.md`
 //! H93). Its servers stay `disabled` until the user has approved exactly what they are.
 //!
-//! The user approves the entry as it is written with its client's reading of it, the path of the file, and the text of
-//! the files that it names. Values of the user's own variables are the user's word: the entry shows where they go, and
-//! their text is not asked about. Keyring entries are read, and a program for headers runs, only after the approval.
-//! The `host` of a project's file is not read at all. Approvals lie in the state directory (`approvals.rs`), and a
-//! running host follows them like the files of its config.
+//! The user approves the entry as written, which client's rules it follows, the path of the file, and the text of the
+//! files that it names. The values of the user's own variables need no approval: the entry shows where they go. Keyring
+//! entries are read, and a headers program runs, only after the approval. The `host` of a project's file is not read at
+//! all. Approvals are stored in the state directory (`approvals.rs`), and a running host follows them like its config
+//! files.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -18,16 +18,16 @@ use super::shape::Entry;
 use super::syntax::{Member, Node, Value};
 use super::{helper, server};
 
-/// Why a server of a project is not started before it is approved.
+/// Why a project's server is not started before it is approved.
 pub const NOT_APPROVED: &str = "not approved";
 
-/// A server's entry in the file of a project.
+/// A server's entry in a project's config.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Stands for the exact entry.
+    /// Identifies this exact entry.
     pub hash: String,
-    /// The entry as it is to be shown, a line each; nothing is left out but values that are named as secrets. What changes
-    /// how programs run, or reaches out of the project, has a line that begins with `!`.
+    /// The entry as shown to the user, line by line. Only the values of keys named like secrets are left out. A line that
+    /// starts with `!` warns of something that changes how programs run or reaches outside of the project.
     pub shown: Vec<String>,
     /// Whether the user has approved it.
     pub approved: bool,
@@ -41,22 +41,22 @@ impl fmt::Debug for Project {
     }
 }
 
-/// What the user has approved.
+/// The user's approvals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved {
-    /// The file that says so, where there is one.
+    /// The file that holds them, if there is one.
     pub(super) file: Option<PathBuf>,
     hashes: BTreeMap<(PathBuf, String), String>,
 }
 
 impl Approved {
-    /// Takes what a file says: by the path of a project's file and the name of a server, the hash of the entry.
+    /// Takes the content of a file: the hash of each approved entry, by the path of its config and the server's name.
     pub fn new(file: PathBuf, hashes: impl IntoIterator<Item = ((PathBuf, String), String)>) -> Self {
         Self { file: Some(file), hashes: hashes.into_iter().collect() }
     }
 }
 
-/// Judges an entry of a project's file; `reads` is what stands in the files that it names.
+/// Judges an entry of a project's file; `reads` holds the hashes of the files that it names.
 pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: &Approved) -> Project {
     let mut text = String::new();
     write(entry.node, &mut text);
@@ -88,7 +88,7 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     let mut lines = Vec::new();
     for Member { key, node, .. } in entry.node.members().unwrap_or_default() {
         match &node.value {
-            // One line for each, so that a change is seen where it is.
+            // One line each, so that a change is easy to see.
             Value::Object(members) => {
                 for member in members {
                     lines.push(line(&format!("{key}.{}", member.key), &member.key, &member.node));
@@ -123,8 +123,8 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
     lines
 }
 
-/// Whether a path leads out of the folder of a project's file. Where it leads counts, not how it is written: a link of the
-/// project may lead anywhere.
+/// Reports whether a path leads out of the folder of a project's file. The target counts, not the spelling: a symlink in
+/// the project may lead anywhere.
 fn leads_out(path: &Path, file: &Path) -> bool {
     let folder = file.parent().unwrap_or(Path::new(""));
     match (std::fs::canonicalize(path), std::fs::canonicalize(folder)) {
@@ -133,7 +133,7 @@ fn leads_out(path: &Path, file: &Path) -> bool {
     }
 }
 
-/// One value, whole, in JSON: where it begins and ends is seen.
+/// Formats one value as JSON, in full, so that its start and end are visible.
 fn line(path: &str, key: &str, node: &Node) -> String {
     let mut text = String::new();
     match &node.value {
@@ -150,7 +150,7 @@ fn names_a_secret(key: &str) -> bool {
         .any(|part| key.contains(part))
 }
 
-/// Variables by which one program loads code of another.
+/// Reports whether a variable makes a program load other code.
 fn loads_code(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name.starts_with("LD_")
@@ -163,7 +163,7 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
     for Member { key, node, .. } in node.members().unwrap_or_default() {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if !path.contains('.') && matches!(key.as_str(), "envFile") {
-            lines.push("! envFile: what stands in that file is set as well".to_owned());
+            lines.push("! envFile: the variables in that file are set as well".to_owned());
         }
         if !path.contains('.') && matches!(key.as_str(), "inheritEnv" | "env_vars" | "env_keys") {
             lines.push(format!("! {path}: these variables are passed on as you have them set"));
@@ -172,13 +172,13 @@ fn risky(node: &Node, path: &str, lines: &mut Vec<String>) {
             lines.push(format!("! {path}: changes which code programs load"));
         }
         if helper::KEYS.contains(&key.as_str()) {
-            lines.push(format!("! {path}: a program that runs here whenever this server is connected to"));
+            lines.push(format!("! {path}: a program that runs here for each connection to this server"));
         }
         risky(node, &path, lines);
     }
 }
 
-/// The tree as JSON, as it is written and in the order of the file.
+/// Writes the tree as JSON, as written and in the order of the file.
 fn write(node: &Node, out: &mut String) {
     match &node.value {
         Value::Null => out.push_str("null"),
@@ -211,6 +211,6 @@ fn write(node: &Node, out: &mut String) {
 }
 
 fn quote(text: &str, out: &mut String) {
-    // Nothing in a text can fail to be written.
+    // Serializing a string cannot fail.
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }

@@ -1,8 +1,8 @@
 //! How far a mistake in a server's entry reaches; pure.
 //!
-//! A mistake in a key of ours refuses the whole file: whoever wrote the key reads this program's messages. The words of
-//! other clients may mean what this program cannot do, so a mistake there makes that server alone `failed`. What reads
-//! the keys reports every mistake in the same way; which it is, is decided here and nowhere else.
+//! A mistake in a key of ours refuses the whole file: whoever wrote the key reads this program's messages. A setting of
+//! another client may mean something that this program cannot do, so a mistake there makes only that server `failed`.
+//! Readers of keys report every mistake in the same way; its reach is decided here and nowhere else.
 
 use super::Server;
 
@@ -11,18 +11,18 @@ use super::Server;
 pub(super) enum Reach {
     /// The server of the entry fails, and the others run.
     Entry,
-    /// Nothing of the file counts.
+    /// The whole file is refused.
     File,
 }
 
-/// Keys of the table of [`Server`] that other clients have, too. What is not named here is ours alone.
+/// Keys of the [`Server`] table that other clients also have. All others are ours alone.
 const SHARED: [&str; 4] = ["description", "disabled", "excludeTools", "includeTools"];
-/// Keys beside that table that only this program has.
+/// Keys outside of that table that only this program has.
 const OWN: [&str; 4] = ["inheritEnv", "insecureHttp", "sanitizeResults", "tls"];
-/// What other clients have under `auth`; all else there is ours.
+/// Keys of other clients under `auth`; all others there are ours.
 const FOREIGN_AUTH: [&str; 3] = ["auth.CLIENT_ID", "auth.CLIENT_SECRET", "auth.scopes"];
 
-/// The reach of a problem in this field of an entry; without one it is the entry as a whole.
+/// Returns the reach of a problem in this field of an entry. `None` means the entry as a whole.
 pub(super) fn of(field: Option<&str>) -> Reach {
     let Some(field) = field else { return Reach::Entry };
     let key = field.split(['.', '[']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is wrong with a config, and where: all of it at once.
+//! All problems of a config at once, each with its place.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,45 +9,45 @@ use super::Source;
 use super::reach::{self, Reach};
 use crate::protocol::Theirs;
 
-/// One thing that is wrong, or worth knowing, and where it stands.
+/// A problem or a note, with its place.
 ///
-/// Displays as `file:line: server "name": field: message`, on one line; with the column where there is an excerpt.
+/// Displays as `file:line: server "name": field: message`, on one line; with the column if there is an excerpt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file, or the environment variable or flag that took its place.
+    /// The file, or the environment variable or flag in its place.
     pub file: PathBuf,
-    /// The line, counted from one, where it is known.
+    /// The line, counted from 1, if known.
     pub line: Option<usize>,
-    /// The column in characters, counted from one, where it is known.
+    /// The column in characters, counted from 1, if known.
     pub column: Option<usize>,
     /// The server by its name in the config.
     pub server: Option<String>,
     /// The field, as a path inside the server's entry or below the root.
     pub field: Option<String>,
-    /// What is wrong. Never holds the value of a variable or a secret.
+    /// The message. It never contains the value of a variable or a secret.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
-    /// The line itself, where a file cannot be parsed.
+    /// The line itself, if the file cannot be parsed.
     pub excerpt: Option<Excerpt>,
 }
 
-/// A line of a file that cannot be parsed. What may be a secret is masked in it.
+/// A line of a file that cannot be parsed. Possible secrets in it are masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Excerpt {
-    /// The line, without its indentation, and cut if it is long.
+    /// The line, without its indentation, and shortened if it is long.
     pub line: String,
-    /// The place in it, in characters.
+    /// The position of the problem in it, in characters.
     pub caret: usize,
 }
 
-/// Something that does not stop the host; it looks like a [`Problem`].
+/// Something that does not stop the host. It has the form of a [`Problem`].
 pub type Note = Problem;
 
 impl Problem {
-    /// Adds what to do.
+    /// Adds advice on how to fix it.
     pub(super) fn help(&mut self, help: impl Into<String>) {
         self.help = Some(help.into());
     }
@@ -77,22 +77,22 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No file was named, and none is where one is looked for.
+    /// No file was named, and none was found in the usual places.
     #[error("no config found; looked for {}", list(places))]
     NotFound {
-        /// Where a file was looked for, in order.
+        /// The places searched, in order.
         places: Vec<PathBuf>,
     },
-    /// The config cannot be used; every problem of every file, in the order of the files.
+    /// The config cannot be used. Holds every problem of every file, in the order of the files.
     #[error("{}", lines(problems))]
     Invalid {
-        /// What is wrong, at least one.
+        /// The problems, at least one.
         problems: Vec<Problem>,
     },
 }
 
 impl Error {
-    /// Everything that is wrong; empty when there was no file to judge.
+    /// Returns all problems; empty if there was no file.
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::NotFound { .. } => &[],
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// What to do, where one piece of advice fits the whole.
+    /// Returns advice for the error as a whole, if there is one.
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::NotFound { .. } => Some("name a file with --config FILE; the one of another MCP client will do"),
@@ -120,7 +120,7 @@ fn lines(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// A place in one of the files of a [`Report`]. Line 0: not known.
+/// A place in one of the files of a [`Report`]. Line 0 means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) file: usize,
@@ -128,7 +128,7 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
-/// A value that is not there, and where it is wanted.
+/// A missing value, and the place that needs it.
 #[derive(Debug)]
 pub(super) struct Lack {
     pub(super) at: Place,
@@ -147,23 +147,23 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Gives a file its number; [`Place::file`] refers to it.
+    /// Numbers a file for [`Place::file`].
     pub(super) fn add_file(&mut self, file: &Path) -> usize {
         self.files.push(file.to_owned());
         self.files.len() - 1
     }
 
-    /// The file with this number.
+    /// Returns the file with this number.
     pub(super) fn file(&self, file: usize) -> &Path {
         self.files.get(file).map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// How many problems there are so far.
+    /// Returns the number of problems so far.
     pub(super) fn problems(&self) -> usize {
         self.problems.len()
     }
 
-    /// Takes out the problems that stop at their entry, from that number on.
+    /// Removes and returns the problems that only affect their entry, starting at this index.
     pub(super) fn take_local(&mut self, from: usize) -> Vec<Problem> {
         let reported = self.problems.split_off(from.min(self.problems.len()));
         let is_local = |problem: &Problem| reach::of(problem.field.as_deref()) == Reach::Entry;
@@ -173,46 +173,46 @@ impl Report {
         local
     }
 
-    /// Adds problems that were taken out.
+    /// Adds problems that were removed earlier.
     pub(super) fn put_back(&mut self, problems: impl IntoIterator<Item = Problem>) {
         self.problems.extend(problems);
     }
 
-    /// Forgets the problems from that number on.
+    /// Discards the problems starting at this index.
     pub(super) fn drop_from(&mut self, from: usize) {
         self.problems.truncate(from);
     }
 
-    /// Adds to the problems from that number on the line that each is about.
+    /// Adds an excerpt of the file to each problem starting at this index.
     pub(super) fn show_lines(&mut self, from: usize, excerpt: impl Fn(usize, usize) -> Option<Excerpt>) {
         for problem in self.problems.iter_mut().skip(from) {
             problem.excerpt = problem.line.zip(problem.column).and_then(|(line, column)| excerpt(line, column));
         }
     }
 
-    /// Makes a problem of a value that is not there, and leaves it to the caller.
+    /// Turns a missing value into a problem, without recording it.
     pub(super) fn lack(&self, lack: Lack) -> Problem {
         Problem { help: lack.help, ..self.make(lack.at, &lack.field, lack.message) }
     }
 
-    /// Names the server that what follows is about.
+    /// Sets the server that later problems and notes are about.
     pub(super) fn enter(&mut self, server: Option<&str>) {
         self.server = server.map(str::to_owned);
     }
 
-    /// Records what makes the config unusable.
+    /// Records a problem, which makes the config unusable.
     pub(super) fn problem(&mut self, at: Place, field: &str, message: impl Into<String>) -> &mut Problem {
         let problem = self.make(at, field, message.into());
         push(&mut self.problems, problem)
     }
 
-    /// Records what is worth knowing.
+    /// Records a note.
     pub(super) fn note(&mut self, at: Place, field: &str, message: impl Into<String>) -> &mut Note {
         let note = self.make(at, field, message.into());
         push(&mut self.notes, note)
     }
 
-    /// Records a key that has no meaning here, unless this file already had it.
+    /// Notes a key that has no meaning here, unless the same file has that note already.
     pub(super) fn unknown(&mut self, at: Place, field: &str, help: Option<String>) {
         let file = self.file(at.file);
         let known = |note: &&Note| note.file == file && note.field.as_deref() == Some(field);
@@ -221,12 +221,12 @@ impl Report {
         }
     }
 
-    /// Whether a file has a note of this text.
+    /// Reports whether a file has a note with this message.
     pub(super) fn has_note(&self, file: usize, message: &str) -> bool {
         self.notes.iter().any(|note| note.message == message && note.file == self.file(file))
     }
 
-    /// Everything collected, problems and notes, in the order of the files and their lines.
+    /// Returns all problems and notes, in the order of the files and their lines.
     pub(super) fn finish(self) -> (Vec<Problem>, Vec<Note>) {
         let Self { files, mut problems, mut notes, .. } = self;
         let place = |problem: &Problem| (files.iter().position(|file| *file == problem.file), problem.line);
@@ -235,13 +235,13 @@ impl Report {
         (problems, notes)
     }
 
-    /// `file:line` for a second place in a message.
+    /// Formats a place as `file:line`, for a second place in a message.
     pub(super) fn place(&self, at: Place) -> String {
         let file = self.file(at.file).display();
         if at.line > 0 { format!("{file}:{}", at.line) } else { file.to_string() }
     }
 
-    /// The place of a server that was read earlier.
+    /// Returns the place of a server that was read earlier.
     pub(super) fn place_of(&self, source: &Source) -> Place {
         let file = self.files.iter().position(|file| *file == source.file).unwrap_or_default();
         Place { file, line: source.line.unwrap_or_default(), column: 0 }

@@ -1,4 +1,4 @@
-//! One entry of a file, judged: a [`Server`], or what is wrong with it.
+//! One entry of a file, checked: a [`Server`], or the problems with it.
 
 use std::borrow::Cow;
 
@@ -12,21 +12,21 @@ use super::transport::Reader;
 use super::vars::Vars;
 use super::{Server, Stdio, Transport, helper, keyring, settings};
 
-/// What is noted of a secret that is not kept elsewhere.
-pub(super) const WRITTEN_SECRET: &str = "a secret is written into the file";
+/// The note about a secret that is stored in the config itself.
+pub(super) const WRITTEN_SECRET: &str = "a secret is written in this file";
 
-const NAME_IT: &str = "names of tools begin with it: write \"files\", for example";
+const NAME_IT: &str = "tool names start with it: write \"files\", for example";
 
 /// An entry that was read.
 pub(super) struct Read {
     pub(super) server: Server,
-    /// Mistakes that stop at this server. Those that refuse the whole file are in the report.
+    /// Mistakes that only affect this server. Those that refuse the whole file are in the report.
     pub(super) wrong: Vec<Problem>,
-    /// Values that are not there.
+    /// Values that are missing.
     pub(super) missing: Vec<Problem>,
 }
 
-/// Reads an entry. Nothing comes of one that is not a server.
+/// Reads an entry. Returns `None` if it is not a server.
 pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> Option<Read> {
     let before = report.problems();
     let node = helper::split(flatten(entry.node), scope.dialect, report);
@@ -52,7 +52,7 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     if let Some(mut fields) = Fields::open(&node, "", report) {
         let (flavor, scope) = (entry.flavor, &scope);
         let mut reader = Reader { flavor, scope, outcome: &mut outcome, report, written_secrets: Vec::new() };
-        // The rest of an entry without a transport is still judged.
+        // Without a transport, the rest of the entry is still checked.
         if let Some(transport) = reader.read(&mut fields, entry.at) {
             server.transport = transport;
         }
@@ -69,25 +69,25 @@ pub(super) fn read(entry: &Entry<'_>, scope: Scope<'_>, report: &mut Report) -> 
     Some(Read { server, wrong: report.take_local(before), missing })
 }
 
-/// What an entry takes out of a keyring, as it is when its variables are put in: where each reference stands, and the name in it.
+/// Returns what an entry takes from a keyring: the path of each reference, and the name in it.
 pub(super) fn keyring_names(entry: &Entry<'_>) -> Vec<(String, String)> {
     let node = helper::split(flatten(entry.node), entry.flavor.dialect(), &mut Report::default());
     let mut names = Vec::new();
     match node.members() {
         Some(members) => members.iter().for_each(|Member { key, node, .. }| {
-            keyring::named(node, (key, dialect(entry.flavor, key)), &mut names);
+            keyring::named(node, key, dialect(entry.flavor, key), &mut names);
         }),
-        None => keyring::named(&node, ("", entry.flavor.dialect()), &mut names),
+        None => keyring::named(&node, "", entry.flavor.dialect(), &mut names),
     }
     names
 }
 
-/// How variables are written in a member of an entry.
+/// Returns how variables are written in a member of an entry.
 fn dialect(flavor: Flavor, key: &str) -> Dialect {
     if flavor == Flavor::Goose && key == "headers" { Dialect::Shell } else { flavor.dialect() }
 }
 
-/// Whether an entry only turns a server on or off that another file has (opencode writes such).
+/// Returns the setting of an entry that only turns a server of another file on or off (opencode writes these).
 pub(super) fn switch(node: &Node) -> Option<bool> {
     match node.members()? {
         [Member { key, node: Node { value: Value::Flag(flag), .. }, .. }] if key == "enabled" => Some(*flag),
@@ -96,7 +96,7 @@ pub(super) fn switch(node: &Node) -> Option<bool> {
     }
 }
 
-/// Lifts what some clients keep one level deeper: Cline's `transport`, Goose's `config`, Zed's old `command`.
+/// Lifts keys that some clients nest one level deeper: Cline's `transport`, Goose's `config`, Zed's old `command`.
 pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     let nested = |member: &&Member| {
         matches!(member.key.as_str(), "transport" | "config" | "command") && member.node.members().is_some()
@@ -119,7 +119,7 @@ pub(super) fn flatten(node: &Node) -> Cow<'_, Node> {
     Cow::Owned(Node::new(node.at, Value::Object(flat)))
 }
 
-/// What a client brings along itself and nobody else can start. It is noted and left out.
+/// Notes and skips an entry that is built into another client, which only that client can start.
 fn is_foreign(entry: &Entry<'_>, node: &Node, report: &mut Report) -> bool {
     let kind = node.get("type").and_then(Node::text);
     let inside = match entry.flavor {
@@ -138,7 +138,7 @@ fn expand(node: &Node, flavor: Flavor, scope: Scope<'_>, outcome: &mut Outcome, 
     let Some(members) = node.members().filter(|_| flavor == Flavor::Goose) else {
         return scope.expand(node, "", outcome, report);
     };
-    // Goose has variables in headers only, and they mean what the entry itself lists.
+    // Goose has variables only in headers, and they refer to what the entry itself lists.
     let mut vars: Vec<(String, String)> = Vec::new();
     for key in node.get("env_keys").into_iter().filter_map(|keys| match &keys.value {
         Value::List(items) => Some(items.iter().filter_map(Node::text)),

@@ -1,4 +1,4 @@
-//! What an entry says beside how the server is reached.
+//! The settings of an entry, apart from its transport.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::shape::Flavor;
 use super::syntax::Value;
 use super::{Roots, Server, Start, transport};
 
-/// Keys of other clients that a misspelt one may have meant, beside those of ours.
+/// Keys of other clients that a misspelled key may have meant, besides ours.
 const THEIRS: [&str; 5] = ["autoReconnect", "enabled", "retryAttempts", "timeout", "transport"];
 
-/// Keys of other clients that ask nothing of a host: approvals, looks, their own bookkeeping.
+/// Keys of other clients that ask nothing of a host: approvals, appearance, their own bookkeeping.
 const FOREIGN: [&str; 42] = [
     "alwaysAllow",
     "alwaysLoad",
@@ -60,20 +60,20 @@ const FOREIGN: [&str; 42] = [
     "versionNegotiation",
 ];
 
-/// Takes the settings of a server over the defaults that it has.
+/// Reads the settings of a server over its defaults.
 pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     fields.refuse(&["sanitizeResults"], report);
-    let given = Given::of(fields);
+    let given = SetKeys::of(fields);
     theirs(server, fields, flavor, report);
     server.fill(fields, report);
     delays(server, &given, report);
     if flavor == Flavor::Gemini {
-        // An entry may name arguments: `run(git status)`.
+        // A filter may name arguments: `run(git status)`.
         for tool in server.include_tools.iter_mut().chain(&mut server.exclude_tools) {
             tool.truncate(tool.find('(').unwrap_or(tool.len()));
         }
     }
-    times(server, &given, (fields, flavor), report);
+    times(server, &given, fields, flavor, report);
     habits::read(server, fields, report);
     let enabled = fields.take(&["enabled", "isActive"], report).and_then(|field| field.flag(report));
     if enabled == Some(false) {
@@ -81,21 +81,21 @@ pub(super) fn fill(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor,
     }
 }
 
-/// Names what nobody took.
+/// Notes the keys that were not taken.
 pub(super) fn finish(mut fields: Fields<'_>, report: &mut Report) {
     habits::lacking(&mut fields, report);
     fields.skip(&FOREIGN);
     let keys = Server::keys();
     let mut known: Vec<&str> = keys.iter().map(String::as_str).chain(transport::KEYS).chain(THEIRS).collect();
-    // Of two that are as near to a misspelt one, the first is named.
+    // Of two keys that are equally near, the first is suggested.
     known.sort_unstable();
     fields.finish(&known, report);
 }
 
 const DISABLED: &str = "disabled in the config";
 
-/// What an entry has of ours, where that decides about something else.
-struct Given {
+/// Our own keys that an entry sets, if other settings depend on that.
+struct SetKeys {
     start_timeout: bool,
     call_timeout: bool,
     max_call_time: Option<Place>,
@@ -103,7 +103,7 @@ struct Given {
     max_delay: bool,
 }
 
-impl Given {
+impl SetKeys {
     fn of(fields: &Fields<'_>) -> Self {
         let at = |key: &str| fields.peek(key).map(|member| member.at);
         let longest = fields.peek("restart").and_then(|member| member.node.get("maxDelay"));
@@ -117,10 +117,10 @@ impl Given {
     }
 }
 
-/// What other clients have keys of their own for. Ours stand over it.
+/// Reads what other clients have keys of their own for. Our keys win over these.
 fn theirs(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     let mut launch = flag(fields, "start_on_launch", report);
-    // LibreChat's; with another value it is more likely a misspelt key of ours.
+    // LibreChat's key; with another value it is more likely a misspelled key of ours.
     if fields.peek("startup").is_some_and(|member| matches!(member.node.value, Value::Flag(_))) {
         launch = flag(fields, "startup", report);
     }
@@ -134,18 +134,18 @@ fn theirs(server: &mut Server, fields: &mut Fields<'_>, flavor: Flavor, report: 
         server.restart.max_retries = 0;
     }
     if flavor == Flavor::Codex {
-        // There, an object of approvals.
+        // In Codex this is an object of approvals.
         fields.skip(&["tools"]);
     }
-    // To Goose an empty list means no choice was made.
+    // In Goose an empty list means that no choice was made.
     let goose = fields.take(&["available_tools"], report).map(|field| field.texts(report));
     if let Some(tools) = goose.filter(|tools| !tools.is_empty()) {
         server.include_tools = tools;
     }
 }
 
-/// The longest wait before a restart is no shorter than the first.
-fn delays(server: &mut Server, given: &Given, report: &mut Report) {
+/// Makes sure that the longest delay before a restart is not shorter than the first.
+fn delays(server: &mut Server, given: &SetKeys, report: &mut Report) {
     let restart = &mut server.restart;
     if !given.max_delay {
         restart.max_delay = restart.max_delay.max(restart.min_delay);
@@ -157,8 +157,8 @@ fn delays(server: &mut Server, given: &Given, report: &mut Report) {
     }
 }
 
-/// Start, silence and whole of a call, as other clients have them, each in its own unit.
-fn times(server: &mut Server, given: &Given, (fields, flavor): (&mut Fields<'_>, Flavor), report: &mut Report) {
+/// Reads the timeouts of other clients for starts and calls, each in its own unit, and checks them against ours.
+fn times(server: &mut Server, given: &SetKeys, fields: &mut Fields<'_>, flavor: Flavor, report: &mut Report) {
     let (mut start, mut call) = (None, None);
     for (name, unit) in [
         ("startup_timeout_sec", 1.0),
@@ -194,7 +194,7 @@ fn times(server: &mut Server, given: &Given, (fields, flavor): (&mut Fields<'_>,
     match given.max_call_time {
         None => server.max_call_time = server.max_call_time.max(server.call_timeout),
         Some(at) if server.max_call_time < server.call_timeout => {
-            let message = format!("shorter than the {:?} that a call may be silent", server.call_timeout);
+            let message = format!("shorter than the {:?} that a call may stay silent", server.call_timeout);
             report.problem(at, "maxCallTime", message);
         }
         Some(_) => {}
@@ -205,29 +205,29 @@ fn flag(fields: &mut Fields<'_>, name: &str, report: &mut Report) -> Option<bool
     fields.take(&[name], report).and_then(|field| field.flag(report))
 }
 
-/// Readers of the table in [`Server`].
+/// Readers for the table in [`Server`].
 impl Field<'_> {
-    /// One of the words of a setting.
+    /// Reads one of the words of a setting.
     pub(super) fn word<T: Words>(&self, report: &mut Report) -> Option<T> {
         self.choice(T::WORDS, report)
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub(super) fn list(&self, report: &mut Report) -> Option<Vec<String>> {
         Some(self.texts(report))
     }
 
-    /// What a person has to say.
+    /// Reads the user's description.
     pub(super) fn note(&self, report: &mut Report) -> Option<Option<String>> {
         self.text(report).map(|text| Some(text.to_owned()))
     }
 
-    /// Turns a server off. What turned it off outside of its entry stands.
+    /// Reads whether a server is disabled. A setting outside of the entry that disables it stays in effect.
     pub(super) fn off(&self, report: &mut Report) -> Option<Option<String>> {
         self.flag(report)?.then(|| Some(DISABLED.to_owned()))
     }
 
-    /// Other names for tools.
+    /// Reads new names for tools.
     pub(super) fn rename(&self, report: &mut Report) -> Option<BTreeMap<String, String>> {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (from, field) in self.entries(report) {
@@ -236,7 +236,7 @@ impl Field<'_> {
                 report.problem(
                     field.at,
                     &field.path,
-                    format!("{} holds more than letters, digits, _ and -", field.quote(to)),
+                    format!("{} contains characters other than letters, digits, _ and -", field.quote(to)),
                 );
             } else if names.values().any(|name| name == to) {
                 report.problem(field.at, &field.path, format!("two tools cannot both be {}", field.quote(to)));
@@ -246,7 +246,7 @@ impl Field<'_> {
         Some(names)
     }
 
-    /// A word, or URIs of files.
+    /// Reads a word, or a list of file URIs.
     pub(super) fn roots(&self, report: &mut Report) -> Option<Roots> {
         if self.node.text().is_some() {
             let none = self.choice(&[("client", false), ("none", true)], report)?;

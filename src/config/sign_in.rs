@@ -1,4 +1,4 @@
-//! How tokens for a server are come by: what the config says of it.
+//! How to get tokens for a server, as far as the config says.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use url::Url;
 
 use super::secret::Secret;
 
-/// How requests to a server prove whose they are, beside the headers of the config.
+/// How requests to a server authenticate, besides the headers of the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
-    /// By nothing else.
+    /// With nothing else.
     Headers,
-    /// By tokens of OAuth, once the server wants some.
+    /// With OAuth tokens, once the server asks for one.
     OAuth(Box<OAuth>),
 }
 
@@ -23,69 +23,69 @@ impl Default for Auth {
     }
 }
 
-/// What is said of a login beforehand; the server and its authorization server tell the rest.
+/// OAuth settings from the config; the server and its authorization server provide the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct OAuth {
-    /// Who is granted something, and by what.
+    /// The kind of grant.
     pub grant: Grant,
-    /// A client that was registered with the authorization server.
+    /// The id of a client that is registered with the authorization server.
     pub client_id: Option<String>,
-    /// Its secret.
+    /// The client's secret.
     pub client_secret: Option<Secret>,
-    /// Where a document about us lies; the URL is our name then.
+    /// The URL of our client metadata document, which is also our client id.
     pub client_metadata_url: Option<Url>,
-    /// The private key that the client proves itself with, in PEM.
+    /// The private key that the client authenticates with, in PEM.
     pub private_key: Option<Source>,
-    /// The name of that key.
+    /// The id of that key.
     pub key_id: Option<String>,
-    /// The authorization server that is meant; the client belongs to it.
+    /// The authorization server to use; the client is registered there.
     pub issuer: Option<String>,
-    /// What to ask for, beside what the server wants.
+    /// Scopes to request, besides those that the server wants.
     pub scopes: Vec<String>,
 }
 
-/// Who is granted access, and by what.
+/// Who is granted access, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Grant {
-    /// A user, who signs in by a browser.
+    /// A user, who signs in with a browser.
     #[default]
     Code,
     /// The client itself.
     ClientCredentials,
-    /// A program, by the token of the platform that it runs on.
+    /// A program, by a token of the platform that it runs on.
     Workload(Source),
-    /// A user who has signed in with the identity provider of a company.
+    /// A user who has signed in with a company's identity provider.
     Enterprise(Box<Enterprise>),
 }
 
-/// A secret that the config has, or a file with one, which is read each time.
+/// A secret in the config, or the path of a file that holds one and is read on each use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// As it stands in the config, after its variables.
+    /// A value in the config, with its variables substituted.
     Given(Secret),
     /// In a file.
     File(PathBuf),
 }
 
-/// The identity provider of a company, and what it has said of the user.
+/// A company's identity provider, and its statement about the user.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Enterprise {
-    /// Where it exchanges tokens.
+    /// Its token exchange endpoint.
     pub token_endpoint: Url,
-    /// Who we are there.
+    /// Our client id there.
     pub client_id: String,
-    /// Our secret there.
+    /// Our client secret there.
     pub client_secret: Option<Secret>,
-    /// Its word about the user.
+    /// Its ID token for the user.
     pub id_token: Source,
 }
 
 impl Enterprise {
-    /// An identity provider where we need no secret.
+    /// Returns an identity provider that needs no client secret.
     pub fn new(token_endpoint: Url, client_id: impl Into<String>, id_token: Source) -> Self {
         Self { token_endpoint, client_id: client_id.into(), client_secret: None, id_token }
     }

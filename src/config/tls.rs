@@ -1,38 +1,38 @@
-//! The `tls` of an entry: whom to believe behind its URL, and as whom to come.
+//! The `tls` of an entry: which certificates to accept from the server, and which to present.
 
 use std::path::PathBuf;
 
 use super::fields::{Field, Fields};
 use super::report::Report;
 
-/// How the certificate of one server is judged, and which one we show it. By default the platform's authorities judge and
-/// none is shown.
+/// How to verify a server's certificate, and which one to present. By default the platform's authorities are trusted and
+/// none is presented.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// The authorities that are believed instead of the platform's: a file of certificates in PEM.
+    /// A PEM file with the authorities to trust instead of the platform's.
     pub ca: Option<PathBuf>,
-    /// Our certificate and its key, each a file in PEM.
+    /// Our certificate and its key, each in a PEM file.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// Whether nothing older than TLS 1.3 is spoken.
+    /// Whether to refuse versions older than TLS 1.3.
     pub only_tls13: bool,
-    /// The one certificate that is believed, whoever signed it.
+    /// The only certificate to accept, whoever signed it.
     pub pin: Option<Fingerprint>,
-    /// Whether a certificate that no authority vouches for is believed at first sight, and only that one from then on.
+    /// Whether to trust a certificate without a known authority on first use, and only that one from then on.
     pub trust_on_first_use: bool,
 }
 
-/// The SHA-256 of a certificate as it is sent (DER).
+/// The SHA-256 of a certificate in DER.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of these bytes of a hash.
+    /// Wraps the bytes of a hash.
     #[must_use]
     pub fn new(hash: [u8; 32]) -> Self {
         Self(hash)
     }
 
-    /// Reads `sha256:` and 64 hexadecimal digits, with colons between pairs or without; `sha256:` may be left out.
+    /// Parses `sha256:` and 64 hexadecimal digits, with or without colons between pairs; `sha256:` is optional.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -45,7 +45,7 @@ impl Fingerprint {
         for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
             *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
         }
-        // `from_str_radix` takes a sign.
+        // `from_str_radix` accepts a sign.
         digits.iter().all(u8::is_ascii_hexdigit).then_some(Self(hash))
     }
 }
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Fingerprint {
 
 const KEYS: [&str; 6] = ["ca", "cert", "key", "minVersion", "pin", "trustOnFirstUse"];
 
-/// Reads `tls` of an entry; `path` makes a path of what is written.
+/// Reads `tls` of an entry; `path` resolves a path of the config.
 pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &mut Report) -> Tls {
     let mut tls = Tls::default();
     let Some(mut fields) = field.fields(report) else { return tls };
@@ -95,7 +95,7 @@ pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &m
     {
         tls.pin = Fingerprint::parse(text);
         if tls.pin.is_none() {
-            let problem = report.problem(pin.at, &pin.path, format!("{} is no fingerprint", pin.quote(text)));
+            let problem = report.problem(pin.at, &pin.path, format!("{} is not a fingerprint", pin.quote(text)));
             problem.help("write \"sha256:\" and the 64 hexadecimal digits of the certificate's SHA-256");
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn read(field: &Field<'_>, path: impl Fn(&str) -> PathBuf, report: &m
         tls.trust_on_first_use = trust.flag(report).unwrap_or(false);
         if tls.trust_on_first_use && tls.pin.is_some() {
             report
-                .problem(trust.at, &trust.path, "`pin` names the one certificate already")
+                .problem(trust.at, &trust.path, "`pin` already names the only certificate")
                 .help("keep one of the two");
         }
     }

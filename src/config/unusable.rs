@@ -1,33 +1,33 @@
-//! Why a server cannot be started as its entry stands: what is kept of the mistakes that stop at their server.
+//! Why a server cannot be started as its entry stands: the mistakes that only affect one server.
 
 use std::fmt;
 
 use super::report::Problem;
 use crate::protocol::Theirs;
 
-/// Why a server cannot be started as its entry stands. The others are not concerned.
+/// Why a server cannot be started as its entry stands. Other servers are unaffected.
 ///
-/// Displays on one line, each problem with its help. Two are equal if they say the same, wherever it stands.
+/// Displays on one line, each problem with its help. Two are equal if their text is, whatever their places.
 #[derive(Debug, Clone)]
 pub struct Unusable {
-    /// Mistakes in the words of the entry.
+    /// Mistakes in the entry itself.
     wrong: Vec<Problem>,
-    /// Values that are not there: a variable that is not set, a file that cannot be read.
+    /// Values that are missing: a variable that is not set, a file that cannot be read.
     missing: Vec<Problem>,
 }
 
 impl Unusable {
-    /// Puts both together; nothing if there is neither.
+    /// Combines both; `None` if there is neither.
     pub(super) fn new(wrong: Vec<Problem>, missing: Vec<Problem>) -> Option<Self> {
         (!wrong.is_empty() || !missing.is_empty()).then_some(Self { wrong, missing })
     }
 
-    /// Every problem, with its place and its help.
+    /// Returns every problem, with its place and its help.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.wrong.iter().chain(&self.missing)
     }
 
-    /// The mistakes that are in the file itself, whatever the surroundings are.
+    /// Returns the mistakes in the file itself, which do not depend on the environment.
     pub(super) fn wrong(&self) -> &[Problem] {
         &self.wrong
     }

@@ -110,7 +110,7 @@ fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
     exit 2
     --- stderr
     error: a client cannot be called that
-    help: take up to 64 of letters, digits, - _ and .
+    help: use up to 64 letters, digits, - _ and .
     ");
 }
 
@@ -269,13 +269,13 @@ fn check_shows_the_servers_without_their_keys() {
     web                  http       ok                      https://example.com/mcp?…
     off                  stdio      disabled in the config  x\u{1b}[2J
     --- stderr
-    note: mcp.json:4: server "web": headers.Authorization: a secret is written into the file
+    note: mcp.json:4: server "web": headers.Authorization: a secret is written in this file
     help: keep it in a variable: "${env:NAME}"
     "#);
     assert_snapshot!(run_with(config, &["check", "-c", "mcp.json", "--json"]), @r#"
     exit 0
     --- stdout
-    {"ok":true,"files":["mcp.json"],"problems":[],"notes":[{"file":"mcp.json","line":4,"column":77,"server":"web","field":"headers.Authorization","message":"a secret is written into the file","help":"keep it in a variable: \"${env:NAME}\""}],"servers":[{"name":"My Files","alias":"my-files","transport":"stdio","target":"sh -y server --api-key ***","disabled":null,"unusable":null},{"name":"web","alias":"web","transport":"http","target":"https://example.com/mcp?…","disabled":null,"unusable":null},{"name":"off","alias":"off","transport":"stdio","target":"x\u001b[2J","disabled":"disabled in the config","unusable":null}]}
+    {"ok":true,"files":["mcp.json"],"problems":[],"notes":[{"file":"mcp.json","line":4,"column":77,"server":"web","field":"headers.Authorization","message":"a secret is written in this file","help":"keep it in a variable: \"${env:NAME}\""}],"servers":[{"name":"My Files","alias":"my-files","transport":"stdio","target":"sh -y server --api-key ***","disabled":null,"unusable":null},{"name":"web","alias":"web","transport":"http","target":"https://example.com/mcp?…","disabled":null,"unusable":null},{"name":"off","alias":"off","transport":"stdio","target":"x\u001b[2J","disabled":"disabled in the config","unusable":null}]}
     "#);
 }
 
@@ -318,7 +318,7 @@ fn first_hour_h4_check_names_the_one_entry_that_fails() {
     help: install it, or give its full path
     error: mcp.json:4: server "grafana": url: plain http beyond this machine can be read and changed on the way
     help: use https, or add "insecureHttp": true to this entry if you trust the network in between
-    error: mcp.json:5: server "socket": type: "ws" is no transport of MCP and cannot be used
+    error: mcp.json:5: server "socket": type: "ws" is not an MCP transport and cannot be used
     help: if the server has an http or https endpoint too, write that as `url` with "type": "http"; else set "disabled": true
     "#);
     let json = run_with(config, &["check", "-c", "mcp.json", "--json"]);
@@ -458,7 +458,7 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     error: mcp.json:2:28: not valid JSON: Expected comma
       "a": { "command": "npx" "args": [] }
                              ^
-    help: put a comma where the mark is
+    help: put a comma at the mark
     "#);
     assert_snapshot!(check("{ \"mcpServers\": {\n    “a”: { \"command\": \"npx\" }\n} }"), @r#"
     exit 2
@@ -474,7 +474,7 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     error: mcp.json:1:51: not valid JSON: Expected comma
       { "a": { "command": "a", "env": { "PIN": "***" "B": "***" } } }
                                                     ^
-    help: put a comma where the mark is
+    help: put a comma at the mark
     "#);
     assert_snapshot!(check("{ \"a\": { \"command\": \"C:\\Users\" } }"), @r#"
     exit 2
@@ -495,13 +495,13 @@ fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     assert_snapshot!(check("[mcpServers.files]\ncommand = \"npx\"\n"), @"
     exit 2
     --- stderr
-    error: mcp.json: this is TOML, and the name of the file says JSON
+    error: mcp.json: this is TOML, but the file name says JSON
     help: mv -n mcp.json mcp.toml
     ");
     assert_snapshot!(check("mcpServers:\n  files:\n    command: npx\n"), @"
     exit 2
     --- stderr
-    error: mcp.json: this is YAML, and the name of the file says JSON
+    error: mcp.json: this is YAML, but the file name says JSON
     help: mv -n mcp.json mcp.yaml
     ");
     assert_snapshot!(check("{ // said\n \"a\": { \"command\": \"a\", }, }"), @"
@@ -535,7 +535,7 @@ fn first_hour_r15_a_file_that_cannot_be_read_says_what_to_do() {
     exit 2
     --- stderr
     error: ~/mcp.json: cannot be read: no such file or directory
-    help: write the home directory out: no shell has replaced the ~
+    help: write out the home directory: no shell has expanded the ~
     ");
     assert_snapshot!(run(&["check", "-c", "."]), @"
     exit 2

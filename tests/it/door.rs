@@ -10,9 +10,9 @@ async fn h80_others_reach_it_only_with_auth_and_tls() {
     let file = |name: &str| format!("tests/fixtures/tls/{name}").into();
     let tls = HostTls { cert: file("cert.pem"), key: file("none.pem") };
     let (neither, auth, hidden) = (
-        "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
-        "there is no `host.auth` to tell who calls",
-        "there is no `host.tls` to hide tokens and all that is said",
+        "there is neither `host.auth` to identify callers nor `host.tls` to encrypt the traffic",
+        "there is no `host.auth` to identify callers",
+        "there is no `host.tls` to encrypt tokens and traffic",
     );
     let wide = "0.0.0.0:0";
     let cases = [

@@ -168,7 +168,7 @@ fn first_hour_h6_a_projects_config_passes_nothing_on_to_all() {
     };
     let said = command.output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(said.contains("a project's config does not set up the host, ignored"), "{said}");
+    assert!(said.contains("a project's config cannot configure the host, ignored"), "{said}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ def locked_login(world: World) -> None:
     host.line("the keyring is locked")
     assert host.login() == IN_MEMORY
     host.line("✓ a")
-    host.line("not kept beyond this run")
+    host.line("is lost when this program ends")
     assert host.kept() == "memory"
     host.stop()
     same(files, world)

@@ -1,7 +1,7 @@
-//! Which store has a token: what the config says, what the machine has, and where the token is already.
+//! Which store has a token: by the config, by what the machine has, and by where the token already is.
 //!
-//! A login that is in a keyring stays there while the keyring is locked or silent: its server waits to be signed in to, and says
-//! why. Only where there is no keyring at all any more does the next login go elsewhere.
+//! A login in a keyring stays there while the keyring is locked or silent: its server stays `unauthorized` and says why. Only
+//! if there is no keyring at all any more does the next login go elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use super::sealed::Sealed;
 use super::{Keeping, Kept, MemoryStore, SecretStore, StoreError};
 use crate::config::{Secret, SecretKey, Secrets, StoreKind};
 
-/// The store that the config asks for. Encrypted files lie in that directory.
+/// Returns the store that the config asks for. Encrypted files are in this directory.
 ///
 /// # Errors
-/// When it asks for files and there is no directory.
+/// Fails if it asks for files and there is no directory.
 pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<dyn SecretStore>, String> {
     let Some(directory) = directory else {
         return match secrets.store {
@@ -28,7 +28,7 @@ pub(crate) fn chosen(secrets: &Secrets, directory: Option<&Path>) -> Result<Arc<
     Ok(Arc::new(Chosen::new(secrets, directory, system(), Patience::default())))
 }
 
-/// The keyring of this system.
+/// Returns the system keyring.
 fn system() -> Option<Arc<dyn Ring>> {
     #[cfg(feature = "keyring")]
     return Some(Arc::new(super::system::System::OF_TOKENS));
@@ -36,14 +36,15 @@ fn system() -> Option<Arc<dyn Ring>> {
     None
 }
 
-/// The stores that there are, and which of them is meant.
+/// The available stores, and the one that is configured.
 pub(super) struct Chosen {
     kind: StoreKind,
     keyring: Option<Keyring>,
     files: Sealed,
     key: Option<SecretKey>,
-    /// The default place of the key file, and what it holds. It counts where the config gives no key.
+    /// The default key file, used if the config gives no key.
     key_file: Option<PathBuf>,
+    /// The key read from the default key file.
     found: OnceLock<SecretKey>,
     memory: MemoryStore,
     warned: AtomicBool,
@@ -64,17 +65,17 @@ impl Chosen {
         }
     }
 
-    /// The keyring, where it may be used.
+    /// Returns the keyring, if it may be used.
     fn keyring(&self) -> Option<&Keyring> {
         self.keyring.as_ref().filter(|_| matches!(self.kind, StoreKind::Auto | StoreKind::Keyring))
     }
 
-    /// Whether the encrypted file may be used.
+    /// Reports whether encrypted files may be used.
     fn wants_file(&self) -> bool {
         matches!(self.kind, StoreKind::Auto | StoreKind::File)
     }
 
-    /// The key of the encrypted files: one that was given, else the user's at its well-known place. That one may come while
+    /// Returns the key of the encrypted files: the given one, else the one in the default key file, which may appear while
     /// this program runs.
     fn key(&self) -> Option<SecretKey> {
         self.look_for_key().unwrap_or_else(|wrong| {
@@ -83,7 +84,7 @@ impl Chosen {
         })
     }
 
-    /// The key that is known, or else that of the key file. The error says what is wrong with a file that holds no key.
+    /// Returns the known key, else the one in the key file. The error says what is wrong with a file that holds no key.
     fn look_for_key(&self) -> Result<Option<SecretKey>, String> {
         if let Some(key) = self.key.as_ref().or_else(|| self.found.get()) {
             return Ok(Some(key.clone()));
@@ -99,7 +100,7 @@ impl Chosen {
         closed.open(name, &self.key().ok_or_else(none)?).map(Some)
     }
 
-    /// Keeps a secret where there is no keyring for it. What only memory has takes nothing away that lasts.
+    /// Stores a secret outside of the keyring. A secret in memory does not replace a persistent one.
     fn write_beside(&self, name: &str, secret: &Secret, reason: &StoreError) -> Result<(), StoreError> {
         if let Some(key) = self.wants_file().then(|| self.key()).flatten() {
             self.files.write(name, &key, secret)?;
@@ -112,13 +113,13 @@ impl Chosen {
         self.memory.write(name, secret)
     }
 
-    /// After a secret was kept in one place that lasts it is in no other.
+    /// Removes a secret from all places but the persistent one where it was just stored.
     fn only(&self, name: &str, place: Kept) {
         let keyring = self.keyring.as_ref().filter(|_| place != Kept::Keyring).map(|keyring| keyring.remove(name));
         let file = (place != Kept::File).then(|| self.files.remove(name));
         let _ = self.memory.remove(name);
         for error in [keyring, file].into_iter().flatten().filter_map(Result::err) {
-            tracing::warn!("a login that was replaced is still kept: {error}");
+            tracing::warn!("a login that was replaced is still stored: {error}");
         }
     }
 }
@@ -146,7 +147,7 @@ impl SecretStore for Chosen {
                     self.only(name, Kept::Keyring);
                     return Ok(());
                 }
-                // The login stays where it is; this token is held in memory until it can go there.
+                // The login stays in the keyring; this token is held in memory until the keyring accepts it.
                 Err(error) if self.kind == StoreKind::Keyring => return Err(error),
                 Err(error) if keyring.has(name) && !matches!(error, StoreError::Absent(_)) => return Err(error),
                 Err(error) => error,
@@ -176,7 +177,7 @@ impl SecretStore for Chosen {
         }
         match self.look_for_key() {
             Ok(Some(_)) => Keeping::at(Kept::File),
-            // An empty file is there all the same, and nothing that is there is written over.
+            // An empty file exists all the same, and an existing file is never overwritten.
             Ok(None) => {
                 let key_file = self.key_file.clone().filter(|path| !path.exists());
                 Keeping { reason: Some(reason), key_file, ..Keeping::at(Kept::Memory) }
@@ -188,7 +189,7 @@ impl SecretStore for Chosen {
     fn stamp(&self, name: &str) -> Option<u64> {
         let keyring = self.keyring().map(|keyring| keyring.stamp(name));
         let file = self.wants_file().then(|| self.files.stamp(name));
-        // What is in memory no other program has written.
+        // Secrets in memory do not count: no other program writes them.
         keyring.or(file).map(|_| keyring.unwrap_or_default().rotate_left(1) ^ file.unwrap_or_default())
     }
 
@@ -204,7 +205,7 @@ impl SecretStore for Chosen {
     }
 }
 
-const KEYLESS: &str = "its key is not given: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as it was";
+const KEYLESS: &str = "its key is missing: set MCP_HOST_SECRET_KEY or host.secrets.keyFile as before";
 const BY_CONFIG: &str = "`host.secrets.store` is \"memory\"";
 const INSTEAD: &str = "to keep them in an encrypted file, say yes to what mcp-host login asks, or set MCP_HOST_SECRET_KEY to what `openssl rand -base64 32` prints; \
      to have them in memory and no warning, set host.secrets.store to \"memory\"";

@@ -1,7 +1,7 @@
-//! The file with the user's own key, made when the user says so.
+//! The file with the user's own key, created at the user's request.
 //!
-//! **Invariant:** a file that is there stays as it is, whatever it holds; a new one is for its user alone and holds a whole
-//! key, or is removed again.
+//! **Invariant:** an existing file stays as it is, whatever it holds; a new one is readable by its user alone and holds a
+//! whole key, or is removed again.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,16 +14,16 @@ use zeroize::Zeroizing;
 use crate::config::SecretKey;
 use crate::keep;
 
-/// Makes a file with a new key: 32 random bytes in base64, readable by its user alone.
+/// Creates a file with a new key: 32 random bytes in base64, readable by its user alone.
 ///
 /// # Errors
-/// When there is a file already, or none can be made.
+/// Fails if the file exists already, or cannot be created.
 pub async fn make(path: impl Into<PathBuf>) -> io::Result<()> {
     let path = path.into();
     keep::done(move || made(&path)).await
 }
 
-/// The same. It blocks.
+/// Creates the file like [`make`]. It blocks.
 pub(super) fn made(path: &Path) -> io::Result<()> {
     let mut bytes = Zeroizing::new([0; SecretKey::LENGTH]);
     getrandom::fill(&mut *bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
@@ -38,7 +38,7 @@ pub(super) fn made(path: &Path) -> io::Result<()> {
     let mut file = options.open(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| keep::settle(&file));
     if written.is_err() {
-        // It is ours, and holds a part of a key at most.
+        // It is ours, and holds at most a part of a key.
         let _ = fs::remove_file(path);
     }
     written

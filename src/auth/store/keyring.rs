@@ -1,8 +1,8 @@
-//! A key in the keyring of the system, and the secrets that are encrypted with it in files beside.
+//! A key in the system keyring, and files next to it whose secrets are encrypted with that key.
 //!
-//! The keyring holds one text of some fifty characters, so that none of its limits matters (Windows takes 2560 bytes) and a
-//! person is asked for it once. It is asked by one thread at a time, which is left behind when it does not come back: D-Bus can
-//! hang, and a keyring may wait for somebody to unlock it (`docs/hazards.md` H77).
+//! The keyring holds one text of about fifty characters, so that its limits do not matter (Windows takes 2560 bytes) and the
+//! user is asked for it once. One thread at a time asks it, and is abandoned if it does not return: D-Bus can hang, and a
+//! keyring may wait for somebody to unlock it (`docs/hazards.md` H77).
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,25 +17,25 @@ use super::{StoreError, lock};
 use crate::config::{Secret, SecretKey};
 use crate::keep;
 
-/// A keyring of the system, as far as it is needed: short texts by name. Calls may take for ever.
+/// The part of a system keyring that is needed: short texts by name. Calls may hang.
 pub(super) trait Ring: Send + Sync {
     fn get(&self, name: &str) -> Result<Option<Zeroizing<String>>, StoreError>;
     fn set(&self, name: &str, text: &str) -> Result<(), StoreError>;
 }
 
-/// Under this name the key is kept there.
+/// The name of the key in the keyring.
 const NAME: &str = "file-key";
-/// What is kept begins with its version.
+/// The version prefix of the stored text.
 const VERSION: &str = "1:";
 
 /// How long a keyring may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// For a server that waits to be connected to.
+    /// When a server waits to connect.
     pub(super) read: Duration,
-    /// For a token that was just got.
+    /// When a new token is stored.
     pub(super) write: Duration,
-    /// After it did not answer in time it is left alone for so long.
+    /// How long to leave it alone after a timeout.
     pub(super) rest: Duration,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Keyring {
     files: Sealed,
     patience: Patience,
     known: Mutex<Option<SecretKey>>,
-    /// What it could not do, and until when it is not asked again.
+    /// The last error, and how long the keyring is not asked again.
     failed: Mutex<Option<(Instant, StoreError)>>,
 }
 
@@ -61,17 +61,17 @@ impl Keyring {
         Self { asking: Asking::new(ring), files, patience, known, failed }
     }
 
-    /// Whether there is a secret of that name; the keyring is not asked for that.
+    /// Reports whether there is a secret with this name, without asking the keyring.
     pub(super) fn has(&self, name: &str) -> bool {
         self.files.has(name)
     }
 
-    /// Another number after a secret of that name was written or removed.
+    /// Returns a number that changes after this secret is written or removed.
     pub(super) fn stamp(&self, name: &str) -> u64 {
         self.files.stamp(name)
     }
 
-    /// Asks whether it can be used at all. Nothing is put into it.
+    /// Checks whether the keyring can be used at all, without writing to it.
     pub(super) fn probe(&self) -> Result<(), StoreError> {
         if lock(&self.known).is_some() {
             return Ok(());
@@ -97,7 +97,7 @@ impl Keyring {
         self.files.remove(name)
     }
 
-    /// The key of a file: the one we know, unless it is of another.
+    /// Returns the key of a file: the known one if it fits, else the one in the keyring.
     fn key_of(&self, closed: &Closed) -> Result<SecretKey, StoreError> {
         if let Some(key) = lock(&self.known).as_ref().filter(|key| closed.is_of(key)) {
             return Ok(key.clone());
@@ -108,13 +108,13 @@ impl Keyring {
             return Err(error.clone());
         }
         let found = self.ask(self.patience.read, |ring| ring.get(NAME))?.and_then(|text| parse(&text));
-        let gone = "the key of its login is not in the keyring any more; sign in anew";
+        let gone = "the key of its login is not in the keyring any more; sign in again";
         let key = found.ok_or_else(|| StoreError::Failed(gone.to_owned()))?;
         *lock(&self.known) = Some(key.clone());
         Ok(key)
     }
 
-    /// The key in the keyring; where there is none, one is made, and read back before anything relies on it.
+    /// Returns the key in the keyring. If there is none, creates one and reads it back before anything relies on it.
     fn made(&self) -> Result<SecretKey, StoreError> {
         if let Some((until, error @ StoreError::Slow(_))) = &*lock(&self.failed)
             && Instant::now() < *until
@@ -123,7 +123,7 @@ impl Keyring {
         }
         let failed = |error: std::io::Error| StoreError::Failed(format!("the key for the keyring: {error}"));
         keep::make_folder(self.files.folder()).map_err(failed)?;
-        // Of two that make a key at once, one would encrypt with a key that is kept nowhere.
+        // If two processes created a key at once, one would encrypt with a key that is stored nowhere.
         let path = self.files.folder().join(".key.lock");
         let _lock = keep::lock(&path, self.patience.write).map_err(failed)?;
         let fresh = fresh()?;
@@ -140,7 +140,7 @@ impl Keyring {
         Ok(key)
     }
 
-    /// Asks the keyring, and remembers that it failed.
+    /// Asks the keyring, and remembers a failure.
     fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -153,7 +153,7 @@ impl Keyring {
     }
 }
 
-/// Asks a keyring, one question at a time.
+/// Asks a keyring, one request at a time.
 pub(super) struct Asking {
     ring: Arc<dyn Ring>,
     busy: Arc<Busy>,
@@ -164,7 +164,7 @@ impl Asking {
         Self { ring, busy: Arc::default() }
     }
 
-    /// Asks on a thread of its own, which is left behind when the time is over.
+    /// Asks on a thread of its own, which is abandoned after the timeout.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -177,21 +177,21 @@ impl Asking {
         let thread = std::thread::Builder::new().name("keyring".to_owned());
         let started = thread.spawn(move || {
             let _turn = turn;
-            // Nobody may wait for it any more.
+            // The caller may have given up.
             let _ = tell.send(work(&*ring));
         });
         started.map_err(|error| StoreError::Failed(format!("no thread for the keyring: {error}")))?;
         told.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => Err(StoreError::Slow(limit)),
-            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring broke down".to_owned())),
+            RecvTimeoutError::Disconnected => Err(StoreError::Failed("the keyring failed".to_owned())),
         })
     }
 }
 
-const STRANGE: &str = "what the keyring has under our name is no key of ours; it is left as it is";
-const LIES: &str = "the keyring does not give back what was put into it, so it is not used";
+const STRANGE: &str = "the keyring entry under our name is not a key of ours; it is left as is";
+const LIES: &str = "the keyring does not return what was stored in it, so it is not used";
 
-/// A new key, as it is kept.
+/// Returns a new key in its stored form.
 fn fresh() -> Result<Zeroizing<String>, StoreError> {
     let mut bytes = Zeroizing::new([0; SecretKey::LENGTH]);
     let none = |_| StoreError::Failed("the system has no random numbers".to_owned());
@@ -210,7 +210,7 @@ struct Busy {
     free: Condvar,
 }
 
-/// The one thread that asks; the next may when this is dropped.
+/// The turn of one thread to ask; dropping it lets the next one ask.
 struct Turn(Arc<Busy>);
 
 impl Busy {

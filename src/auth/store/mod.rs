@@ -1,19 +1,19 @@
-//! Where secrets are kept: a trait for embedders, and the stores that there are.
+//! Where secrets are stored: a trait for embedders, and the built-in stores.
 //!
-//! `choice.rs` decides which of them has a token. `keyring.rs` and `system.rs` keep a key in the keyring of the system,
-//! `named.rs` reads what configs name of it, `sealed.rs` writes files that are encrypted with such a key or with one of
-//! the user's; `vault.rs` is what the rest of the program sees.
+//! `choice.rs` decides which store has a token. `keyring.rs` and `system.rs` keep a key in the system keyring, `named.rs`
+//! reads the secrets there that configs name, `sealed.rs` writes files that are encrypted with such a key or with one of the
+//! user's, and `vault.rs` is what the rest of the program sees.
 //!
-//! The folder that a file lies in, the keyring's or the user's own key's, also records where that login belongs. A
-//! locked keyring makes its server `unauthorized` with that reason: the user is not asked to sign in over an existing
-//! login, and nothing is removed. While a server is `unauthorized`, the stamp of its file is looked at every two
-//! seconds, so that a login by another program is used as it comes. A sign-out is noticed before a token is renewed,
-//! because the renewal would bring the login back. Without a keyring the user's own key may lie in
-//! `~/.config/mcp-host/secret.key`. Every host looks there when it needs a key, so a running daemon uses the key that
-//! the first login makes (`commands/key.rs`), and no config has to name it.
+//! The folder of a file, for the keyring's key or for the user's own key, also records which store has that login. A locked
+//! keyring makes its server `unauthorized` with that reason: the user is not asked to sign in over an existing login, and
+//! nothing is removed. While a server is `unauthorized`, the stamp of its file is checked every two seconds, so that a login
+//! by another program is used at once. A sign-out is noticed before a token is renewed, because the renewal would bring the
+//! login back. Without a keyring the user's own key may be in `~/.config/mcp-host/secret.key`. Every host looks there when
+//! it needs a key, so a running daemon uses the key that the first login creates (`commands/key.rs`), and no config has to
+//! name it.
 //!
-//! **Invariant:** a secret is written whole before anybody uses it, removed only when it is known to be of no use, and
-//! never on a disk in the clear.
+//! **Invariant:** a secret is written in full before it is used, removed only when it is known to be useless, and never on
+//! disk in plain text.
 
 mod choice;
 mod key_file;
@@ -38,7 +38,7 @@ pub use self::named::keyring;
 pub(crate) use self::vault::Vault;
 use crate::config::Secret;
 
-/// Keeps secrets by name. Calls may block; they are made on threads that may be blocked.
+/// Stores secrets by name. Calls may block; they are made on threads where blocking is fine.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -66,100 +66,100 @@ use crate::config::Secret;
 /// }
 /// ```
 pub trait SecretStore: Send + Sync {
-    /// The secret of that name, if there is one.
+    /// Returns the secret with this name, if there is one.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// Fails if the store cannot tell.
     fn read(&self, key: &str) -> Result<Option<Secret>, StoreError>;
 
-    /// Keeps a secret under that name, in place of one that was there.
+    /// Stores a secret under this name, replacing any previous one.
     ///
     /// # Errors
-    /// When it is not kept; one that was there before is still there then.
+    /// Fails if it is not stored; a previous one must then still be there.
     fn write(&self, key: &str, secret: &Secret) -> Result<(), StoreError>;
 
-    /// Forgets the secret of that name; it need not be there.
+    /// Removes the secret with this name, if there is one.
     ///
     /// # Errors
-    /// When it may still be there.
+    /// Fails if it may still be there.
     fn remove(&self, key: &str) -> Result<(), StoreError>;
 
-    /// A number that is another one after the secret of that name was written or removed, by whichever program; none where
-    /// that cannot be told without reading it. It is asked every few seconds while a server waits to be signed in to.
+    /// Returns a number that changes after any program writes or removes the secret with this name; `None` if the store
+    /// cannot tell without reading it. Called every few seconds while a server waits for a login.
     fn stamp(&self, key: &str) -> Option<u64> {
         let _ = key;
         None
     }
 
-    /// Where the next secret would be kept. It is asked before somebody signs in.
+    /// Returns where the next secret would be stored. Called before a login.
     fn keeping(&self) -> Keeping {
         Keeping::at(Kept::Program)
     }
 
-    /// Where the secret of that name is, or would be. This must not block.
+    /// Returns where the secret with this name is, or would be. This must not block.
     fn place(&self, key: &str) -> Kept {
         let _ = key;
         Kept::Program
     }
 }
 
-/// Where a secret is kept.
+/// Where a secret is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kept {
-    /// In a file whose key is in the keyring of the system.
+    /// In a file whose key is in the system keyring.
     Keyring,
-    /// In a file whose key the user has given.
+    /// In a file whose key the user provides.
     File,
-    /// In memory: it is gone with the program.
+    /// In memory, until the program ends.
     Memory,
-    /// In a store of the program that embeds us.
+    /// In a store of the embedding program.
     Program,
 }
 
-/// Where the next secret would be kept.
+/// Where the next secret would be stored.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Keeping {
-    /// Where.
+    /// The place.
     pub kept: Kept,
-    /// Why not in a place that lasts, where it is none.
+    /// Why it is not stored persistently, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// A file to make with a key, so that it would be kept in an encrypted file.
+    /// A key file to create, with which it would be stored in an encrypted file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
 }
 
 impl Keeping {
-    /// There, for no reason to tell.
+    /// Returns this place, without a reason.
     #[must_use]
     pub fn at(kept: Kept) -> Self {
         Self { kept, reason: None, key_file: None }
     }
 }
 
-/// Why a store did not do what it was to do.
+/// Why an operation of a store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// It is locked, and nobody is there to unlock it.
+    /// The keyring is locked, and cannot ask anybody to unlock it.
     #[error("the keyring is locked; unlock it")]
     Locked,
-    /// It does not answer.
+    /// The keyring does not answer.
     #[error("the keyring did not answer within {0:?}; it may wait for somebody to unlock it")]
     Slow(Duration),
-    /// There is none.
+    /// There is no keyring.
     #[error("there is no keyring: {0}")]
     Absent(String),
-    /// It failed.
+    /// Another failure.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A store in memory: what is in it is gone with the program.
+/// A store in memory, whose content is lost when the program ends.
 #[derive(Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Secret>>);
 
@@ -199,7 +199,7 @@ impl SecretStore for MemoryStore {
     }
 }
 
-/// What a panic left behind is whole: no change takes more than one step.
+/// Locks a mutex. Data left by a panic is consistent, because every change is a single step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

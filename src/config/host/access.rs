@@ -1,4 +1,4 @@
-//! Who may call, and on which way: `host.auth`, `host.tls`, `host.insecureHttp`, and what a wide `host.listen` takes.
+//! Who may call, and how: `host.auth`, `host.tls`, `host.insecureHttp`, and what `host.listen` requires beyond loopback.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -11,32 +11,31 @@ use super::oauth::{self, HostOAuth};
 use crate::config::fields::Field;
 use crate::config::report::Report;
 
-/// How clients of the endpoint prove who they are.
+/// How clients of the endpoint authenticate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostAuth {
-    /// They do not: whoever reaches the endpoint is the local user. On loopback only.
+    /// Not at all: whoever reaches the endpoint is the local user. On loopback only.
     #[default]
     None,
-    /// By a token of their own.
+    /// With a token of their own.
     Bearer(Vec<BearerClient>),
-    /// By a token that an authorization server has signed.
+    /// With a token signed by an authorization server.
     OAuth(Box<HostOAuth>),
 }
 
-/// A client with a token of its own, of which only the hash is kept. Displays as the config has it: `sha256:` and the
-/// digits.
+/// A client with a token of its own, of which only the hash is stored. Displays as in the config: `sha256:` and the digits.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BearerClient {
-    /// What it is called here.
+    /// The client's name.
     pub name: String,
     /// SHA-256 of the token.
     pub hash: [u8; 32],
 }
 
 impl BearerClient {
-    /// The client with that token; `None` if it cannot be called that.
+    /// Returns the client with this name and token; `None` if the name is not allowed.
     #[must_use]
     pub fn of_token(name: &str, token: &str) -> Option<Self> {
         is_name(name).then(|| Self { name: name.to_owned(), hash: Sha256::digest(token).into() })
@@ -60,17 +59,17 @@ impl fmt::Debug for BearerClient {
     }
 }
 
-/// Files for TLS at the endpoint, in PEM.
+/// PEM files for TLS at the endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostTls {
-    /// The certificate, and those between it and its root.
+    /// The certificate and its intermediates.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
 impl HostSettings {
-    /// What is lacking before others than this machine may reach `listen`, with what to do about it.
+    /// Returns what is missing before other machines may reach `listen`, with advice.
     pub(crate) fn lacks_for(&self, listen: SocketAddr) -> Option<(String, &'static str)> {
         if listen.ip().is_loopback() {
             return None;
@@ -80,15 +79,15 @@ impl HostSettings {
         let (lacks, help) = match (no_auth, no_tls) {
             (false, false) => return None,
             (true, true) => (
-                "there is neither `host.auth` to tell who calls nor `host.tls` to hide what is said",
+                "there is neither `host.auth` to identify callers nor `host.tls` to encrypt the traffic",
                 "give clients tokens (`mcp-host token NAME`) and set `host.tls`, or listen on 127.0.0.1 or [::1]",
             ),
             (true, false) => (
-                "there is no `host.auth` to tell who calls",
+                "there is no `host.auth` to identify callers",
                 "give clients tokens (`mcp-host token NAME`), or listen on 127.0.0.1 or [::1]",
             ),
             (false, true) => (
-                "there is no `host.tls` to hide tokens and all that is said",
+                "there is no `host.tls` to encrypt tokens and traffic",
                 "set `host.tls` to a certificate and its key; behind a proxy with TLS, set \"insecureHttp\": true",
             ),
         };
@@ -99,20 +98,20 @@ impl HostSettings {
 const SCHEME: &str = "sha256:";
 const MINT: &str = "run `mcp-host token NAME`, and put the line that it prints here";
 
-/// Reads `host.tls`; two empty names are none.
+/// Reads `host.tls`; two empty paths mean no TLS.
 pub(super) fn tls(field: &Field<'_>, report: &mut Report) -> Option<HostTls> {
     let mut fields = field.fields(report)?;
     let folder = report.file(field.at.file).parent().map(PathBuf::from).unwrap_or_default();
     let [cert, key] = ["cert", "key"].map(|name| {
         let text = fields.take(&[name], report).map(|field| field.text(report));
-        // What is no text is told of already.
+        // A value that is not a text is already reported.
         text.map_or(Some(""), |text| text)
     });
     fields.finish(&["cert", "key"], report);
     match (cert?, key?) {
         ("", "") => None,
         ("", _) | (_, "") => {
-            let problem = report.problem(field.at, &field.path, "it takes both `cert` and `key`");
+            let problem = report.problem(field.at, &field.path, "both `cert` and `key` are required");
             problem.help("name two PEM files: the certificate, and its private key");
             None
         }
@@ -160,7 +159,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
     for (name, entry) in entries {
         if !is_name(name) {
             let problem = report.problem(entry.at, &entry.path, "a client cannot be called that");
-            problem.help("take up to 64 of letters, digits, - _ and .");
+            problem.help("use up to 64 letters, digits, - _ and .");
         }
         let Some(text) = entry.text(report) else { continue };
         // The text is not shown: it may be the token itself.
@@ -170,7 +169,7 @@ fn clients(field: &Field<'_>, report: &mut Report) -> Option<Vec<BearerClient>> 
             continue;
         };
         if let Some(same) = clients.iter().find(|client| client.hash == hash) {
-            let text = format!("this is the token of {:?} too: it would not tell who calls", same.name);
+            let text = format!("this is also the token of {:?}, so it would not identify the caller", same.name);
             report.problem(entry.at, &entry.path, text).help(MINT);
         }
         clients.push(BearerClient { name: name.to_owned(), hash });

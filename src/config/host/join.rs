@@ -1,23 +1,23 @@
-//! `host.join`: whether processes of one user and one config share a daemon.
+//! `host.join`: whether processes with the same user and config share a daemon.
 
 use super::super::fields::Fields;
 use super::super::report::Report;
 use super::HostSettings;
 
-/// Whether `stdio` and the commands that end by themselves use a running daemon.
+/// Whether `stdio` and one-shot commands use a running daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Join {
-    /// If a daemon of the same config runs.
+    /// If a daemon with the same config runs.
     #[default]
     Auto,
     /// Never.
     Never,
-    /// The daemon of the config, which the first of them starts.
+    /// Always: the first of them starts the daemon.
     Start,
 }
 
-/// Reads it.
+/// Reads `join` and `idleExit`.
 pub(super) fn fill(settings: &mut HostSettings, fields: &mut Fields<'_>, report: &mut Report) {
     if let Some(field) = fields.take(&["join"], report) {
         settings.join = field.choice(&[("auto", Join::Auto), ("never", Join::Never), ("start", Join::Start)], report);

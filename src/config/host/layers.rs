@@ -1,4 +1,4 @@
-//! Which layer wins: figment reads variables, and merges the values of all layers, each with the place where it stands.
+//! Which layer wins. figment parses variables, and merges the values of all layers, each with its place.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::super::report::{Place, Report};
 use super::super::syntax::{Member, Node, Origin, Value};
 use super::super::vars::Vars;
 
-/// Every variable of ours begins with this.
+/// The prefix of all our variables.
 const PREFIX: &str = "MCP_HOST_";
 
 /// The sources of settings, the strongest last.
@@ -26,10 +26,10 @@ impl Layers {
         self.0.push(host);
     }
 
-    /// `MCP_HOST_NAMING__MAX_LENGTH` is `naming.maxLength`.
+    /// Adds variables: `MCP_HOST_NAMING__MAX_LENGTH` is `naming.maxLength`.
     pub(super) fn add_environment(&mut self, vars: &Vars, report: &mut Report) {
         for (name, value) in vars.with_prefix(PREFIX) {
-            // The config file, the values of VS Code inputs and the key of the secret store are no settings.
+            // The config file, the values of VS Code inputs and the key of the secret store are not settings.
             if name == "CONFIG" || name == "SECRET_KEY" || name.starts_with("INPUT_") {
                 continue;
             }
@@ -39,7 +39,7 @@ impl Layers {
         }
     }
 
-    /// A flag names its setting as a path: `naming.maxLength`.
+    /// Adds flags, each of which names its setting by a path: `naming.maxLength`.
     pub(super) fn add_flags(&mut self, flags: &[(String, String)], report: &mut Report) {
         for (name, value) in flags {
             let path: Vec<_> = name.split('.').map(str::to_owned).collect();
@@ -48,27 +48,27 @@ impl Layers {
         }
     }
 
-    /// One tree of the values that win, each with the place that it has in its own layer.
+    /// Returns one tree of the winning values, each with its place in its own layer.
     pub(super) fn merge(&mut self, report: &mut Report) -> Option<Node> {
         let mut figment = Figment::new();
         for layer in &mut self.0 {
-            // A layer that is no object would hide the others; it is a mistake of its own.
+            // A layer that is not an object would hide the others, and is reported as a mistake.
             cut(layer, LEVELS);
             if open(layer, "host", report) {
-                figment = figment.merge(Serialized::default("host", Given::from(&*layer)));
+                figment = figment.merge(Serialized::default("host", Layered::from(&*layer)));
             }
         }
         figment.contains("host").then(|| {
-            let merged: Given = figment.extract_inner("host").expect("what this type wrote, it reads");
+            let merged: Layered = figment.extract_inner("host").expect("what this type wrote, it reads");
             merged.into()
         })
     }
 }
 
-/// Settings are not nested deeper, so nothing below is looked at.
+/// How deep settings are nested; deeper levels are cut off.
 const LEVELS: usize = 8;
 
-/// Whether this is an object; tells of keys that come twice in it, of which one would be lost.
+/// Reports whether this is an object. Also reports duplicate keys in it, of which one would be lost.
 fn open(node: &Node, path: &str, report: &mut Report) -> bool {
     let Some(mut fields) = Fields::open(node, path, report) else { return false };
     for field in fields.rest().iter().filter(|field| field.node.members().is_some()) {
@@ -87,20 +87,20 @@ fn cut(node: &mut Node, levels: usize) {
     }
 }
 
-/// A value as figment merges it. Dicts are merged and everything else is replaced; so the members of an object are a dict, and
-/// what is no object stands in a list of one.
+/// A value in the form that figment merges. It merges dicts and replaces everything else, so the members of an object are
+/// a dict, and anything else is in a list of one.
 ///
-/// figment itself knows which provider a value came from. Messages name the line, of each item of a list, and show no value
-/// that a variable is in; so both go along.
+/// figment only knows which provider a value came from. Messages name its line, also for items of a list, and hide values
+/// with variables, so the place and the origin are carried along.
 #[derive(Serialize, Deserialize)]
-struct Given {
+struct Layered {
     at: Place,
     origin: Origin,
     members: Option<BTreeMap<String, Self>>,
     other: Option<[Value; 1]>,
 }
 
-impl From<&Node> for Given {
+impl From<&Node> for Layered {
     fn from(node: &Node) -> Self {
         let (members, other) = match &node.value {
             Value::Object(members) => {
@@ -113,9 +113,9 @@ impl From<&Node> for Given {
     }
 }
 
-impl From<Given> for Node {
-    fn from(given: Given) -> Self {
-        let member = |(key, given): (String, Given)| Member { key, at: given.at, node: given.into() };
+impl From<Layered> for Node {
+    fn from(given: Layered) -> Self {
+        let member = |(key, given): (String, Layered)| Member { key, at: given.at, node: given.into() };
         let value = match (given.members, given.other) {
             (Some(members), _) => Value::Object(members.into_iter().map(member).collect()),
             (None, Some([other])) => other,
@@ -125,7 +125,7 @@ impl From<Given> for Node {
     }
 }
 
-/// An object with one value in it. The value is read as figment reads a variable: `40`, `true`, `[a, b]`, or text.
+/// Returns an object with one value in it. The value is parsed as figment parses a variable: `40`, `true`, `[a, b]`, or text.
 fn nest(path: &[String], value: &str, file: usize) -> Node {
     let at = Place { file, ..Place::default() };
     let value = value
@@ -178,7 +178,7 @@ mod tests {
         })
     }
 
-    /// What one layer over another comes to, by definition.
+    /// Merges one layer over another, by definition.
     fn over(under: &Node, upper: &Node) -> Node {
         let (Value::Object(below), Value::Object(above)) = (&under.value, &upper.value) else { return upper.clone() };
         let mut members: BTreeMap<&str, Node> =

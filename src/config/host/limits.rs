@@ -1,4 +1,4 @@
-//! How much, how many, how long at most: `host.limits`.
+//! `host.limits`: limits on sizes, counts and times.
 
 use std::time::Duration;
 
@@ -11,52 +11,52 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 keys! {
-    /// Limits that hold for the whole host. Sizes are in bytes.
+    /// Limits for the whole host. Sizes are in bytes.
     #[non_exhaustive]
     pub struct Limits {
-        /// One message: a line of stdio, an SSE event, a JSON body.
+        /// The size of one message: a line of stdio, an SSE event, a JSON body.
         message: positive_size -> usize = 16 * MIB,
         /// The body of one request to our endpoint.
         body: positive_size -> usize = 4 * MIB,
-        /// The bodies in all that are being received.
+        /// All request bodies that are being received, together.
         bodies: positive_size -> usize = 64 * MIB,
         /// How deep a message may nest.
         depth: nesting -> usize = 128,
         /// Tools of one server.
         tools: positive_count -> usize = 1000,
-        /// The definitions of one server in all.
+        /// All definitions of one server together.
         definitions: positive_size -> usize = 8 * MIB,
-        /// Requests that wait for one server.
+        /// Pending requests to one server.
         pending_per_server: positive_count -> usize = 1024,
-        /// Requests of one client that wait.
+        /// Pending requests of one client.
         pending_per_client: positive_count -> usize = 1024,
-        /// Requests in all that are being served.
+        /// Pending requests of all clients.
         pending: positive_count -> usize = 16384,
-        /// What waits to be written to one server.
+        /// Bytes queued for one server.
         server_queue: positive_size -> usize = 4 * MIB,
-        /// What waits to be written to one client.
+        /// Bytes queued for one client.
         client_queue: positive_size -> usize = 4 * MIB,
-        /// What waits to be written to all clients.
+        /// Bytes queued for all clients.
         client_queues: positive_size -> usize = 32 * MIB,
-        /// Sessions of one client that proves who it is.
+        /// Sessions of one authenticated client.
         sessions_per_principal: positive_count -> usize = 64,
-        /// Sessions in all.
+        /// Sessions of all clients.
         sessions: positive_count -> usize = 1024,
         /// How long a session may be idle.
         session_idle: positive_time -> Duration = seconds(15 * 60),
-        /// How long all pages of one server's lists may take.
+        /// How long it may take to fetch all pages of one server's lists.
         list_time: positive_time -> Duration = seconds(30),
         /// Pages of one list.
         list_pages: positive_count -> usize = 100,
-        /// How long clients may keep lists of servers that tell of changes.
+        /// How long clients may cache lists of servers that announce changes.
         legacy_list_ttl: time -> Duration = seconds(30),
-        /// How long what a lost server listed last is shown.
+        /// How long the last lists of a lost server are shown.
         stale_max: positive_time -> Duration = seconds(10 * 60),
-        /// How long a process may take to end once its stdin is closed.
+        /// How long a process may take to exit after its stdin is closed.
         stop_close: time -> Duration = seconds(2),
-        /// How long it may take to end once it is told to.
+        /// How long a process may take to exit after it is told to.
         stop_term: time -> Duration = seconds(3),
-        /// How long calls may take to end at a shutdown.
+        /// How long calls may take to finish at shutdown.
         drain: time -> Duration = seconds(10),
         /// Connections to one server.
         leases_per_server: positive_count -> usize = 64,
@@ -64,33 +64,33 @@ keys! {
         leases: positive_count -> usize = 512,
         /// Calls of one principal that wait for answers of clients without a session.
         parked_per_principal: positive_count -> usize = 64,
-        /// Calls in all that are held for clients without a session.
+        /// All calls that are held for clients without a session.
         parked: positive_count -> usize = 1024,
         /// Resources that one client watches.
         subscriptions: positive_count -> usize = 1000,
-        /// A URI in a request of a client; a cursor, or a name to complete for, may have as much.
+        /// The length of a URI in a client's request, and also of a cursor or of a name to complete for.
         uri: positive_size -> usize = 8 * 1024,
         /// Headers of one request to our endpoint.
         headers: header_count -> usize = 100,
-        /// Bytes of its head: the first line and all headers.
+        /// Bytes of the request line and all headers of one request.
         header_bytes: positive_size -> usize = 64 * 1024,
         /// Connections of clients.
         connections: positive_count -> usize = 2048,
         /// How long a person may take to answer.
         answer: positive_time -> Duration = seconds(10 * 60),
-        /// How long a server must live before its retries start anew.
+        /// How long a server must stay up before its count of retries is reset.
         healthy: positive_time -> Duration = seconds(60),
-        /// What an authorization server says of itself, or of a server.
+        /// The metadata of an authorization server or of a protected resource.
         oauth_document: positive_size -> usize = 256 * 1024,
-        /// An answer of a token endpoint.
+        /// A response of a token endpoint.
         oauth_token: positive_size -> usize = 64 * 1024,
-        /// All challenges of one refusal.
+        /// All challenges of one response together.
         oauth_challenge: positive_size -> usize = 8 * 1024,
         /// How long an authorization server may take to answer.
         oauth_request: positive_time -> Duration = seconds(10),
         /// How long a person may take to sign in.
         login: positive_time -> Duration = seconds(10 * 60),
-        /// Steps from one URL to another of the same origin that one request to a server may take.
+        /// Redirects that one request to a server may follow, all within its origin.
         redirects: count -> usize = 3,
     }
 }

@@ -1,4 +1,4 @@
-//! Where tokens of servers are kept: `host.secrets`, and the key of the encrypted file.
+//! `host.secrets`: where to store the tokens of servers, and the key of the encrypted files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,34 +14,34 @@ use crate::config::place::quoted;
 use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;
 
-/// Where tokens of servers are kept.
+/// Where to store the tokens of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Secrets {
-    /// Which store.
+    /// The store.
     pub store: StoreKind,
-    /// The key of the encrypted file, where one is given.
+    /// The key of the encrypted files, if the config or the environment gives one.
     pub key: Option<SecretKey>,
-    /// Where the key is looked for when none is given: a well-known file of the user, which need not be there yet.
+    /// Where to look for the key if none is given: a well-known file of the user, which need not exist yet.
     pub key_file: Option<PathBuf>,
 }
 
-/// Which store keeps tokens.
+/// The kind of store for tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreKind {
-    /// The keyring of the system; where there is none the encrypted file, if it has a key; else memory.
+    /// The system keyring; without one, encrypted files if there is a key; otherwise memory.
     #[default]
     Auto,
-    /// The keyring of the system, or nothing that lasts.
+    /// Only the system keyring; nothing is stored without it.
     Keyring,
-    /// The encrypted file.
+    /// Encrypted files.
     File,
-    /// Memory: tokens are gone with the program.
+    /// Memory: tokens are lost when the program ends.
     Memory,
 }
 
-/// 32 bytes that tokens are encrypted with. `Debug` hides them.
+/// The key of 32 bytes that encrypts tokens. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey {
     bytes: Zeroizing<[u8; Self::LENGTH]>,
@@ -49,10 +49,10 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Bytes of a key.
+    /// The length of a key in bytes.
     pub const LENGTH: usize = 32;
 
-    /// Reads a key as it is written: 64 hexadecimal digits, or base64. `None` if it is no key of 32 bytes.
+    /// Parses a key: 64 hexadecimal digits, or base64. Returns `None` if it is not a key of 32 bytes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -64,9 +64,9 @@ impl SecretKey {
     /// Reads the key in a file. An empty file holds none yet.
     ///
     /// # Errors
-    /// When the file is there and cannot be read, or what it holds is no key.
+    /// Fails if the file exists but cannot be read, or does not hold a key.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, String> {
-        // A pipe would be waited for.
+        // Reading a pipe would block.
         match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => return Err("is no file".to_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -79,13 +79,13 @@ impl SecretKey {
         Self::parse(&text).map(Some).ok_or_else(|| NO_KEY.to_owned())
     }
 
-    /// The key itself.
+    /// Returns the bytes of the key.
     #[must_use]
     pub fn expose(&self) -> &[u8; Self::LENGTH] {
         &self.bytes
     }
 
-    /// The key as it is written, so that it can be hidden where it shows up.
+    /// Returns the key as written, so that it can be scrubbed from output.
     pub(crate) fn written(&self) -> &Secret {
         &self.written
     }
@@ -109,16 +109,16 @@ fn base64(text: &str) -> Option<Zeroizing<Vec<u8>>> {
 
 /// The variable that holds the key.
 const VARIABLE: &str = "MCP_HOST_SECRET_KEY";
-/// The name under which systemd may hand it over (`LoadCredential=`).
+/// The name of the systemd credential that may hold the key (`LoadCredential=`).
 const CREDENTIAL: &str = "mcp-host-secret-key";
-/// A file with a key is no longer.
+/// How much of a key file is read.
 const FILE_BYTES: u64 = 1024;
-/// The file that holds the key without being named, in the folder of the user's settings.
+/// The default key file, in the folder of the user's settings.
 const WELL_KNOWN: &str = "mcp-host/secret.key";
-const NO_KEY: &str = "holds no key: 32 bytes in base64 or hexadecimal";
+const NO_KEY: &str = "holds no key: expected 32 bytes in base64 or hexadecimal";
 const MAKE: &str = "make one with: openssl rand -base64 32";
 
-/// Reads `host.secrets`, and the key wherever it is given.
+/// Reads `host.secrets`, and the key from wherever it is given.
 pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Secrets {
     let mut secrets = Secrets::default();
     let mut file = None;
@@ -156,8 +156,8 @@ pub(super) fn read(field: Option<&Field<'_>>, vars: &Vars, report: &mut Report) 
     secrets
 }
 
-/// Whether the well-known file holds a key. One that holds something else is no reason to refuse the config: without it,
-/// logins are kept in memory.
+/// Reports whether the well-known file holds a key. A file that holds something else does not refuse the config: without a
+/// key, logins are kept in memory.
 fn is_key(path: &Path, report: &mut Report) -> bool {
     let read = SecretKey::read(path);
     let wrong = match &read {
@@ -174,14 +174,14 @@ fn is_key(path: &Path, report: &mut Report) -> bool {
     read.is_ok()
 }
 
-/// The variable, else the file of the config, else the credential that systemd hands over.
+/// Reads the key from the variable, else from the file of the config, else from the systemd credential.
 fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<SecretKey> {
     if let Some(text) = vars.get(VARIABLE).filter(|text| !text.is_empty()) {
         let key = SecretKey::parse(text);
         if key.is_none() {
             let at = report.add_file(Path::new(&format!("environment variable {VARIABLE}")));
             let at = Place { file: at, ..Place::default() };
-            report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+            report.problem(at, "", "this is not a key: expected 32 bytes in base64 or hexadecimal").help(MAKE);
         }
         return key;
     }
@@ -195,7 +195,7 @@ fn key(file: Option<&Field<'_>>, vars: &Vars, report: &mut Report) -> Option<Sec
     if key.is_none() {
         let at = report.add_file(&path);
         let at = Place { file: at, ..Place::default() };
-        report.problem(at, "", "it is no key: 32 bytes in base64 or hexadecimal").help(MAKE);
+        report.problem(at, "", "this is not a key: expected 32 bytes in base64 or hexadecimal").help(MAKE);
     }
     key
 }
@@ -220,7 +220,7 @@ fn from_file(field: &Field<'_>, path: &Path, report: &mut Report) -> Option<Secr
     key
 }
 
-/// The command that makes a file with a key, for its user alone, where there is no file.
+/// Returns the command that creates a key file readable by its user alone, if there is no file yet.
 fn make_command(path: &Path) -> String {
     format!("(umask 077; set -C; openssl rand -base64 32 > {})", quoted(&path.to_string_lossy()))
 }
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(format!("{key:?}"), "SecretKey");
     }
 
-    /// The settings, or what is wrong with them.
+    /// Returns the settings, or the problems with them.
     fn read(config: &str, vars: &[(&str, &str)]) -> Result<Secrets, String> {
         let text = format!("{{\"mcpServers\": {{\"a\": {{\"command\": \"a\"}}}}, \"host\": {{{config}}}}}");
         let vars = Vars::from_iter(vars.iter().copied());
@@ -274,10 +274,10 @@ mod tests {
         std::fs::write(&path, BASE64).unwrap();
         assert_eq!(read(file, &vars).unwrap().key_file.as_ref(), Some(&path));
         assert!(SecretKey::read(&path).unwrap().is_some());
-        // One that is named counts alone, and what keeps nothing in files needs none.
+        // A key that is given wins, and a store without files needs none.
         assert_eq!(read("", &[vars[0], (VARIABLE, HEX)]).unwrap().key_file, None);
         assert_eq!(read("\"secrets\": {\"store\": \"memory\"}", &vars).unwrap().key_file, None);
-        // What is no key refuses nothing where it was not asked for.
+        // With the store on auto, a broken key file refuses nothing.
         std::fs::write(&path, "hunter2").unwrap();
         assert_eq!(read(auto, &vars).unwrap().key_file.as_ref(), Some(&path));
         assert_eq!(SecretKey::read(&path).unwrap_err(), NO_KEY);
@@ -308,7 +308,7 @@ mod tests {
         for (config, vars, want) in [
             (file(&bad), vec![], "holds no key"),
             (file("/nowhere/key"), vec![], "cannot be read"),
-            (file(&good), vec![(VARIABLE, "hunter2")], "it is no key"),
+            (file(&good), vec![(VARIABLE, "hunter2")], "not a key"),
             ("\"secrets\": {\"store\": \"file\"}".to_owned(), vec![], "the encrypted file has no key"),
             ("\"secrets\": {\"store\": \"disk\"}".to_owned(), vec![], "\"disk\""),
         ] {

@@ -93,7 +93,7 @@ async fn a_no_and_a_code_that_is_over_end_it() {
     let refused = |code: &str| Error::Refused { code: code.to_owned() };
     let [denied, over, client, strange] = futures_util::future::join_all(ends).await.try_into().unwrap();
     assert_eq!((denied, client), (refused("access_denied"), refused("invalid_client")));
-    assert!(over.to_string().contains("the code is over: begin again"), "{over}");
+    assert!(over.to_string().contains("the code has expired: begin again"), "{over}");
     assert_eq!(strange, refused("an unknown error"));
 }
 
@@ -139,7 +139,7 @@ async fn h67_h68_h75_what_is_hostile_is_neither_shown_nor_asked() {
         let (issuing, issuer, _server, host) = world().await;
         *issuing.metadata.lock().unwrap() = json!({ "device_authorization_endpoint": endpoint });
         let error = host.device_login("a").await.expect_err(endpoint).to_string();
-        assert!(error.contains("is not asked") || error.contains("is no https URL"), "{error}");
+        assert!(error.contains("is not asked") || error.contains("is not an https URL"), "{error}");
         assert_eq!(issuer.count("POST /code"), 0);
         host.shutdown().await;
     }

@@ -233,7 +233,7 @@ async fn headers_that_are_set_here_anyhow_are_left_out_of_a_config() {
         json!({ "Accept": "text/html", "host": "evil.example", "MCP-Session-Id": "x", "X-Team": "core" });
     let config = config(&json!({ "a": entry }), &[]);
     let notes: Vec<String> = config.notes.iter().map(|note| note.message.clone()).collect();
-    assert_eq!(notes, ["this header is set here for each request, left out"; 3]);
+    assert_eq!(notes, ["mcp-host sets this header for each request, ignored"; 3]);
     let host = host(config).await;
     call(&host).await.unwrap();
     let asked = site.asked();
@@ -255,14 +255,14 @@ fn h17_what_needs_a_shell_is_refused_with_its_place() {
     };
     for (helper, expected) in [
         ("\"vault read | jq .\"", "`|` needs one"),
-        ("\"X=1 vault\"", "a variable that is set in front needs one"),
-        ("\"vault '\"", "a quote that does not end needs one"),
+        ("\"X=1 vault\"", "a leading variable assignment needs one"),
+        ("\"vault '\"", "an unterminated quote needs one"),
         ("\"\"", "names no program"),
         ("[]", "names no program"),
         ("[\"\"]", "names no program"),
         ("7", "expected a list, found a number"),
         ("[\"a\", 7]", "expected a string"),
-        ("[\"a\", \"b\\u0000\"]", "holds a NUL character"),
+        ("[\"a\", \"b\\u0000\"]", "contains a NUL character"),
     ] {
         let error = read(helper).unwrap_err();
         assert!(error.contains(expected) && error.contains("headersHelper"), "{helper}: {error}");

@@ -198,7 +198,7 @@ mod program {
 
         let other = KEY.replace("AAEC", "BBBB");
         for (vars, told) in
-            [(vec![("MCP_HOST_SECRET_KEY", other.as_str())], "another key"), (vec![], "its key is not given")]
+            [(vec![("MCP_HOST_SECRET_KEY", other.as_str())], "another key"), (vec![], "its key is missing")]
         {
             let (daemon, said) = started(home, &site, &vars).await;
             said.line(|line| line.contains(told) && line.contains("mcp-host login a")).await;

@@ -133,7 +133,7 @@ fn every_documented_key_is_understood() {
         };
         let mut say = |what: String| wrong.push(format!("{}: {what}", row.client));
         for note in &config.notes {
-            if ["unknown key", "no variable known"].iter().any(|words| note.message.contains(words)) {
+            if ["unknown key", "not a known variable"].iter().any(|words| note.message.contains(words)) {
                 say(note.to_string());
             }
         }

@@ -101,7 +101,7 @@ pub(super) const TABLE: &[Mistake] = &[
     },
     Mistake {
         name: "no http before the URL",
-        says: &["mcp.json:3", "write it whole, like \"https://example.com/mcp\""],
+        says: &["mcp.json:3", "write the full URL, like \"https://example.com/mcp\""],
         never: &["mcp.json: ok"],
         act: |scene| {
             scene.file("mcp.json", &config("s", r#"{ "url": "mcp.example.com/mcp" }"#));

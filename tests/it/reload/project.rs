@@ -129,7 +129,7 @@ fn h93_a_program_for_headers_does_not_run_before_it_is_approved() {
         let (exit, stdout, stderr) = project.run(args);
         assert_eq!((exit, project.ran()), (6, false), "{args:?}: {stdout}{stderr}");
         assert!(args != ["check"] || stdout.contains("/mcp, headers by /bin/sh -c touch ran"), "{stdout}");
-        let told = "! headersHelper: a program that runs here whenever this server is connected to";
+        let told = "! headersHelper: a program that runs here for each connection to this server";
         assert!(args != ["approve"] || stdout.contains(told), "{stdout}");
     }
     assert_eq!(project.run(&["approve", "--yes"]).0, 0);
@@ -195,7 +195,7 @@ fn h93_a_project_does_not_set_up_the_host() {
     let project = Project::new(&text.to_string());
     let (exit, _, stderr) = project.run(&["check"]);
     assert_eq!(exit, 0, "{stderr}");
-    assert!(stderr.contains("a project's config does not set up the host, ignored"), "{stderr}");
+    assert!(stderr.contains("a project's config cannot configure the host, ignored"), "{stderr}");
     // Whoever names the file means it.
     let (exit, _, stderr) = project.run(&["check", "--config", "mcp-host.json"]);
     assert!(exit == 2 || stderr.contains("nonsense"), "{stderr}");

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Token, common: &Common, output: &Output) -> Result<Exit
     let token = format!("mcph_{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
     let client = BearerClient::of_token(&args.name, &token).ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, "a client cannot be called that");
-        failure.help("take up to 64 of letters, digits, - _ and .")
+        failure.help("use up to 64 letters, digits, - _ and .")
     })?;
     // A config that is not there yet, or wants exactly this token, is no reason not to mint one.
     let config = Plan::load(common, false, None).map(|plan| plan.config).unwrap_or_default();
