@@ -1,5 +1,5 @@
-//! A server without a session, over HTTP, and clients with one: its results become their requests. Also what passes between
-//! two without a session.
+//! An HTTP server without sessions, and clients with one: its results become their requests. Also what passes between
+//! two sides without a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::manager::Manager;
 use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Response};
 use crate::router::{Client, Router};
 
-/// A server of 2026-07-28 that keeps nothing: what it asks next stands in `requestState` alone.
+/// A server of 2026-07-28 that keeps nothing: only `requestState` says what it asks next.
 async fn serve(State(calls): State<Arc<AtomicUsize>>, body: Bytes) -> HttpResponse {
     let request: Value = serde_json::from_slice(&body).unwrap();
     let params = &request["params"];

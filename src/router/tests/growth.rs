@@ -1,4 +1,4 @@
-//! What is kept for clients that do not come, or never let go: it counts, has an end, and holds no more than it has to.
+//! State kept for clients that do not return, or never let go: it is counted, expires, and holds no more than it must.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
