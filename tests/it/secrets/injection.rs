@@ -1,4 +1,4 @@
-//! What a server says can neither forge a line of the log nor fill it: H98.
+//! A server's output can neither forge a line of the log nor fill it: H98.
 
 use serde_json::json;
 
