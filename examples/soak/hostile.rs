@@ -130,7 +130,7 @@ async fn compare(
             .map_err(|_| "a caller waits forever".to_owned())?;
         let beside = beside?;
         if victims.1.is_some() && suffered.load(Ordering::Relaxed) == 0 {
-            return Err("nobody called the hostile server: there was no attack".to_owned());
+            return Err("the hostile server got no calls: there was no attack".to_owned());
         }
         let promised = alone.mul_f64(1.5) + Duration::from_millis(5);
         all.push(Worst { alone, beside, excess: beside.as_secs_f64() / promised.as_secs_f64() });

@@ -76,7 +76,7 @@ impl Joined {
 
     /// Takes the client's ends of its pipes, once.
     pub(crate) fn pipes(&mut self) -> Result<(ChildStdin, ChildStdout), String> {
-        self.input.take().zip(self.output.take()).ok_or_else(|| "somebody has its pipes".to_owned())
+        self.input.take().zip(self.output.take()).ok_or_else(|| "its pipes are taken".to_owned())
     }
 
     /// Writes a line to it, heard or not.
@@ -108,7 +108,8 @@ impl Joined {
                 None => process::pause(Duration::from_millis(5)),
             }
         };
-        let said = self.said.recv_timeout(patience).map_err(|_| "somebody holds the stderr of a relay that is gone")?;
+        let said =
+            self.said.recv_timeout(patience).map_err(|_| "another process holds the stderr of a relay that is gone")?;
         Ok((status, said))
     }
 

@@ -152,9 +152,9 @@ mod soak {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--whole" => plan.whole = true,
-                "--host" => plan.host = arguments.next().ok_or("--host wants a file")?.into(),
+                "--host" => plan.host = arguments.next().ok_or("--host needs a file")?.into(),
                 "--seed" => {
-                    plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed wants a number")?;
+                    plan.seed = arguments.next().and_then(|seed| seed.parse().ok()).ok_or("--seed needs a number")?;
                 }
                 stage => match STAGES.iter().find(|(name, _)| *name == stage) {
                     Some(stage) => wanted.push(*stage),

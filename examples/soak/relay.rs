@@ -129,7 +129,7 @@ fn passed(relay: &mut Relay) -> Result<(u64, u64), String> {
         });
         let outcome = (0..ROUNDS).try_for_each(|_| relay.echo(LONG));
         over.store(true, Ordering::Relaxed);
-        let most = looks.join().map_err(|_| "nobody looked at its memory")?;
+        let most = looks.join().map_err(|_| "the memory watcher panicked")?;
         outcome.map(|()| most)
     })
 }

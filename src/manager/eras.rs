@@ -69,7 +69,8 @@ enum Took {
 }
 
 impl EraState {
-    /// Reports whether no question is in flight and this client is not one that got no answer.
+    /// Reports whether the server may be asked for this client: no question is in flight, and this client got an answer
+    /// to any earlier one.
     fn may_ask(&self, owner: Owner, now: Instant) -> bool {
         self.asking.is_none_or(|until| until <= now) && !self.unanswered.contains(&owner)
     }

@@ -370,7 +370,7 @@ mod tests {
         assert!((0..40).all(|_| !quiet("1")));
         assert!((0..19).all(|_| !quiet("2")));
         note(&known, "a", Asked::ROOTS, "2");
-        assert!((0..19).all(|_| !quiet("3")) && known.asks("a").has(Asked::ROOTS), "a question begins the count anew");
+        assert!((0..19).all(|_| !quiet("3")) && known.asks("a").has(Asked::ROOTS), "a question restarts the count");
         assert!(quiet("3"));
         assert_eq!(known.asks("a"), Asked::SAMPLING, "what is asked rarely stays");
     }

@@ -105,7 +105,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &manager.hint()) && Arc::ptr_eq(&first, &manager.once_callable(&who)));
         assert_eq!(manager.status()[0].tools, 1);
         assert_eq!(manager.looks(), made, "none of them made another one");
-        assert!(!Arc::ptr_eq(&first, &before), "another generation is looked at anew");
+        assert!(!Arc::ptr_eq(&first, &before), "a new generation gets a new catalog");
         manager.shutdown().await;
     }
 

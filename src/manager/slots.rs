@@ -205,7 +205,7 @@ mod tests {
                 }
                 prop_assert_eq!(line.running, line.held.values().sum::<usize>());
                 prop_assert!(line.running <= most);
-                prop_assert!(line.queue.is_empty() || line.running == most, "a slot is idle while somebody waits");
+                prop_assert!(line.queue.is_empty() || line.running == most, "a slot is idle while a call waits");
             }
         }
     }

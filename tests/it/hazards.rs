@@ -24,7 +24,7 @@ fn the_list_is_that_of_the_tests() {
     let differs = there.lines().zip(made.lines()).find(|(there, made)| there != made);
     assert!(
         there == made,
-        "tests/hazards.md is not what the tests say (first: {differs:?}); write it anew: BLESS=1 cargo test --test it hazards"
+        "tests/hazards.md does not match the tests (first: {differs:?}); regenerate it: BLESS=1 cargo test --test it hazards"
     );
 }
 

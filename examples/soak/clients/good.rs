@@ -58,7 +58,13 @@ pub(crate) const KINDS: [Kind; 8] = [
     Kind { name: "2025-03-26", revision: "2025-03-26", way: Way::Session, listens: false, tools: ECHO },
     Kind { name: "2024-11-05", revision: "2024-11-05", way: Way::Sse, listens: true, tools: ECHO },
     Kind { name: "2026-07-28 that listens", revision: MODERN, way: Way::Modern, listens: true, tools: ECHO },
-    Kind { name: "2026-07-28, each call anew", revision: MODERN, way: Way::Newcomer, listens: false, tools: ECHO },
+    Kind {
+        name: "2026-07-28, a connection per call",
+        revision: MODERN,
+        way: Way::Newcomer,
+        listens: false,
+        tools: ECHO,
+    },
     Kind { name: "stdio", revision: "2025-11-25", way: Way::Pipe, listens: false, tools: ECHO },
 ];
 

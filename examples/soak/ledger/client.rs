@@ -356,8 +356,8 @@ async fn host(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Clien
     command.arg("--own");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    let pipes = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
-    Ok((pipe(history, door, load, pipes).await?, child))
+    let (input, output) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
+    Ok((pipe(history, door, load, input, output).await?, child))
 }
 
 async fn relay(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Client>, Joined), String> {
@@ -367,14 +367,15 @@ async fn relay(history: History, door: Door, load: &Load<'_>) -> Result<(Rc<Clie
     let (input, output) = relay.pipes()?;
     let input = ChildStdin::from_std(input).map_err(|error| error.to_string())?;
     let output = ChildStdout::from_std(output).map_err(|error| error.to_string())?;
-    Ok((pipe(history, door, load, (input, output)).await?, relay))
+    Ok((pipe(history, door, load, input, output).await?, relay))
 }
 
 async fn pipe(
     history: History,
     door: Door,
     load: &Load<'_>,
-    (mut input, output): (ChildStdin, ChildStdout),
+    mut input: ChildStdin,
+    output: ChildStdout,
 ) -> Result<Rc<Client>, String> {
     let (out, mut lines) = mpsc::channel::<String>(64);
     tokio::task::spawn_local(async move {

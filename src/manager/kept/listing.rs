@@ -201,7 +201,7 @@ mod tests {
         let told = Listing { offer: Arc::new(builder.finish()), instructions: None };
         assert_eq!(names(&kept), names(&told));
         assert_eq!(names(&kept).len(), 3, "the cap of tools holds, too");
-        assert_eq!(kept.offer.hash(), told.offer.hash(), "what was wrong with it is told as well");
+        assert_eq!(kept.offer.hash(), told.offer.hash(), "with the same problems reported");
         let text = names(&kept).concat();
         assert!(!text.contains("\\u001b") && !text.contains('\u{202e}'), "{text}");
     }

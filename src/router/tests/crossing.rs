@@ -276,6 +276,6 @@ async fn h46_a_state_of_one_client_leads_no_other_anywhere() {
         let answer = stage.answer(client, &retry(&call("ask"), asked, &yes(name))).await;
         assert!(text(&answer).contains(name), "{answer}");
         let again = stage.answer(client, &retry(&call("ask"), asked, &yes(name))).await;
-        assert!(again["error"] == -32602 || text(&again).contains(name), "nobody else's: {again}");
+        assert!(again["error"] == -32602 || text(&again).contains(name), "no other client's: {again}");
     }
 }

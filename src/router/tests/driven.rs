@@ -231,7 +231,7 @@ async fn between_two_without_a_session_questions_pass_and_states_are_sealed() {
     let asked = scene.call(&client, &call("form")).answer().await;
     assert_eq!(asked["inputRequests"]["who"]["params"]["message"], "who?");
     assert!(!asked["requestState"].as_str().unwrap().contains("state"));
-    assert_eq!(asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test", "we answer, whoever asks");
+    assert_eq!(asked["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "test", "the host answers every client");
     let answers = json!({ "who": { "action": "decline" } });
     let last = scene.call(&client, &retry(&call("form"), &asked, &answers)).answer().await;
     assert_eq!((text(&last), &last["resultType"]), ("{\"action\":\"decline\"} a \u{e9} state", &json!("complete")));

@@ -30,7 +30,7 @@ async fn h55_a_question_that_was_put_is_kept_no_longer() {
     let running = stage.call(&client, &asking(100_000));
     let question = running.question().await;
     let params = question.params.unwrap();
-    assert!(params.as_bytes().len() > 100_000 && params.bytes().is_unique(), "whoever took it has it alone");
+    assert!(params.as_bytes().len() > 100_000 && params.bytes().is_unique(), "the buffer is not shared");
     let outcome = Ok(Raw::from_value(&decline()));
     stage.router.answer(&client, Response { id: Some(question.id), outcome });
     assert_eq!(text(&running.answer().await), decline().to_string());

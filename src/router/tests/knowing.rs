@@ -93,7 +93,7 @@ async fn a_server_that_several_have_called_is_told_the_roots_of_none() {
         assert!(!said.starts_with("0 ") && said.contains(own), "{said}");
     }
     let stays = world.person(Profile::EMPTY, "");
-    assert!(world.call(&stays, 0, "echo").await.starts_with("0 "), "a list of no roots harms nobody");
+    assert!(world.call(&stays, 0, "echo").await.starts_with("0 "), "an empty list of roots does no harm");
 }
 
 #[tokio::test(start_paused = true)]

@@ -380,7 +380,7 @@ async fn h57_what_never_leaves_is_not_sent_after_its_deadline() {
     tokio::time::sleep(LITTLE).await;
     let begun = Instant::now();
     let called = run(&router, &client, &call("go")).whole_answer();
-    let answer = tokio::time::timeout(Duration::from_secs(60), called).await.expect("it is sent for ever");
+    let answer = tokio::time::timeout(Duration::from_secs(60), called).await.expect("it is sent forever");
     let unavailable = json!({ "server": "far", "kind": "unavailable", "sent": false, "retryable": true });
     assert_eq!(*details(&answer), unavailable, "{answer}");
     assert!((9..=16).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());

@@ -343,7 +343,7 @@ async fn h45_what_may_be_asked_for_several_calls_is_not_put_to_the_only_client()
             }
         }
     });
-    let answered = answered.await.expect("somebody is asked");
+    let answered = answered.await.expect("the question is put");
     let refused = Raw::trusted(r#"{"action":"cancel"}"#.into());
     assert_eq!((answered.id, answered.outcome), (Some(RequestId::Number(1)), Ok(refused)));
     assert!(client.mailbox().try_next().is_none() && running.leg.try_next().is_none());

@@ -154,7 +154,7 @@ async fn h44_a_question_for_an_answer_to_what_may_not_ask_is_put_to_nobody() {
         let running = request(&router, client, Method::Complete, &params);
         let leg = running.leg.clone();
         let answer = tokio::time::timeout(Duration::from_secs(60), running.whole_answer()).await;
-        let answer = answer.expect("somebody is asked");
+        let answer = answer.expect("the question is put");
         assert_eq!(answer["data"]["kind"], "malformed", "{answer}");
         assert!(leg.try_next().is_none() && client.mailbox().try_next().is_none());
     }

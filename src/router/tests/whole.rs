@@ -126,7 +126,7 @@ async fn h63_what_one_is_told_in_a_session_or_for_credentials_is_for_nobody_else
     let ann = || Principal::named("ann");
     let alone = stage().await;
     assert_eq!(scope(&alone, Principal::local()).await, "public");
-    assert_eq!(scope(&alone, ann()).await, "private", "the session may be told what nobody else is");
+    assert_eq!(scope(&alone, ann()).await, "private", "the session may see private tools");
     let shared = stage_of(|config| config.servers[0].sharing = Sharing::Host).await;
     assert_eq!(scope(&shared, ann()).await, "public", "all have the same session");
     let at = |change: &dyn Fn(&mut Remote)| {

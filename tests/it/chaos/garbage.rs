@@ -371,7 +371,7 @@ async fn h40_a_list_without_end_is_none_and_the_last_good_one_stays() {
     let cases: [(&str, Next); 3] = [
         ("the same", |_| Some("a".to_owned())),
         ("to and fro", |page| Some(["a", "b"][page % 2].to_owned())),
-        ("fresh for ever", |page| Some(page.to_string())),
+        ("fresh forever", |page| Some(page.to_string())),
     ];
     for (case, next) in cases {
         let page = std::sync::atomic::AtomicUsize::new(0);

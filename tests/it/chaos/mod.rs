@@ -45,7 +45,7 @@ async fn beside<T>(host: &Host, work: impl Future<Output = T>) -> T {
     };
     let out = tokio::select! {
         biased;
-        () = calls => unreachable!("they go on for ever"),
+        () = calls => unreachable!("they never end"),
         out = work => out,
     };
     good(host).await;

@@ -118,7 +118,7 @@ fn h100_a_line_without_an_end_ends_the_host_whatever_comes_after_it() {
         let expected = "error: standard input or output: the client sent more than 16777216 bytes without ending its line; \
                         a message may have 4194304 (host.limits.body)";
         assert_eq!((ended.status.code(), told), (Some(1), vec![expected]), "{size} MiB, {then}");
-        assert_eq!(said.lines().count(), 1, "it is told once: {said}");
+        assert_eq!(said.lines().count(), 1, "it is reported once: {said}");
         assert!(taken <= 18, "it took {taken} MiB");
     }
 }

@@ -131,7 +131,7 @@ async fn h63_a_list_of_one_principal_is_not_shown_to_another() {
     let (host, port) = host(home.path(), 3).await;
     host.settled().await;
     let ann = Client::open(port, TOKENS[0]).await;
-    assert_eq!(ann.tools().await, ["s__tool1"], "what the host itself was shown is for everybody");
+    assert_eq!(ann.tools().await, ["s__tool1"], "the host's own list is for everyone");
     assert!(ann.called().await.unwrap_err().contains("list again"), "her call opens her own process");
     assert_eq!(ann.tools().await, ["s__tool2"]);
     let bob = Client::open(port, TOKENS[1]).await;

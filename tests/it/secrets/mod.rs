@@ -250,7 +250,7 @@ fn serves_hidden(level: &str) {
     for arguments in [&["status", "--listen", &address][..], &["status", "--json", "--listen", &address]] {
         let out = program(home.path(), level, arguments).output().unwrap();
         let said = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
-        assert!(said.contains("fatal: cannot use ***"), "the tail of standard error is told: {said}");
+        assert!(said.contains("fatal: cannot use ***"), "the tail of standard error is shown: {said}");
         assert!(said.contains("it failed (exit code 3): "), "and that of a program for headers: {said}");
         assert_hidden(&said, ALL, "status");
     }

@@ -39,6 +39,13 @@ pub(super) enum Kind {
     Member,
 }
 
+/// Who a client belongs to, and what decides its behavior.
+pub(super) struct Character {
+    pub(super) principal: Principal,
+    pub(super) kind: Kind,
+    pub(super) chance: Chance,
+}
+
 /// One person at one client.
 pub(super) struct Person {
     pub(super) world: Arc<World>,
@@ -61,24 +68,19 @@ impl Person {
     pub(super) fn new(world: &Arc<World>, router: &Router, number: u64) -> Arc<Self> {
         let chance = world.chance_of("client", number);
         let principal = if chance.one_in(4) { Principal::named("other") } else { Principal::local() };
-        Self::with(world, router, number, (principal, Kind::Plain, chance))
+        Self::with(world, router, number, Character { principal, kind: Kind::Plain, chance })
     }
 
     /// Creates a person of this principal.
     pub(super) fn of(world: &Arc<World>, router: &Router, number: u64, principal: Principal, kind: Kind) -> Arc<Self> {
         let chance = world.chance_of("client", number);
-        Self::with(world, router, number, (principal, kind, chance))
+        Self::with(world, router, number, Character { principal, kind, chance })
     }
 
-    fn with(
-        world: &Arc<World>,
-        router: &Router,
-        number: u64,
-        (principal, kind, chance): (Principal, Kind, Chance),
-    ) -> Arc<Self> {
-        let asks = !chance.one_in(3) || kind == Kind::Greedy;
+    fn with(world: &Arc<World>, router: &Router, number: u64, character: Character) -> Arc<Self> {
+        let asks = !character.chance.one_in(3) || character.kind == Kind::Greedy;
         let can = if asks { Profile::ELICITATION_FORM } else { Profile::EMPTY };
-        Self::able(world, router, number, (principal, kind, chance), can)
+        Self::able(world, router, number, character, can)
     }
 
     /// Creates a person with these capabilities.
@@ -86,9 +88,10 @@ impl Person {
         world: &Arc<World>,
         router: &Router,
         number: u64,
-        (principal, kind, chance): (Principal, Kind, Chance),
+        character: Character,
         can: Profile,
     ) -> Arc<Self> {
+        let Character { principal, kind, chance } = character;
         let revision = *chance.pick(&[
             ProtocolVersion::V2024_11_05,
             ProtocolVersion::V2025_06_18,
@@ -282,7 +285,7 @@ impl Person {
             }
             let Some(outcome) = outcome else {
                 if !taken_back && !self.gone.is_cancelled() {
-                    self.world.tale.fault(format!("{mark} was taken back by nobody"));
+                    self.world.tale.fault(format!("{mark} was cancelled by no one"));
                 }
                 self.world.tale.end(&mark, End::Withdrawn);
                 return mark;

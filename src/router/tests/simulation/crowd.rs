@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::chance::Chance;
-use super::client::{Kind, Person};
+use super::client::{Character, Kind, Person};
 use super::server::{Life, Shape};
 use super::tale::End;
 use super::world::World;
@@ -205,7 +205,7 @@ fn person(world: &Arc<World>, router: &Router, number: u64) -> Arc<Person> {
         roots.with(sampling).with(form),
         roots.with(Profile::ROOTS_CHANGED),
     ]);
-    Person::able(world, router, number, (principal, Kind::Member, chance), can)
+    Person::able(world, router, number, Character { principal, kind: Kind::Member, chance }, can)
 }
 
 impl Person {

@@ -192,7 +192,7 @@ impl Tale {
             let wrong = match &call.end {
                 None => Some("has no answer".to_owned()),
                 _ if call.acts && count > 1 => Some(format!("was done {count} times")),
-                Some(End::Answered) if call.acts && count == 0 => Some("was answered and not done".to_owned()),
+                Some(End::Answered) if call.acts && count == 0 => Some("was answered but not executed".to_owned()),
                 Some(End::Refused) if count > 0 => Some("was refused and done".to_owned()),
                 // Each once, in order, and before the response.
                 Some(End::Answered) if steps.get(&mark).is_some_and(|[said, heard]| said != heard) => {

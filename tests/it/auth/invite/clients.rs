@@ -41,11 +41,11 @@ impl World {
         change(&mut config);
         let host = Host::builder().config(config).start().await.unwrap();
         signed_in(&host).await;
-        Self::open((issuing, issuer, site), host, listen).await
+        Self::open(issuing, issuer, site, host, listen).await
     }
 
     /// Opens the endpoint of this host.
-    pub(super) async fn open((issuing, issuer, site): (Arc<Issuing>, Site, Site), host: Host, listen: &str) -> Self {
+    pub(super) async fn open(issuing: Arc<Issuing>, issuer: Site, site: Site, host: Host, listen: &str) -> Self {
         let listener = TcpListener::bind(listen).await.unwrap();
         let address = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
         let endpoint = host.open_http(listener).unwrap();

@@ -191,10 +191,10 @@ async fn nobody_is_asked_to_sign_in_where_tokens_come_without_a_user() {
     let word = SecretSource::Given(Secret::new("word"));
     let company = Enterprise::new(format!("{}/token", idp.url).parse().unwrap(), "c", word.clone());
     for grant in [Grant::ClientCredentials, Grant::Workload(word), Grant::Enterprise(Box::new(company))] {
-        let parts = protected().await;
-        let host = Host::builder().config(without_a_user(&parts.2, grant.clone())).start().await.unwrap();
+        let (issuing, issuer, site) = protected().await;
+        let host = Host::builder().config(without_a_user(&site, grant.clone())).start().await.unwrap();
         connected(&host).await;
-        let world = World::open(parts, host, "127.0.0.1:0").await;
+        let world = World::open(issuing, issuer, site, host, "127.0.0.1:0").await;
         // Tokens issued from now on are not accepted.
         *world.issuing.answer.lock().unwrap() = Some(json!({ "access_token": "dead", "token_type": "Bearer" }));
         for _ in 0..2 {
