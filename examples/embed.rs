@@ -9,13 +9,13 @@ use mcp_host::protocol::Raw;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Servers end with this program even if it is killed.
+    // Servers end with this program, even if it is killed.
     mcp_host::guard();
     let mut args = std::env::args().skip(1);
     let file = args.next().ok_or("usage: embed CONFIG [TOOL [JSON]]")?;
     let host = Host::builder().config_file(file).start().await?;
     let done = run(&host, args).await;
-    // Whatever happened: no process of ours stays behind.
+    // In any case, leave no process behind.
     host.shutdown().await;
     done
 }

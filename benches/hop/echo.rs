@@ -24,16 +24,16 @@ use crate::process::{accept, standard_input, standard_output};
 const TOOL: usize = 760;
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// What all connections of one server share.
+/// The state shared by all connections of one server.
 #[derive(Debug)]
 struct Echo {
-    /// The `tools` array, ready.
+    /// The complete `tools` array.
     tools: String,
-    /// The last blob that was asked for: the same size is asked for again and again.
+    /// The last blob requested: the same size is requested again and again.
     blob: std::cell::RefCell<Rc<str>>,
 }
 
-/// What is to be done with one message.
+/// What to do with one message.
 enum Answer {
     Nothing,
     Now(Vec<u8>),
@@ -114,7 +114,7 @@ pub(crate) async fn serve_stdio(tools: usize) -> io::Result<()> {
     }
 }
 
-/// Serves on a port of loopback until the lifeline ends.
+/// Serves on a loopback port until the lifeline ends.
 pub(crate) async fn serve_http(port: u16, tools: usize) -> io::Result<()> {
     let echo = Rc::new(Echo::new(tools));
     accept(port, || {
@@ -144,7 +144,7 @@ impl Echo {
             _ => return plain(StatusCode::METHOD_NOT_ALLOWED, ""),
         }
         let Ok(body) = request.into_body().collect().await else {
-            return plain(StatusCode::BAD_REQUEST, "the body broke off");
+            return plain(StatusCode::BAD_REQUEST, "the body is incomplete");
         };
         let body = body.to_bytes();
         let answer = match self.answer(&body) {
@@ -157,7 +157,7 @@ impl Echo {
         };
         Response::builder()
             .header(CONTENT_TYPE, "application/json")
-            // One id for all: sessions hold nothing here. Only the handshake's is looked at.
+            // One id for all: sessions hold nothing here. Only the one of the handshake is checked.
             .header("Mcp-Session-Id", "echo-session-0123456789abcdef")
             .body(Full::from(answer))
             .expect("all headers are valid")
@@ -233,7 +233,7 @@ fn refusal(id: &str, code: i32, message: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
 }
 
-/// `count` tools: the three that do something, then others that only fill the list.
+/// Returns `count` tools: the three that do something, then filler.
 fn definitions(count: usize) -> String {
     let mut tools = vec![
         definition("echo", r#""text":{"type":"string","description":"What comes back"}"#, "text"),
@@ -249,7 +249,7 @@ fn definitions(count: usize) -> String {
     format!("[{}]", tools.join(","))
 }
 
-/// One definition of `TOOL` bytes with the comma after it.
+/// Returns one definition of `TOOL` bytes, followed by a comma.
 fn definition(name: &str, properties: &str, required: &str) -> String {
     let tail = format!(
         r#"","inputSchema":{{"type":"object","properties":{{{properties}}},"required":["{required}"]}},"annotations":{{"readOnlyHint":true,"openWorldHint":false}}}}"#

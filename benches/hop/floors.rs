@@ -1,4 +1,4 @@
-//! What a hop costs at least: the same HTTP library with nothing to think about, and one JSON-RPC id to rewrite.
+//! The least that a hop costs: the same HTTP library without any logic, and one JSON-RPC id to rewrite.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::process::{Process, Role, accept, loopback};
 
-/// HTTP parsed and passed on: for each connection one of its own to the server behind.
+/// Parses HTTP and passes it on, with one upstream connection per client connection.
 pub(crate) async fn serve_http(port: u16, upstream: u16) -> io::Result<()> {
     accept(port, || {
         let sender: Rc<RefCell<Option<SendRequest<Incoming>>>> = Rc::default();
         move |request| {
             let sender = Rc::clone(&sender);
             async move {
-                // Requests of one connection come one after the other, so taking it out is no race.
+                // Requests on one connection are sequential, so taking the sender out is no race.
                 let taken = sender.borrow_mut().take();
                 let mut open = match taken {
                     Some(open) => open,
@@ -48,12 +48,12 @@ async fn connect(port: u16) -> io::Result<SendRequest<Incoming>> {
     let stream = TcpStream::connect(loopback(port)).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // Ends when its sender is dropped with the connection in front.
+    // Ends when its sender is dropped with the client's connection.
     tokio::task::spawn_local(async move { connection.await.ok() });
     Ok(sender)
 }
 
-/// HTTP in, one stdio server behind, ids rewritten by splicing bytes, writes batched.
+/// Serves HTTP in front of one stdio server: splices the ids, and batches writes.
 pub(crate) async fn serve_bridge(port: u16, tools: usize) -> io::Result<()> {
     let (_child, stdin, stdout) = Process::piped(Role::EchoStdio { tools }).map_err(io::Error::other)?;
     let bridge = Rc::new(Bridge::default());
@@ -71,11 +71,11 @@ pub(crate) async fn serve_bridge(port: u16, tools: usize) -> io::Result<()> {
     }
 }
 
-/// The requests under way through one pair of pipes.
+/// The requests in flight through one pair of pipes.
 #[derive(Debug, Default)]
 struct Bridge {
     next: Cell<u64>,
-    /// Our id to the client's own and to the client that waits.
+    /// Our id to the client's own id and the waiting client.
     pending: RefCell<HashMap<u64, (Bytes, oneshot::Sender<Bytes>)>>,
     out: RefCell<Vec<u8>>,
     written: Notify,
@@ -109,7 +109,7 @@ impl Bridge {
             .expect("all headers are valid")
     }
 
-    /// Appends one line; the writer takes all that has gathered since its last write.
+    /// Appends one line; the writer takes everything gathered since its last write.
     fn send(&self, parts: &[&[u8]]) {
         let mut out = self.out.borrow_mut();
         for part in parts {
@@ -136,7 +136,7 @@ impl Bridge {
             while let Some(at) = memchr::memchr(b'\n', &received[seen..]) {
                 let end = seen + at;
                 self.deliver(&received[..end]);
-                // Not split off: the buffer stays in one piece, so it is used again instead of allocated anew.
+                // Not split off: a buffer in one piece is reused instead of reallocated.
                 received.advance(end + 1);
                 seen = 0;
             }
@@ -154,12 +154,12 @@ impl Bridge {
         answer.extend_from_slice(&line[..span.start]);
         answer.extend_from_slice(&theirs);
         answer.extend_from_slice(&line[span.end..]);
-        // A client that has gone waits for nothing.
+        // The client may be gone.
         client.send(answer.into()).ok();
     }
 }
 
-/// Where the value of the outermost `id` lies, found without a look at what comes after it.
+/// Returns the range of the outermost `id`'s value, without looking at what follows it.
 fn id_of(message: &[u8]) -> Option<Range<usize>> {
     let mut depth = 0_u32;
     let mut at = 0;
@@ -187,7 +187,7 @@ fn id_of(message: &[u8]) -> Option<Range<usize>> {
     None
 }
 
-/// The place of the quote that ends the string whose inside starts at `at`.
+/// Returns the position of the quote that ends the string whose content starts at `at`.
 fn string_end(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += memchr::memchr2(b'"', b'\\', message.get(at..)?)?;

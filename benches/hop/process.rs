@@ -1,6 +1,6 @@
 //! Child processes: this binary in one of its roles, or the host. Each ends with its handle, by its own id.
 //!
-//! Also what a role stands on in the child: its standard streams, and a port that is served until standard input ends.
+//! Also what a role needs in the child: its standard streams, and a port that is served until standard input ends.
 
 use std::future::Future;
 use std::io;
@@ -18,21 +18,21 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 
-/// How long anything may take to come up.
+/// How long a process may take to become ready.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks whether a port is open: well under what is measured.
+/// Time between two checks whether a port is open: far shorter than what is measured.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What this binary does when it is started again as a part of the bench.
+/// The role of this binary when the bench starts it again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     /// The echo server on its standard streams.
     EchoStdio { tools: usize },
     /// The echo server over Streamable HTTP.
     EchoHttp { port: u16, tools: usize },
-    /// HTTP parsed and passed on to another port.
+    /// Parses HTTP and passes it on to another port.
     FloorHttp { port: u16, upstream: u16 },
-    /// HTTP in, an echo server on pipes behind it.
+    /// Serves HTTP, with an echo server on pipes behind it.
     FloorBridge { port: u16, tools: usize },
 }
 
@@ -47,7 +47,7 @@ impl Role {
         std::iter::once(name.to_owned()).chain(numbers.iter().map(ToString::to_string)).collect()
     }
 
-    /// Reads back what `arguments` wrote; nothing when the bench itself is meant.
+    /// Parses what `arguments` wrote; `None` for the bench itself.
     pub(crate) fn parse(arguments: &[String]) -> Result<Option<Self>> {
         let number = |at: usize| -> Result<usize> {
             arguments
@@ -75,7 +75,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline: it ends with us.
+    /// Starts this binary in a role that listens on a port. Its standard input is its lifeline: it ends with this
+    /// process.
     pub(crate) fn start(role: Role) -> Result<Self> {
         let mut command = itself(role)?;
         command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -92,7 +93,7 @@ impl Process {
         Ok((process, stdin, stdout))
     }
 
-    /// Starts any program.
+    /// Starts a program.
     pub(crate) fn spawn(mut command: Command) -> Result<Self> {
         let name = command.as_std().get_program().to_owned();
         let child = command.kill_on_drop(true).spawn().with_context(|| format!("cannot start {}", name.display()))?;
@@ -120,21 +121,21 @@ impl Process {
         Ok(())
     }
 
-    /// Asks the process to end, and kills it when it does not.
+    /// Asks the process to end, and kills it if it does not.
     pub(crate) async fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         self.child.kill().await.context("cannot end a child")
     }
 }
 
-/// The command that starts this binary in a role.
+/// Returns the command that starts this binary in a role.
 pub(crate) fn itself(role: Role) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
     command.args(role.arguments());
     Ok(command)
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(loopback(0)).context("no free port")?;
     Ok(listener.local_addr()?.port())
@@ -144,7 +145,7 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Accepts on a port of loopback and gives each connection a service of its own, until standard input ends.
+/// Accepts connections on a loopback port and serves each with its own service, until standard input ends.
 pub(crate) async fn accept<S, F, B, E>(port: u16, mut service: impl FnMut() -> S) -> io::Result<()>
 where
     S: Fn(Request<Incoming>) -> F + 'static,
@@ -169,14 +170,14 @@ where
                 stream.set_nodelay(true)?;
                 let connection = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service_fn(service()));
-                // A connection that breaks is its client's affair.
+                // A broken connection is its client's problem.
                 connections.spawn_local(async move { connection.await.ok() });
             }
         })
         .await
 }
 
-/// Standard input without a thread between us and the pipe.
+/// Standard input without a thread between the runtime and the pipe.
 #[cfg(unix)]
 pub(crate) fn standard_input() -> io::Result<impl AsyncRead + Unpin> {
     use std::os::fd::AsFd as _;

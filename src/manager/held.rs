@@ -1,4 +1,4 @@
-//! How many leases there are and whose, and who got none: what `room.rs` decides by.
+//! Counts leases by principal, and remembers who got none: the data that `room.rs` decides by.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,32 +8,32 @@ use tokio::time::Instant;
 
 use super::Principal;
 
-/// How long a principal that got no lease still counts as one that wants the server.
+/// How long a principal that got no lease counts as waiting for the server.
 const WANTED: Duration = Duration::from_secs(60);
-/// So many such principals are remembered of a server.
+/// How many such principals are remembered per server.
 const KEPT: usize = 256;
 
-/// How many leases there are, and whose.
+/// Counts leases, in total and by principal.
 #[derive(Debug, Default)]
-pub(super) struct Held(Mutex<Counts>);
+pub(super) struct LeaseCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
-    /// Those of the host itself are nobody's.
+    /// The host's own leases belong to no principal.
     of: HashMap<Principal, usize>,
 }
 
-/// A lease counts while this lives.
+/// Counts one lease while it lives.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<Held>, Option<Principal>);
+pub(super) struct Counted(Arc<LeaseCounts>, Option<Principal>);
 
-/// The principals that got no lease of a server, and when.
+/// Principals that got no lease of a server, and when.
 #[derive(Debug, Default)]
-pub(super) struct Wanted(Vec<(Principal, Instant)>);
+pub(super) struct Unserved(Vec<(Principal, Instant)>);
 
-impl Wanted {
-    /// This one got none.
+impl Unserved {
+    /// Notes that this principal got none.
     pub(super) fn note(&mut self, principal: &Principal) {
         self.serve(principal);
         if self.0.len() >= KEPT {
@@ -42,24 +42,24 @@ impl Wanted {
         self.0.push((principal.clone(), Instant::now()));
     }
 
-    /// This one wants none any more.
+    /// Notes that this principal needs none any more.
     pub(super) fn serve(&mut self, principal: &Principal) {
         self.0.retain(|(other, _)| other != principal);
     }
 
-    /// Forgets those who wanted one long ago.
+    /// Drops principals that asked long ago.
     pub(super) fn forget(&mut self) {
         self.0.retain(|(_, at)| at.elapsed() < WANTED);
     }
 
-    /// Whether another one wants one.
+    /// Reports whether any other principal waits for one.
     pub(super) fn beside(&self, principal: &Principal) -> bool {
         self.0.iter().any(|(other, _)| other != principal)
     }
 }
 
-impl Held {
-    /// One more, if there may be.
+impl LeaseCounts {
+    /// Counts one more lease, unless `limit` is reached.
     pub(super) fn add(held: &Arc<Self>, of: Option<&Principal>, limit: usize) -> Option<Counted> {
         let mut counts = held.counts();
         if counts.all >= limit {
@@ -73,12 +73,12 @@ impl Held {
         Some(Counted(held.clone(), of.cloned()))
     }
 
-    /// Leases of all.
+    /// Returns the number of all leases.
     pub(super) fn all(&self) -> usize {
         self.counts().all
     }
 
-    /// Leases of each principal.
+    /// Returns the number of leases of each principal.
     pub(super) fn by_principal(&self) -> HashMap<Principal, usize> {
         self.counts().of.clone()
     }

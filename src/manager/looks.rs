@@ -1,7 +1,7 @@
-//! Merged catalogs for internal use: the status, and calls of names that no list has.
+//! Merged catalogs for internal use: for the status, and for calls of unlisted names.
 //!
-//! A client can cause any number of these, some without a token. So each is made once per generation. **Invariant:** making one
-//! assigns no name to a server.
+//! A client can cause any number of these, some without a token, so each is built once per generation. **Invariant:**
+//! building one assigns no name to a server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Looks {
     /// How many bare names had an owner.
     owned: usize,
     catalogs: HashMap<Key, Arc<Catalog>>,
-    /// How many were made in all.
+    /// How many catalogs were built in total.
     #[cfg(test)]
     made: usize,
 }
@@ -27,7 +27,7 @@ pub(super) struct Looks {
 const MOST: usize = 64;
 
 impl Inner {
-    /// The merged catalog of these offers, which are all that the scope holds.
+    /// Returns the merged catalog of these offers, which are all that the scope holds.
     pub(super) fn look(&self, scope: &Scope, contributions: &[Contribution]) -> Arc<Catalog> {
         let key = Key::of(scope, contributions);
         // The catalog of a client with the same view will do: its names are assigned already.
@@ -69,7 +69,7 @@ mod tests {
     use crate::upstream::{Owner, Starter};
 
     impl Manager {
-        /// How many catalogs were made.
+        /// Returns how many catalogs were built.
         pub(crate) fn looks(&self) -> usize {
             lock(&self.0.looks).made
         }
@@ -105,7 +105,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &manager.hint()) && Arc::ptr_eq(&first, &manager.once_callable(&who)));
         assert_eq!(manager.status()[0].tools, 1);
         assert_eq!(manager.looks(), made, "none of them made another one");
-        assert!(!Arc::ptr_eq(&first, &before), "another generation is looked at anew");
+        assert!(!Arc::ptr_eq(&first, &before), "a new generation gets a new catalog");
         manager.shutdown().await;
     }
 

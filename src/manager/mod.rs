@@ -1,13 +1,13 @@
-//! All servers: which lease serves which client, and the catalog that a client sees.
+//! All servers: the leases that serve clients, and the catalogs that clients see.
 //!
-//! In: the config, and clients that want a server. Out: leases, catalogs, statuses, events.
+//! In: the config, and clients that need a server. Out: leases, catalogs, statuses, events.
 //!
 //! Clients of one person share leases as far as their servers cannot tell them apart (`lease.rs`; `docs/bridging.md` 15
-//! has the rules and their reasons). A list never starts a lease of a client's own, except behind its answer; only a
-//! call does. A name that is in no list but carries the alias of a server that has never listed waits for that server
-//! as any call would (`router/find.rs`).
+//! has the rules and their reasons). A list starts a private lease only after the list is answered; otherwise only a
+//! call starts one. A call to an unlisted name with the alias of a server that has never listed waits for that server
+//! like any other call (`router/find.rs`).
 //!
-//! **Invariant:** a server that fails or is slow changes nothing for another, and no list waits longer for it than
+//! **Invariant:** a failed or slow server does not affect other servers, and no list waits for it longer than
 //! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
@@ -91,49 +91,49 @@ pub struct StateChange {
     pub from: StateName,
     /// The state now.
     pub to: StateName,
-    /// Why, where there is a reason to tell.
+    /// Why, if there is a reason.
     pub cause: Option<String>,
-    /// When.
+    /// When it changed.
     pub at: SystemTime,
 }
 
 /// One server of the config.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Never used for another server in this process.
+    /// Unique in this process: never reused for another server.
     pub(crate) id: usize,
     pub(crate) config: config::Server,
     /// How its URIs are shown.
     pub(crate) uris: UriMode,
     /// Its name in errors and logs.
     pub(crate) label: Arc<str>,
-    /// Takes its secrets out of what is told of it.
+    /// Removes the server's secrets from logs and messages about it.
     pub(crate) scrubber: Arc<Scrubber>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
-    /// Whether the config gives it credentials.
+    /// Whether its config brings credentials.
     brings_credentials: bool,
-    /// Why it is never started: `disabled`, or `failed` by its config.
+    /// Why it is never started: `disabled`, or `failed` because of its config.
     fixed: Option<(StateName, String)>,
     leases: Mutex<leases::Table>,
-    /// Calls that are under way.
+    /// Calls in flight.
     calling: AtomicUsize,
-    /// What it listed last: a hint for clients that have no lease yet.
+    /// Its last lists: a hint for clients that have no lease yet.
     last_offers: LastOffers,
-    /// What it is known to ask, and who it is in what is known.
-    asked: sharing::Known,
-    /// What it listed in earlier lives, until that is read.
-    kept: kept::Place,
-    /// It has turned out to be this very host: nothing more is asked of it.
+    /// The questions it is known to ask, and its key in that record.
+    traits: sharing::Traits,
+    /// Its lists from earlier runs, until they are read.
+    kept: kept::KeptState,
+    /// The server is this host itself: nothing more is asked of it.
     is_this_host: AtomicBool,
     /// Whether it speaks both eras.
     eras: Arc<eras::Eras>,
     known: Arc<Known>,
-    /// The state that people see, and since when.
+    /// The state last reported to users, and since when.
     shown: Mutex<Option<(StateName, Instant)>>,
     since: Instant,
     calls: AtomicU64,
-    /// `maxConcurrent`: above it calls wait, first come first served.
+    /// `maxConcurrent`: calls above it wait, first come first served.
     pub(crate) slots: Option<Slots>,
 }
 
@@ -151,7 +151,7 @@ impl Server {
             exclude: config.exclude_tools.clone(),
             rename: config.rename.clone().into_iter().collect(),
         });
-        let asked = sharing::Known::of(known, &config.transport, memory.is_some());
+        let traits = sharing::Traits::of(known, &config.transport, memory.is_some());
         let (target, fixed) = match (&config.disabled, &config.unusable, memory) {
             (Some(reason), ..) => (None, Some((StateName::Disabled, reason.clone()))),
             (None, Some(reason), _) => (None, Some((StateName::Failed, reason.to_string()))),
@@ -174,8 +174,8 @@ impl Server {
             fixed,
             leases: Mutex::default(),
             last_offers: LastOffers::default(),
-            asked,
-            kept: kept::Place::default(),
+            traits,
+            kept: kept::KeptState::default(),
             is_this_host: AtomicBool::new(false),
             eras: eras.into(),
             known: known.clone(),
@@ -186,7 +186,7 @@ impl Server {
         }
     }
 
-    /// What is known of its era from before. A server in this process has none to be remembered.
+    /// Remembers the server's era across runs. A server in this process has no such memory.
     fn era_memory(&self) -> upstream::Memory {
         if matches!(self.target, Some(Target::Memory(_))) {
             return upstream::Memory::none();
@@ -200,15 +200,15 @@ impl Server {
         }
     }
 
-    /// Until it has listed, clients see what the server of its name listed before, if it is the same one with the same secrets:
-    /// another account may be shown nothing of it.
+    /// Takes over the lists of the previous server of this name until this one has listed. Only if it is the same
+    /// server with the same secrets: another account must not see them.
     fn inherit(&self, before: &Self) {
         if self.target.is_some() && self.lists_as(before) {
             self.last_offers.inherit(&before.last_offers);
         }
     }
 
-    /// Its tokens, if it is a server that may want some.
+    /// Its authorizer, if the server may require tokens.
     pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
         self.target.as_ref().and_then(Target::tokens)
     }
@@ -243,7 +243,7 @@ pub(crate) struct Manager(Arc<Inner>);
 struct Inner {
     /// In config order.
     servers: ArcSwap<Vec<Arc<Server>>>,
-    /// Servers of configs before this one that have calls to finish.
+    /// Servers of earlier configs that have calls to finish.
     retired: Mutex<Vec<Arc<Server>>>,
     settings: ArcSwap<config::HostSettings>,
     limits: ArcSwap<config::Limits>,
@@ -252,43 +252,43 @@ struct Inner {
     client_info: Raw,
     world: World,
     events: broadcast::Sender<StateChange>,
-    /// What servers say to people.
+    /// What servers tell users: logs and stderr.
     spoken: broadcast::Sender<Spoken>,
     tasks: TaskTracker,
     next_lease: AtomicU64,
-    /// Leases that there are, of all servers.
-    leases: Arc<held::Held>,
-    /// Knows the calls that wait for their clients.
+    /// Counts the leases of all servers.
+    leases: Arc<held::LeaseCounts>,
+    /// Knows the calls that wait for their clients to answer.
     parking: OnceLock<Weak<dyn Parking>>,
     owners: Mutex<Owners>,
-    /// The offer of a server that has not listed anything.
+    /// The offer of a server that has not listed yet.
     nothing: Arc<Offer>,
     known: Arc<Known>,
-    /// What servers list, for the next start, where that is kept.
+    /// Lists on disk for the next start, if they are kept.
     kept: OnceLock<Arc<kept::Kept>>,
-    /// The leases that are started once the doors have had their turn.
+    /// Leases that start after the listeners had their turn.
     starts: Arc<starts::Starts>,
-    /// What servers that want tokens share.
+    /// Credentials shared by servers that require tokens.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
-    /// Who may not see and call everything.
+    /// Principals that may not see or call everything.
     limited: sight::Limited,
     looks: Mutex<looks::Looks>,
     stop: tokio_util::sync::CancellationToken,
 }
 
-/// What reaches the router from the servers.
+/// Messages from servers to the router.
 pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
 
-/// Events that a slow reader may be behind.
+/// State changes that a slow reader may lag behind.
 const EVENTS: usize = 256;
-/// Lines of servers that a slow reader may be behind.
+/// Log lines that a slow reader may lag behind.
 const SPOKEN: usize = 1024;
 const RELAYED: usize = 4096;
 const CHANGES: usize = 4096;
 
 impl Manager {
-    /// Makes the manager and starts what is to be started eagerly, with chance and the clock of this machine.
+    /// Creates the manager and starts its eager servers, with real randomness and the real clock.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn start(
         config: Config,
@@ -300,7 +300,7 @@ impl Manager {
         Self::start_in(Nature::real(), config, memory, client_info, state, keys)
     }
 
-    /// Makes the manager and starts what is to be started eagerly.
+    /// Creates the manager and starts its eager servers.
     pub(crate) fn start_in(
         nature: Nature,
         config: Config,
@@ -350,12 +350,12 @@ impl Manager {
         (manager, news)
     }
 
-    /// The server with that id, unless it was removed meanwhile.
+    /// Returns the server with this id, unless it was removed.
     pub(crate) fn server(&self, id: usize) -> Option<Arc<Server>> {
         self.0.servers.load().iter().find(|server| server.id == id).cloned()
     }
 
-    /// All servers, in config order.
+    /// Returns all servers, in config order.
     pub(crate) fn servers(&self) -> Arc<Vec<Arc<Server>>> {
         self.0.servers.load_full()
     }
@@ -364,13 +364,13 @@ impl Manager {
         self.0.settings.load_full()
     }
 
-    /// Whether these are the settings still.
+    /// Reports whether these settings are still the current ones.
     #[cfg(feature = "server")]
     pub(crate) fn has_settings(&self, settings: &Arc<config::HostSettings>) -> bool {
         Arc::ptr_eq(&self.0.settings.load(), settings)
     }
 
-    /// Takes other settings alone.
+    /// Replaces the settings alone.
     #[cfg(test)]
     pub(crate) fn configure(&self, change: impl FnOnce(&mut config::HostSettings)) {
         let mut settings = config::HostSettings::clone(&self.settings());
@@ -388,17 +388,17 @@ impl Manager {
         self.0.settings.store(Arc::new(settings));
     }
 
-    /// The id that our answers carry: whoever dials itself knows it.
+    /// The host id in our responses: a host that dials itself recognizes it.
     pub(crate) fn host_id(&self) -> Option<&HostId> {
         self.0.world.nature.lineage.id()
     }
 
-    /// What knows of sleeps of the machine.
+    /// Notices when the machine was asleep.
     pub(crate) fn vigil(&self) -> &Vigil {
         &self.0.world.vigil
     }
 
-    /// Counts up with every change of a server's state or lists.
+    /// Increments with every change of a server's state or lists.
     pub(crate) fn generation(&self) -> watch::Receiver<u64> {
         self.0.world.generation.subscribe()
     }
@@ -407,18 +407,18 @@ impl Manager {
         self.0.events.subscribe()
     }
 
-    /// What servers say to people, from now on.
+    /// Subscribes to what servers tell users, from now on.
     pub(crate) fn spoken(&self) -> broadcast::Receiver<Spoken> {
         self.0.spoken.subscribe()
     }
 
-    /// Tasks that run, those of connections among them.
+    /// Counts the running tasks, connections included.
     #[cfg(test)]
     pub(crate) fn running_tasks(&self) -> usize {
         self.0.tasks.len()
     }
 
-    /// Stops every server; done when no process is left.
+    /// Stops every server, and returns once no process is left.
     pub(crate) async fn shutdown(&self) {
         self.stop();
         self.0.keys.shutdown().await;
@@ -427,12 +427,12 @@ impl Manager {
         self.0.known.written().await;
     }
 
-    /// Kills what is left of servers that are being stopped.
+    /// Kills the remaining processes of servers that are being stopped.
     pub(crate) fn kill(&self) {
         self.0.world.kill.cancel();
     }
 
-    /// Lets every server go, without waiting.
+    /// Stops every server, without waiting.
     pub(crate) fn stop(&self) {
         self.0.stop.cancel();
         self.0.keys.stop();
@@ -450,11 +450,11 @@ impl Manager {
     }
 
     fn emit(&self, server: &Server, from: StateName, to: StateName, cause: Option<String>, at: SystemTime) {
-        // Nobody listening is fine.
+        // It is fine if nobody listens.
         let _ = self.0.events.send(StateChange { server: server.config.name.clone(), from, to, cause, at });
     }
 
-    /// How long the first list may wait for servers that are starting.
+    /// How long the first list may wait for starting servers.
     pub(crate) fn startup_wait(&self) -> Duration {
         self.settings().startup_wait
     }

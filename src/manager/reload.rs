@@ -1,9 +1,8 @@
-//! Another config while the host runs (`docs/hazards.md` H91).
+//! Reloads the config while the host runs (`docs/hazards.md` H91).
 //!
-//! Servers whose entry is the same are the same objects before and after. A changed one is another server of the same
-//! name: clients see what the old one listed until the new one has listed, calls that had begun end at the old one
-//! within `limits.drain`, and new calls wait for the new one. A server that is gone finishes its calls and takes no new
-//! ones.
+//! A server whose entry is unchanged stays the same object. A changed one is a new server of the same name: clients see
+//! the old lists until the new server has listed, calls in flight end at the old one within `limits.drain`, and new
+//! calls wait for the new one. A removed server finishes its calls and takes no new ones.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ use super::{Manager, Server, lock, servers};
 use crate::config::{self, Config};
 use crate::upstream::{Starter, StateName};
 
-/// What another config has changed.
+/// What a reload has changed.
 ///
 /// ```
 /// # fn show(host: &mcp_host::Host, config: mcp_host::Config) {
@@ -31,17 +30,17 @@ use crate::upstream::{Starter, StateName};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reload {
-    /// Servers that were not there before.
+    /// New servers.
     pub added: Vec<String>,
-    /// Servers that are not there any more.
+    /// Servers that are gone.
     pub removed: Vec<String>,
-    /// Servers whose entry is another one now.
+    /// Servers whose entry has changed.
     pub changed: Vec<String>,
-    /// Settings of the host that are different and count from its next start on.
+    /// Changed host settings that take effect at the next start.
     pub pending: Vec<String>,
 }
 
-/// How the config of a running host stands.
+/// The state of a running host's config.
 ///
 /// ```
 /// # fn show(host: &mcp_host::Host) {
@@ -53,22 +52,22 @@ pub struct Reload {
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ConfigStatus {
-    /// The files.
+    /// The config files.
     pub files: Vec<PathBuf>,
-    /// How often it was taken anew.
+    /// How often the config was reloaded.
     pub reloads: u64,
-    /// Why what the files say now was not taken; the config from before goes on.
+    /// Why the current files are rejected; the previous config stays in effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// Settings of the host that count from its next start on.
+    /// Host settings that take effect at the next start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
-    /// What was changed last.
+    /// What the last reload changed.
     #[serde(skip)]
     pub last: Reload,
 }
 
-/// A call that is under way at a server.
+/// A call in flight at a server; counted until dropped.
 #[derive(Debug)]
 pub(crate) struct Calling(Arc<Server>);
 
@@ -79,7 +78,7 @@ impl Drop for Calling {
 }
 
 impl Server {
-    /// Counts a call, which is under way until what this gives is dropped.
+    /// Counts a call, which is in flight until the returned guard is dropped.
     pub(crate) fn calling(self: &Arc<Self>) -> Calling {
         self.count_call();
         self.calling.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +87,7 @@ impl Server {
 }
 
 impl Manager {
-    /// Takes another config. It was checked as a whole before, so nothing of it fails here.
+    /// Applies a new config. It was validated as a whole before, so nothing can fail here.
     pub(crate) fn reload(&self, config: Config, memory: &HashMap<String, Starter>) -> Reload {
         let old = self.servers();
         self.0.world.nature.lineage.follow(&config);
@@ -111,10 +110,10 @@ impl Manager {
         let named = |name: &str| new.iter().any(|new| new.config.name == name);
         done.removed =
             gone.iter().map(|gone| &gone.config.name).filter(|name| !named(name.as_str())).cloned().collect();
-        // Whoever has the config read again wants what was given up to be tried again.
+        // A user who reloads the config wants servers that were given up to be retried.
         let stay = new.iter().filter(|new| old.iter().any(|old| Arc::ptr_eq(old, new)));
         stay.flat_map(|server| server.upstreams()).for_each(|upstream| upstream.retry());
-        // Before the others are there: a question of a server must always find it.
+        // Before the new servers are in place: a server that asks a question must always be found.
         lock(&self.0.retired).extend(gone.iter().cloned());
         self.set(settings);
         let fresh: Vec<Arc<Server>> =
@@ -144,7 +143,7 @@ impl Manager {
         done
     }
 
-    /// What the files say now cannot be used.
+    /// Records why the current files are rejected.
     pub(crate) fn not_reloaded(&self, error: &config::Error) {
         let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
         self.0.config.send_modify(|status| {
@@ -152,12 +151,12 @@ impl Manager {
         });
     }
 
-    /// How the config stands, now and from now on.
+    /// Subscribes to the state of the config.
     pub(crate) fn config_status(&self) -> watch::Receiver<ConfigStatus> {
         self.0.config.subscribe()
     }
 
-    /// No lease will tell of a server that is never started.
+    /// Reports the state of a server that never starts: it has no lease to report it.
     fn tell_fixed(&self, server: &Server, old: &[Arc<Server>]) {
         if let Some((state, why)) = &server.fixed {
             let before = old.iter().find(|old| old.config.name == server.config.name);
@@ -166,7 +165,7 @@ impl Manager {
         }
     }
 
-    /// Lets the calls of a server end that is not in the config any more, then stops it.
+    /// Lets the calls of a removed server end, then stops it.
     fn retire(&self, server: Arc<Server>) {
         let manager = self.clone();
         let patience = self.settings().limits.drain;

@@ -1,7 +1,7 @@
-//! What a principal may see and call: decided here, and nowhere else.
+//! Decides what a principal may see and call, here and nowhere else.
 //!
-//! In: a principal. Out: its [`Sight`], which `view.rs` makes catalogs of. **Invariant:** a server outside of a scope shows
-//! nothing there, not its lists, its instructions, or its extensions, and gets no request from there.
+//! In: a principal. Out: its [`Sight`], from which `view.rs` builds catalogs. **Invariant:** a server outside a scope
+//! shows nothing there, not its lists, its instructions, or its extensions, and gets no request from there.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -15,15 +15,15 @@ pub(crate) struct Sight {
     pub(crate) callable: Scope,
 }
 
-/// A part of what all servers offer. Catalogs are kept by it.
+/// A part of what all servers offer; part of the key of cached catalogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
-    /// The servers outside of it, by id.
+    /// The ids of the servers outside it.
     pub(crate) without: BTreeSet<usize>,
 }
 
 impl Scope {
-    /// Whether nothing is outside of it.
+    /// Reports whether it excludes nothing.
     pub(super) fn is_everything(&self) -> bool {
         self.without.is_empty()
     }
@@ -33,12 +33,12 @@ impl Scope {
     }
 }
 
-/// The principals that may not see and call everything. The config has no word for that so far, so there are none.
+/// Principals that may not see or call everything. The config cannot express that yet, so there are none.
 #[derive(Debug, Default)]
 pub(super) struct Limited(Mutex<HashMap<Principal, Sight>>);
 
 impl Manager {
-    /// What a principal may see and call.
+    /// Returns what a principal may see and call.
     pub(super) fn sight(&self, principal: &Principal) -> Sight {
         lock(&self.0.limited.0).get(principal).cloned().unwrap_or_default()
     }
@@ -50,17 +50,17 @@ impl Manager {
         self.touch();
     }
 
-    /// The servers that a principal may see anything of, in config order.
+    /// Returns the servers of which a principal may see anything, in config order.
     pub(crate) fn shown_to(&self, principal: &Principal) -> Arc<Vec<Arc<Server>>> {
         self.within(&self.sight(principal).shown)
     }
 
-    /// The servers that a principal may call, in config order.
+    /// Returns the servers that a principal may call, in config order.
     pub(crate) fn callable_by(&self, principal: &Principal) -> Arc<Vec<Arc<Server>>> {
         self.within(&self.sight(principal).callable)
     }
 
-    /// Whether a principal may call everything.
+    /// Reports whether a principal may call everything.
     pub(crate) fn may_call_all(&self, principal: &Principal) -> bool {
         self.sight(principal).callable.is_everything()
     }

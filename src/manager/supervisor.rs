@@ -1,4 +1,4 @@
-//! The task that follows the leases: what they list, what people are told, which are not needed any more.
+//! The task that follows the leases: it records their lists, reports state changes, and keeps listings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,21 +30,21 @@ pub(super) async fn run(manager: Manager, mut changes: mpsc::Receiver<Change>) {
     }
 }
 
-/// Whether what a lease of one client lists is nothing of that client's: other clients with the same key may be shown it. It is
-/// a work of that client perhaps once that one has called; and resources name files in the roots that it told.
+/// Reports whether other clients with the same key may see the lists of a client's own lease. After the client's first
+/// call they may depend on that call, and resources name files in the client's roots.
 fn is_anybodys(upstream: &Upstream, listed: &Listed) -> bool {
     let names_files = || upstream.roots().is_some() && listed.offer.definitions(Kind::Resources).next().is_some();
     listed.untouched && !names_files()
 }
 
 impl Manager {
-    /// The server that a lease is of.
+    /// Returns the server of a lease.
     pub(crate) fn server_of(&self, lease: u64) -> Option<Arc<Server>> {
         let (servers, retired) = (self.servers(), lock(&self.0.retired).clone());
         servers.iter().chain(&retired).find(|server| server.has_lease(lease)).cloned()
     }
 
-    /// Why the server is in that state: the lease may be further than the change that is told of it.
+    /// Returns why the server is in this state; the lease may already be further than the change being reported.
     fn cause_of(&self, server: &Server, state: StateName) -> Option<String> {
         let statuses = server.upstreams().into_iter().map(|upstream| upstream.status());
         let mut bad = statuses.filter(|status| {
@@ -57,11 +57,11 @@ impl Manager {
         bad.find_map(|status| status.cause)
     }
 
-    /// What a lease lists is shown to those who have none yet, and kept for the next start.
+    /// Records a lease's lists for clients that have no lease yet, and for the next start.
     fn note_listing(&self, server: &Arc<Server>, upstream: &Upstream, key: &ListKey, state: StateName) {
         let Some(listed) = upstream.listed() else { return };
         if listed.login != server.login() {
-            // It was listed to a login that is over, or to nobody so far: it is shown to nobody else.
+            // Listed to a login that is over, or to no login so far: no one else may see it.
             if let (StateName::Unauthorized, Some(login)) = (state, &listed.login) {
                 self.forget_login(server, login.clone());
             }
@@ -72,7 +72,7 @@ impl Manager {
         let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
         let connection = upstream.connection();
         if connection.is_none() && upstream.was_modern() {
-            // It was noted while it was known of which era it is.
+            // It was noted while its era was known.
             return;
         }
         let peer = connection.as_ref().and_then(|connection| connection.peer());
@@ -106,21 +106,21 @@ impl Manager {
         self.show(server, change.from, change.cause.clone(), change.at);
     }
 
-    /// Tells in which state the server is now, if people have seen it in another one.
+    /// Reports the server's state, if users last saw another one.
     pub(super) fn show(&self, server: &Arc<Server>, from: StateName, cause: Option<String>, at: SystemTime) {
         let now = self.shown(server);
         let before = {
             let mut shown = lock(&server.shown);
             let before = shown.map(|(state, _)| state);
-            // Another lease in the same state does not make the server any newer.
+            // Another lease in the same state does not renew the time.
             if before != Some(now) {
                 *shown = Some((now, Instant::now()));
             }
             before
         };
-        // A server has several leases and shows the best of them: not each change of a lease is one of the server.
+        // A server shows the best of its leases, so not every change of a lease is a change of the server.
         let from = before.unwrap_or(from);
-        // One that another of its name has followed is seen no more.
+        // A server that was replaced under its name is not shown any more.
         let followed = |other: &Arc<Server>| other.config.name == server.config.name && other.id != server.id;
         if from != now && !self.servers().iter().any(followed) {
             let cause = cause.or_else(|| self.cause_of(server, now));

@@ -1,4 +1,5 @@
-//! What one client sees and may call: the offers of the leases it uses, hints for the others, as far as `sight.rs` lets it.
+//! What one client sees and may call, within the limits of `sight.rs`: the offers of the leases it uses, and hints for
+//! the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use crate::config::Start;
 use crate::registry::{Catalog, Contribution, Kind, Offer};
 use crate::upstream::{StateName, Upstream};
 
-/// What tells one catalog from another.
+/// The key of a cached catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     scope: Scope,
-    /// The servers, and what each lists.
+    /// The servers' ids, and the hashes of their offers.
     offers: Vec<(usize, u128)>,
 }
 
@@ -28,7 +29,7 @@ impl Key {
     }
 }
 
-/// What one client sees, and what it may call. Where that is the same, it is one catalog.
+/// What one client sees, and what it may call; one shared catalog if they are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     /// What its lists show.
@@ -37,18 +38,18 @@ pub(crate) struct View {
     pub(crate) callable: Arc<Catalog>,
 }
 
-/// Catalogs kept for clients that see or may call the same.
+/// How many catalogs are cached for clients with equal views.
 const CATALOGS: usize = 64;
-/// Instructions of all servers together.
+/// Upper bound of the instructions of all servers together, in bytes.
 const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Manager {
-    /// Waits until something is known of every server, or it has failed, or had its `startupWait`. Where nothing is known, the
-    /// lease that lists is started; no list waits for a client's own ([`Self::admit`]).
+    /// Waits until every server has known lists, has failed, or has used up its `startupWait`. If nothing is known
+    /// about a server, starts the lease that lists; no list waits for a client's own lease ([`Self::admit`]).
     pub(crate) async fn prepare(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
-        // One whose login is slow to be read keeps no other from being started.
+        // Side by side: a login that is slow to read delays no other server.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
             let _ = tokio::time::timeout_at(end, server.kept.wait()).await;
             if known(server, who).is_some() {
@@ -62,8 +63,8 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Waits as long for the resources of servers of which only what they listed in an earlier life is known: resources are
-    /// data, and are not kept. A server that starts when it is needed is not started for that.
+    /// Waits equally long for the resources of servers known only from an earlier run: resources are data, and are not
+    /// kept. Servers that start on demand are not started for this.
     pub(crate) async fn prepare_resources(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
@@ -81,9 +82,9 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Has this client on the rest leases of the servers that it is shown, where it is on none. Returns the servers at which
-    /// more has to be done for it ([`Self::open`]). A server that starts when it is needed, or ends when it is not, is not
-    /// started to be listed once more.
+    /// Puts this client on the rest leases of the servers it is shown, unless it has a lease there. Returns the servers
+    /// that need more work for it ([`Self::open`]). Servers that start on demand or stop when idle are not started just
+    /// to list again.
     pub(crate) fn admit(&self, who: &Who) -> Vec<Arc<Server>> {
         let has_more = |server: &&Arc<Server>| {
             let config = &server.config;
@@ -114,8 +115,8 @@ impl Manager {
         self.shown_to(&who.principal).iter().filter(has_more).cloned().collect()
     }
 
-    /// Has this client on the rest lease of that server in its era; where its own may list otherwise and never did, opens that
-    /// one. Asks a server that needs no sessions whether it takes one.
+    /// Puts this client on the server's rest lease of its era, or opens the client's own lease if that may list
+    /// differently and never did. Asks a server that needs no sessions whether it accepts one.
     pub(crate) fn open(&self, server: &Arc<Server>, who: &Who) {
         if server.is_to_ask_for_sessions(who) {
             return self.ask_for_sessions(server, &mut lock(&server.leases), who);
@@ -130,28 +131,28 @@ impl Manager {
             && Self::lease_of(server, who).is_none()
             && let Ok(upstream) = self.lease_to_list(server, who, &LeaseKey::REST)
         {
-            // The host opens none of that era for itself.
+            // The host itself opens no lease of that era.
             upstream.start();
         }
     }
 
-    /// What this client was shown of the server, if its own lease of it is not up.
+    /// Returns what this client was shown of the server, if its own lease there is not up.
     pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
         let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
         if is_live || !self.sight(&who.principal).shown.holds(server) { None } else { known(server, who) }
     }
 
-    /// Waits until the next list is answered and written, or a moment.
+    /// Waits a moment, or until the next list is answered and written.
     pub(crate) async fn door(&self) {
         self.0.starts.door().await;
     }
 
-    /// A list was answered.
+    /// Notes that a list was answered.
     pub(crate) fn listed(&self) {
         self.0.starts.listed();
     }
 
-    /// What this client sees and may call now.
+    /// Returns what this client sees and may call now.
     pub(crate) fn view(&self, who: &Who) -> View {
         let Sight { shown: seen, callable } = self.sight(&who.principal);
         let shown = self.catalog(who, &seen);
@@ -179,7 +180,7 @@ impl Manager {
         catalog
     }
 
-    /// What is known of every server, whoever asked for it. A look that gives no name to anybody.
+    /// Returns everything known of all servers, whoever asked for it, without assigning names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
         let everything = Scope::default();
         let contributions = self.contributions(&everything, |server| {
@@ -189,15 +190,15 @@ impl Manager {
         self.0.look(&everything, &contributions)
     }
 
-    /// The servers that have never shown this client anything, or nothing of its era.
+    /// Returns the servers that have never shown this client anything, or nothing of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.callable_by(&who.principal);
         let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
         servers.iter().filter(never).cloned().collect()
     }
 
-    /// The servers that may have more than this client was ever shown: these, and those of which it was shown only what the
-    /// rest lease lists, where its own may list otherwise.
+    /// Returns the servers that may offer more than this client was ever shown: those of `never_listed`, and those of
+    /// which it saw only the rest lease's lists while its own lease may list differently.
     pub(crate) fn having_more(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.callable_by(&who.principal);
         let more = |server: &&Arc<Server>| {
@@ -206,14 +207,15 @@ impl Manager {
         servers.iter().filter(more).cloned().collect()
     }
 
-    /// What this client could ever call, also of servers that offer nothing now: a call to one of these is told why it cannot
-    /// be served, and may have it tried once more. A look that gives no name to anybody.
+    /// Returns everything this client could ever call, also at servers that offer nothing now: a call to one of them
+    /// gets the reason, and may trigger a retry. Assigns no names.
     pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
         let scope = self.sight(&who.principal).callable;
         self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))
     }
 
-    /// The instructions of the servers that a principal sees, each under its alias, as far as they are for it.
+    /// Returns the instructions of the servers that a principal sees, each under its alias, as far as they are meant
+    /// for it.
     pub(crate) fn instructions(&self, principal: &Principal) -> Option<String> {
         let mut text = String::new();
         let stale = self.limits().stale_max;
@@ -238,7 +240,7 @@ impl Manager {
 
     fn contributions(&self, scope: &Scope, offer_of: impl Fn(&Server) -> Option<Arc<Offer>>) -> Vec<Contribution> {
         let contribute = |server: &Arc<Server>| {
-            // Every server has its place, so that no other one takes a name that carries its alias.
+            // Every server contributes, so that no other one takes a name with its alias.
             let offer = if scope.holds(server) { offer_of(server) } else { None };
             let offer = offer.unwrap_or_else(|| self.0.nothing.clone());
             let (alias, settings) = (server.config.alias.clone(), server.naming.clone());
@@ -248,8 +250,9 @@ impl Manager {
     }
 }
 
-/// What is known of a server for this client: what its own lease lists, what was listed last under its key, what the rest lease
-/// lists, and what that listed last, in an earlier life perhaps. Never what was listed under another key: resources name files.
+/// Returns what is known of a server for this client. In order: what its own lease lists, the last listing under its
+/// key, what the rest lease lists, and the rest lease's last listing, perhaps of an earlier run. Never a listing under
+/// another key: resources name files.
 pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
     let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
@@ -260,13 +263,13 @@ pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
 }
 
 impl Server {
-    /// What it said of its use in an earlier life or to the host itself; nothing once it is given up.
+    /// Returns its instructions from an earlier run or to the host itself; nothing once it is given up.
     fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
         self.last_offers.of(&ListKey::Rest)?.instructions.filter(|_| !is_given_up(self, stale))
     }
 }
 
-/// Whether no lease of the server offers anything any more: it was given up, or is lost for too long
+/// Reports whether no lease of the server offers anything any more: it was given up, or lost for too long
 /// (`host.limits.staleMax`).
 fn is_given_up(server: &Server, stale: Duration) -> bool {
     let upstreams = server.upstreams();
@@ -283,7 +286,7 @@ fn has_listed(upstream: &Upstream) -> bool {
     upstream.offer().is_some()
 }
 
-/// Waits for the first list of a lease, no longer than `wait` after its first start, nor than until `end`.
+/// Waits for the first list of a lease, until `wait` after its first start or until `end`, whichever is earlier.
 async fn listed(upstream: &Upstream, wait: Duration, end: Instant) {
     if has_listed(upstream) {
         return;

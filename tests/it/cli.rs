@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use insta::assert_snapshot;
 
-/// The program with a home of its own and no other environment, in a folder of its own.
+/// The program with its own home and no other environment, in its own folder.
 fn mcp_host(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-host"));
     let places = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "USERPROFILE", "APPDATA"];
@@ -30,7 +30,7 @@ fn run_with(config: &str, args: &[&str]) -> String {
     shown(&mcp_host(home.path(), args).output().unwrap(), home.path())
 }
 
-/// Exit code, stdout and stderr, each under its name.
+/// Returns exit code, stdout, and stderr, each under its name.
 fn shown(output: &Output, home: &Path) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(home.to_str().unwrap(), "~");
     let parts = [("stdout", text(&output.stdout)), ("stderr", text(&output.stderr))];
@@ -99,7 +99,7 @@ fn h80_a_token_is_told_once_and_its_hash_goes_into_the_config() {
     assert_eq!(first["hash"], client.to_string());
     assert_eq!(first["into"], "host");
     assert_ne!(minted(config)["token"], token, "each is another");
-    // What it prints is what the config takes, and the next one goes beside it.
+    // What it prints is accepted in the config, and the next one goes beside it.
     let filled = config.replace("LINE", first["line"].as_str().unwrap());
     assert!(run_with(&filled, &["check", "--config", "mcp.json"]).starts_with("exit 0"));
     let second = minted(&filled);
@@ -327,7 +327,7 @@ fn first_hour_h4_check_names_the_one_entry_that_fails() {
     );
 }
 
-/// The file lies in a folder of the project, and is named from there.
+/// The file lies in a folder of the project, and its paths begin there.
 #[test]
 fn first_hour_h5_the_workspace_of_a_relative_config_is_its_project() {
     let home = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ fn first_hour_r8_commands_that_cannot_start_are_found_by_the_check() {
     error: mcp.json:6: server `uvx`: cannot start `uvx`: not found on PATH
     help: install uv, which has `uvx`, or give its full path
     "#);
-    // The words of a start that fails are the same.
+    // The message of a failing start is the same.
     assert_snapshot!(check(&["uvx", "--connect"]), @"
     exit 4
     --- stdout
@@ -448,7 +448,7 @@ fn first_hour_r8_commands_that_cannot_start_are_found_by_the_check() {
     ");
 }
 
-/// Each shows its line, and no value that may be a secret.
+/// Each shows its line, and no value that may be secret.
 #[test]
 fn first_hour_r8_a_file_that_cannot_be_parsed_shows_its_line() {
     let check = |text: &str| run_with(text, &["check", "-c", "mcp.json"]);

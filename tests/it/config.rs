@@ -1,4 +1,4 @@
-//! Configs: one file of each client as its users have it, ours, and those that must be refused.
+//! Configs: one file of each client as its users have it, ours, and those that must be rejected.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,13 @@ fn read(file: &str, vars: &[(&str, &str)]) -> Result<Config, Error> {
     load(&LoadRequest { files: vec![file.into()], vars, home, ..LoadRequest::default() })
 }
 
-/// What a client's file comes to: a server a line, below it what is not as by default, and the notes.
+/// Returns the outcome of a client's file: one server per line with its settings that differ from the defaults, and the
+/// notes.
 fn fixture(name: &str, vars: &[(&str, &str)]) -> String {
     let folder = "tests/fixtures/config/";
     let config = read(&format!("{folder}{name}"), vars).unwrap_or_else(|error| panic!("{error}"));
     let servers = config.servers.iter().map(describe);
-    // Whether others may read the files of a checkout is none of its doing.
+    // Whether others may read a checkout is not the file's doing.
     let notes = config.notes.iter().filter(|note| !note.message.starts_with("other users"));
     let notes = notes.map(|note| format!("note {}\n", note.to_string().replace(folder, "")));
     let text: String = servers.chain(notes).collect();
@@ -260,7 +261,8 @@ fn bare_map() {
     "#);
 }
 
-/// Loads a text as this file, with these changes to the request; a server a line, then the notes or the problems.
+/// Loads a text as this file, with these changes to the request; returns one server per line, then the notes or the
+/// problems.
 fn text_as(name: &str, text: &str, change: impl Fn(&std::path::Path, &mut LoadRequest)) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().canonicalize().expect("it is there");
@@ -335,7 +337,7 @@ fn first_hour_h8_a_project_is_named() {
     ");
 }
 
-/// What the file says of the project's own `.mcp.json` turns servers off, and approves nothing.
+/// The file's word about the project's own `.mcp.json` disables servers, and approves nothing.
 #[test]
 fn first_hour_h8_claude_codes_word_on_the_file_of_the_project() {
     let shared = r#"{ "mcpServers": { "shared": { "command": "s" }, "old": { "command": "${UNSET}" } } }"#;
@@ -457,7 +459,7 @@ fn first_hour_r9_a_registrys_file_is_known() {
     "#);
 }
 
-/// The files of a folder, in order.
+/// Returns the files of a folder, in order.
 fn files_in(folder: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
@@ -465,8 +467,8 @@ fn files_in(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Every file in `config/failing`, with the servers that cannot be started and why; each file is taken, and the servers
-/// that are not named here are fine.
+/// Every file in `config/failing`, with the servers that cannot be started and why; each file is accepted, and servers
+/// not named here are fine.
 #[test]
 fn first_hour_h4_one_entry_fails_alone() {
     let told = |file: &PathBuf| {
@@ -524,7 +526,7 @@ fn first_hour_h4_one_entry_fails_alone() {
     "#);
 }
 
-/// Every file in `config/invalid`, with all that is wrong with it.
+/// Every file in `config/invalid`, with everything that is wrong with it.
 #[test]
 fn refused() {
     let refuse = |file: &PathBuf| match read(&file.to_string_lossy(), &[]) {
@@ -629,13 +631,13 @@ fn line(problem: &Problem) -> String {
     format!("{problem}\n{}{}", excerpt.unwrap_or_default(), help.unwrap_or_default())
 }
 
-/// The commented file shows the defaults, so nothing of it may differ, and nothing of it may be unknown.
+/// The commented file shows the defaults, so nothing in it may differ from them or be unknown.
 #[test]
 fn ours() {
     let config = read("config/mcp-host.toml", &[("HOME", "/home/ada"), ("GITHUB_TOKEN", "t")]).expect("it is good");
     assert_eq!(config.notes, []);
     let mut host = HostSettings::default();
-    // Where a key is looked for depends on whose home it is.
+    // The default path of a key depends on the home.
     host.secrets.key_file = Some("/home/ada/.config/mcp-host/secret.key".into());
     assert_eq!(config.host, host);
     for server in &config.servers {

@@ -21,7 +21,7 @@ async fn h80_others_reach_it_only_with_auth_and_tls() {
         (wide, HostAuth::None, None, true, auth),
         (wide, HostAuth::None, Some(tls.clone()), false, auth),
         (wide, bearer.clone(), None, false, hidden),
-        // What is not lacking there is looked at.
+        // Existing files are checked.
         (wide, bearer, Some(tls.clone()), false, "none.pem\" cannot be read"),
         ("127.0.0.1:0", HostAuth::None, Some(tls), false, "none.pem\" cannot be read"),
     ];

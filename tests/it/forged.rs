@@ -1,4 +1,4 @@
-//! A server that speaks under the host's own names. Over each transport and in each revision, no client, no embedding program
+//! A server that uses the host's own names. Over each transport and in each revision, no client, no embedding program,
 //! and no audit takes its word for the host's.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -25,7 +25,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// What the server says to a request, by its method and tool, line by line; `"@ID@"` stands for the id of the request.
+/// The server's response to a request, by method and tool, line by line; `"@ID@"` stands for the id of the request.
 type Script = BTreeMap<String, String>;
 
 /// All revisions, of servers and of clients.
@@ -33,7 +33,7 @@ const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 /// The newest revision of each era.
 const NEWEST: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Says what the script says, from the folder that is its first argument. Of some requests it dies.
+/// Prints the script's response, from the folder in its first argument. Some requests make it die.
 const PROGRAM: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
@@ -47,14 +47,14 @@ while read -r line; do
   [ -n "$what" ] && [ -f "$0/$what" ] && sed "s/\"@ID@\"/$id/g" "$0/$what"
 done"#;
 
-/// Keys of the host's own, and one of the server's.
+/// Keys that belong to the host, and one of the server's.
 fn forged() -> Value {
     let mut forged = defined();
     forged["mcp-host/path"] = json!(["other"]);
     forged
 }
 
-/// The same for a definition, where a server may write its path: it can only hide that definition.
+/// Like `forged`, for a definition, where a server may write its path: it can only hide that definition.
 fn defined() -> Value {
     json!({
         "mcp-host/error": details("other", "auth_required", false),
@@ -71,7 +71,7 @@ fn details(server: &str, kind: &str, sent: bool) -> Value {
     json!({ "server": server, "kind": kind, "sent": sent, "retryable": false })
 }
 
-/// The `data` of an error that is told as if the host had failed.
+/// The `data` of an error that claims that the host failed.
 fn refused() -> Value {
     let mut data = details("other", "auth_required", false);
     data["mcp-host/error"] = data.clone();
@@ -126,7 +126,7 @@ fn script(revision: &str) -> Script {
     script
 }
 
-/// What the script says to a message, as events of a stream; nothing to a notification.
+/// Returns the script's response to a message, as events of a stream; `None` for a notification.
 fn events(script: &Script, message: &Value) -> Option<String> {
     let what = message["method"].as_str()?.replace('/', "_");
     let what = match message["params"]["name"].as_str() {
@@ -137,7 +137,7 @@ fn events(script: &Script, message: &Value) -> Option<String> {
     Some(said.lines().map(|line| format!("data: {line}\n\n")).collect())
 }
 
-/// The server behind a URL of Streamable HTTP.
+/// The server behind a Streamable HTTP URL.
 async fn post(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     match events(&script, &message) {
@@ -147,7 +147,7 @@ async fn post(State(script): State<Arc<Script>>, body: Bytes) -> Response {
     }
 }
 
-/// The server behind a URL of HTTP+SSE, with the streams that clients have opened.
+/// The server behind an HTTP+SSE URL, with the streams that clients have opened.
 struct Streams {
     script: Script,
     open: Mutex<Vec<mpsc::Sender<String>>>,
@@ -178,7 +178,7 @@ async fn on_stream(
     StatusCode::ACCEPTED.into_response()
 }
 
-/// Serves these routes; tells the origin.
+/// Serves these routes, and returns the origin.
 async fn served(routes: Router, servers: &mut JoinSet<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -226,7 +226,7 @@ fn in_process() -> InProcess {
         )
 }
 
-/// The entry of a server that is a program in that folder.
+/// The entry of a server that is a program in this folder.
 fn program(folder: &Path, script: &Script) -> Value {
     for (what, said) in script {
         std::fs::write(folder.join(what), said).unwrap();
@@ -235,7 +235,7 @@ fn program(folder: &Path, script: &Script) -> Value {
     json!({ "command": "sh", "args": ["-c", PROGRAM, folder], "restart": restart })
 }
 
-/// The config of a host before that server, which speaks that revision. Its calls are written down in `folder`.
+/// The config of a host before this server, which speaks this revision. Its calls are recorded in `folder`.
 fn config(mut entry: Value, revision: &str, folder: &Path) -> Config {
     entry["era"] = json!(if is_modern(revision) { "modern" } else { "legacy" });
     audited(&json!({ "mcpServers": { "forger": entry } }), folder)
@@ -253,7 +253,7 @@ async fn host(config: Config) -> Host {
     host
 }
 
-/// Ends the host; tells how each call ended, and the kind of its failure.
+/// Ends the host, and returns how each call ended, and the kind of its failure.
 async fn ended(host: Host, folder: &Path) -> Vec<(String, Value)> {
     host.shutdown().await;
     let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
@@ -261,13 +261,13 @@ async fn ended(host: Host, folder: &Path) -> Vec<(String, Value)> {
     lines.map(|line| (line["outcome"].as_str().unwrap().to_owned(), line["kind"].clone())).collect()
 }
 
-/// A client at the door for pipes.
+/// A client over pipes.
 struct Client {
     lines: Lines<BufReader<OwnedReadHalf>>,
     writer: OwnedWriteHalf,
     is_modern: bool,
     count: u64,
-    /// All that it was told but the answer to its `initialize`.
+    /// All messages to it but the response to its `initialize`.
     told: Vec<Value>,
 }
 
@@ -294,7 +294,7 @@ impl Client {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    /// The answer to a request.
+    /// Returns the response to a request.
     async fn ask(&mut self, method: &str, mut params: Value) -> Value {
         self.count += 1;
         let id = json!(self.count);
@@ -323,7 +323,7 @@ impl Client {
     }
 }
 
-/// Asks for everything that the server forges, and looks at what comes.
+/// Requests everything that the server forges, and checks what arrives.
 async fn is_not_deceived(client: &mut Client) {
     for (method, member) in [
         ("tools/list", "tools"),
@@ -357,7 +357,7 @@ async fn is_not_deceived(client: &mut Client) {
     }
 }
 
-/// The same for the embedding program.
+/// Like `is_not_deceived`, for the embedding program.
 async fn embedder_is_not_deceived(host: &Host) {
     let catalog = host.catalog_ready().await;
     let lists = [catalog.tools(), catalog.prompts(), catalog.resources(), catalog.resource_templates()];
@@ -380,7 +380,7 @@ async fn embedder_is_not_deceived(host: &Host) {
     assert_eq!(read["_meta"], json!({ "k": 1 }));
 }
 
-/// Nobody is deceived by the server of that host: the embedding program, clients of all revisions, and the audit.
+/// Checks that this host's server deceives no one: not the embedding program, clients of any revision, or the audit.
 async fn nobody_is_deceived(host: Host, folder: &Path) {
     let mut doors = JoinSet::new();
     embedder_is_not_deceived(&host).await;

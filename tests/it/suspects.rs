@@ -1,11 +1,11 @@
-//! `check --connect` names servers that hold something which all clients of one process share.
+//! `check --connect` names servers that hold state which all clients of one process share.
 
 use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::reload::program::mcp_host;
 
-/// A browser in shell: `$0` are the definitions of its tools.
+/// A browser as a shell server: `$0` holds the definitions of its tools.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 while read -r line; do

@@ -1,11 +1,11 @@
-//! Gives memory back to the system: what the allocator of glibc keeps free, and code that was needed to start.
+//! Returns memory to the system: what glibc's allocator keeps free, and code that was only needed at startup.
 //!
-//! It is a crate of its own because there is no safe interface to either, and `mcp-host` forbids unsafe code. Where there is
-//! no glibc, nothing here does anything.
+//! It is a separate crate because neither has a safe interface, and `mcp-host` forbids unsafe code. Without glibc,
+//! nothing here has any effect.
 
-/// Gives back every page on which nothing lies.
+/// Returns every unused page to the system.
 ///
-/// It takes about a millisecond for each 10 MiB that go back. Allocations wait meanwhile, so call it seldom.
+/// It takes about a millisecond per 10 MiB returned. Allocations wait meanwhile, so call it rarely.
 ///
 /// # Examples
 ///
@@ -21,9 +21,9 @@ pub fn trim() {
     }
 }
 
-/// How many bytes of the heap nobody uses, modulo 4 GiB; `None` where the allocator does not say.
+/// Returns how many bytes of the heap are unused, modulo 4 GiB; `None` if the allocator does not say.
 ///
-/// Pages that were given back count as well, so only how it changes tells what there is to give back.
+/// Pages that were returned count as well, so only its change shows how much there is to return.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ pub fn trim() {
 pub fn unused() -> Option<u32> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        // The one with wider numbers, `mallinfo2`, is lacking before glibc 2.33.
+        // Its wider sibling, `mallinfo2`, is missing before glibc 2.33.
         // SAFETY: it takes nothing and returns numbers, under the allocator's own locks.
         let info = unsafe { libc::mallinfo() };
         Some(info.fordblks.cast_unsigned())
@@ -44,11 +44,12 @@ pub fn unused() -> Option<u32> {
     None
 }
 
-/// From so many bytes on an allocation has a mapping of its own from now on, which goes back as soon as it is freed; and
-/// twice as much that is free at the end of the heap goes back, too.
+/// Gives allocations of this many bytes and more a mapping of their own from now on, which is returned as soon as it is
+/// freed. Free memory at the end of the heap is returned from twice that size.
 ///
-/// A mapping costs two calls of the system and a fault for each page; the heap keeps holes. By itself glibc begins with
-/// 128 KiB and raises that up to 32 MiB as such allocations are freed; after the first call of this it does so no more.
+/// A mapping costs two system calls and a fault per page, while the heap keeps holes. By default glibc starts at 128
+/// KiB and raises that up to 32 MiB as such allocations are freed; after the first call of this function it no longer
+/// does.
 ///
 /// # Examples
 ///
@@ -71,11 +72,11 @@ pub fn map_from(bytes: u32) {
     let _ = bytes;
 }
 
-/// Has the program hold none of the pages of its own code; each comes back from the file's cache as it is run.
+/// Drops all pages of the program's own code from memory; each is read again from the page cache when it runs.
 ///
-/// A program that starts runs much code that it never runs again: it reads arguments and settings and makes its tables. The
-/// pages of that stay with it until the system is short of memory. It takes well under a millisecond, and so does what runs
-/// next.
+/// A starting program runs much code that it never runs again: it reads arguments and settings and builds its tables.
+/// Those pages stay until the system runs short of memory. The call takes well under a millisecond, and so does
+/// reloading what runs next.
 ///
 /// # Examples
 ///
@@ -85,21 +86,20 @@ pub fn map_from(bytes: u32) {
 pub fn forget_code() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (start, length) in code::unwritten() {
-        // SAFETY: the range is a mapping of this program's file from which code is run, of which no page was ever written:
-        // the system reads the same bytes again when they are next wanted, by whichever thread. Nothing unmaps it while the
-        // program runs.
+        // SAFETY: the range is an executable mapping of this program's file of which no page was ever written: the
+        // system reads the same bytes again when any thread needs them. Nothing unmaps it while the program runs.
         unsafe {
             libc::madvise(std::ptr::without_provenance_mut(start), length, libc::MADV_DONTNEED);
         }
     }
 }
 
-/// Where the code of this program is.
+/// Finds the code of this program.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod code {
     use std::fs;
 
-    /// The mappings of the program's file that hold code and were never written: where each begins, and how long it is.
+    /// Returns the start and length of each mapping of the program's file that holds code and was never written.
     pub(super) fn unwritten() -> Vec<(usize, usize)> {
         let (Ok(file), Ok(text)) = (fs::read_link("/proc/self/exe"), fs::read_to_string("/proc/self/smaps")) else {
             return Vec::new();
@@ -117,7 +117,8 @@ mod code {
         found
     }
 
-    /// The first line of a mapping (proc(5)): where it begins, how long it is, and its file if it is private and holds code.
+    /// Parses the first line of a mapping (proc(5)): its start, its length, and its file if it is private and holds
+    /// code.
     fn mapping(line: &str) -> Option<(usize, usize, Option<&str>)> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;

@@ -1,6 +1,6 @@
-//! The folder of kept listings: read by whoever starts, written whole under one lock, the oldest out when it is full.
+//! The folder of kept listings: read at startup, written whole under one lock, and trimmed oldest first when full.
 //!
-//! Everything here blocks: it runs where blocking is fine.
+//! Everything here blocks; call it only where blocking is fine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::keep;
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
-/// Bytes of all files together.
+/// Upper bound of all files together, in bytes.
 const ROOM: u64 = 32 << 20;
 const LISTING: &str = ".json";
 
@@ -25,12 +25,12 @@ impl Folder {
         Self(state.join("offers"))
     }
 
-    /// What names listings here, if any was ever kept.
+    /// Returns the maker of names for this folder, if a listing was ever kept here.
     pub(super) fn names(&self) -> Option<Names> {
         Names::read(&self.0)
     }
 
-    /// The names of all listings, by what they begin with: the server.
+    /// Returns the names of all listings by their first part, which stands for the server.
     pub(super) fn listings(&self) -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, _) in self.files() {
@@ -41,12 +41,12 @@ impl Folder {
         all
     }
 
-    /// The text of a listing.
+    /// Reads the text of a listing.
     pub(super) fn read(&self, name: &str, cap: usize) -> io::Result<Vec<u8>> {
         read(&self.0.join(name), cap)
     }
 
-    /// Writes listings, each whole or not at all, and makes room. `make` gives names and texts.
+    /// Writes listings, each whole or not at all, then makes room. `make` returns names and texts.
     pub(super) fn write(&self, make: impl FnOnce(&Names) -> Vec<(String, Vec<u8>)>) -> io::Result<()> {
         keep::make_folder(&self.0)?;
         for_its_user_alone(&self.0)?;
@@ -55,7 +55,7 @@ impl Folder {
         for (name, text) in make(&names) {
             let path = self.0.join(&name);
             match read(&path, text.len()) {
-                // It is as it was: only its age is another.
+                // The text is unchanged: only its age is renewed.
                 Ok(old) if old == text => File::options().write(true).open(&path)?.set_modified(SystemTime::now())?,
                 _ => keep::replace(&path, &text)?,
             }
@@ -64,7 +64,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes all listings to a login.
+    /// Removes all listings of a login.
     pub(super) fn forget(&self, login: &str) -> io::Result<()> {
         if !self.0.is_dir() {
             return Ok(());
@@ -78,7 +78,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The oldest go until the rest has room. What a killed writer left goes, too: the lock says that nobody writes.
+    /// Removes the oldest files until the rest fits, and leftovers of killed writers: the lock rules out a live one.
     fn make_room(&self) {
         let mut files = self.files();
         files.sort_by_key(|(_, file)| file.modified().unwrap_or(SystemTime::UNIX_EPOCH));
@@ -94,7 +94,7 @@ impl Folder {
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".new")) {
-                // Whoever cannot remove it leaves it.
+                // A leftover that cannot be removed stays.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -104,14 +104,14 @@ impl Folder {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let listing = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(LISTING))?;
-            // Not of what a link leads to.
+            // Metadata of the entry itself: links are not followed.
             Some((name, entry.metadata().ok().filter(fs::Metadata::is_file)?))
         };
         entries.filter_map(listing).collect()
     }
 }
 
-/// A folder that others may look into is closed to them.
+/// Closes the folder to other users.
 #[cfg(unix)]
 fn for_its_user_alone(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -151,7 +151,7 @@ mod tests {
             let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + age as u64);
             file.set_modified(at).unwrap();
         }
-        // Written once more as it is, it is the youngest.
+        // Writing the same text again makes it the youngest.
         put(&folder, "a", 10 << 20);
         fs::write(folder.0.join(".d.json.new"), "half of i").unwrap();
         put(&folder, "d", 2 << 20);

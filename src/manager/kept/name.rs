@@ -1,5 +1,5 @@
-//! Names of kept listings: each stands for an entry with its secrets, its folder and its login, so that no account is ever
-//! shown what another one lists. Nobody can tell from a name what it stands for.
+//! Names of kept listings. Each stands for an entry with its secrets, its folder and its login, so that no account sees
+//! the lists of another. A name does not reveal what it stands for.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,20 @@ use super::ListKey;
 use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Transport, Words as _};
 use crate::keep;
 
-/// Makes names. The key lies beside what it names.
+/// Makes names. The key lies in the folder it names files of.
 pub(super) struct Names(hmac::Key);
 
-/// Stands for a server: as long as nothing of it changes, it lists as before. It never leaves the memory of this process.
+/// A fingerprint of a server: while it is unchanged, the server lists the same. It never leaves the memory of this
+/// process.
 pub(in crate::manager) type Identity = [u8; 32];
 
 const KEY: &str = "key";
 const KEY_BYTES: usize = 32;
-/// In the place of a login, where there is none.
+/// Stands in place of a login if there is none.
 const NO_LOGIN: &str = "0";
 
 impl Names {
-    /// Reads the key of a folder; makes it if there is none. The caller holds the lock of the folder.
+    /// Reads the key of a folder, and creates it if there is none. The caller holds the lock of the folder.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join(KEY);
         if let Some(names) = Self::read(folder) {
@@ -31,29 +32,29 @@ impl Names {
         }
         let mut bytes = [0; KEY_BYTES];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        // One that cannot be used goes, and with it everything that it has named.
+        // An unusable key is replaced, which orphans every file it named.
         keep::replace(&path, &bytes)?;
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// The same, where nothing is to be made.
+    /// Reads the key of a folder, if there is one.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         let bytes = super::small::read(&folder.join(KEY), KEY_BYTES).ok()?;
         (bytes.len() == KEY_BYTES).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// What the names of all listings of a server begin with.
+    /// Returns the first part of the names of a server's listings.
     pub(super) fn server(&self, identity: &Identity) -> String {
         self.short(b"server", identity)
     }
 
-    /// The name of one listing of a server, as it is signed in.
+    /// Returns the name of one listing of a server for one login.
     pub(super) fn listing(&self, identity: &Identity, login: Option<&str>, key: &ListKey) -> String {
         let (server, key) = (self.server(identity), self.short(b"key", key.text().as_bytes()));
         format!("{server}-{}-{key}.json", login.map_or_else(|| NO_LOGIN.to_owned(), |login| self.login(login)))
     }
 
-    /// What stands in the middle of the names of all listings to a login, whatever became of its entry.
+    /// Returns the middle part of the names of a login's listings, whatever became of its entry.
     pub(super) fn login(&self, login: &str) -> String {
         self.short(b"login", login.as_bytes())
     }
@@ -67,8 +68,9 @@ impl Names {
     }
 }
 
-/// Stands for an entry: everything of it that decides what the server lists, and the variables that it is given. `None` where
-/// that cannot be known: a program gives the headers, and with them the account; or a file names the user who is signed in.
+/// Returns the fingerprint of an entry: all of it that decides what the server lists, and the variables it is given.
+/// `None` if that cannot be known: a helper program supplies the headers and with them the account, or a file names the
+/// signed-in user.
 pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> {
     let mut parts = Parts(Sha256::new());
     match &server.transport {
@@ -98,21 +100,21 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
     Some(parts.0.finalize().into())
 }
 
-/// The folder that decides what a program lists: that of the entry, or this process's own where the command or an argument is
-/// a path in it. Any other program lists the same wherever this process runs.
+/// Returns the working directory that decides what a program lists: the entry's own, or this process's if the command
+/// or an argument is a path in it. Any other program lists the same wherever this process runs.
 fn cwd(stdio: &config::Stdio) -> Option<PathBuf> {
     let here = std::env::current_dir().unwrap_or_default();
     if let Some(own) = &stdio.cwd {
         return Some(here.join(own));
     }
-    // A bare command is looked for in the PATH.
+    // A bare command is looked up in PATH.
     let command = Some(stdio.command.as_str()).filter(|command| command.contains(std::path::is_separator));
     let mut words = command.into_iter().chain(stdio.args.iter().map(String::as_str));
     let is_here = |word: &str| !word.is_empty() && Path::new(word).is_relative() && here.join(word).exists();
     words.any(is_here).then_some(here)
 }
 
-/// The same for one login of it.
+/// Returns the fingerprint for one login of an entry.
 pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) -> Identity {
     let mut parts = Parts(Sha256::new());
     parts.0.update(identity);
@@ -137,7 +139,7 @@ const ACCOUNT: &[&str] = &[
     "HOMEPATH",
 ];
 
-/// Texts that are hashed so that none can pass for another: each with its length, each group with its count.
+/// Hashes texts unambiguously: each with its length, each group with its count.
 struct Parts(Sha256);
 
 impl Parts {
@@ -189,7 +191,7 @@ impl Parts {
             Grant::Code => self.add("grant", ["code"]),
             Grant::ClientCredentials => self.add("grant", ["client"]),
             Grant::Workload(from) => self.add("grant", ["workload", &source(from)]),
-            // The file says who is signed in, and anybody may be next.
+            // The file names the signed-in user, and that may change at any time.
             Grant::Enterprise(enterprise) if matches!(enterprise.id_token, SecretSource::File(_)) => return None,
             Grant::Enterprise(enterprise) => {
                 let token = source(&enterprise.id_token);

@@ -1,19 +1,19 @@
-//! Reads small files: nothing that lies in the folder can keep a reader waiting, or fill its memory. It blocks.
+//! Reads small files, blocking: nothing that lies in the folder can keep a reader waiting or fill its memory.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Reads a small file. A pipe, a device, a link or a file of more than `cap` bytes is none.
+/// Reads a small file. A pipe, a device, a link, or a file of more than `cap` bytes is an error.
 pub(super) fn read(path: &Path, cap: usize) -> io::Result<Vec<u8>> {
-    let strange = || io::Error::new(io::ErrorKind::InvalidData, "no file of ours");
+    let strange = || io::Error::new(io::ErrorKind::InvalidData, "not a file of ours");
     let length =
         fs::symlink_metadata(path).and_then(|file| if file.is_file() { Ok(file.len()) } else { Err(strange()) })?;
     if length > cap as u64 {
         return Err(strange());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-    // It may grow while it is read.
+    // The file may grow while it is read.
     File::open(path)?.take(cap as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > cap { Err(strange()) } else { Ok(bytes) }
 }

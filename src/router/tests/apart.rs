@@ -1,5 +1,5 @@
-//! What is one client's stays with it (`docs/bridging.md` 15.1, 15.5): what its server lists after its call, the roots that
-//! it told, the leases of clients that have gone. On a paused clock.
+//! What belongs to one client stays with it (`docs/bridging.md` 15.1, 15.5): the lists of its server after its call,
+//! its roots, the leases of clients that are gone. On a paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw};
 use crate::registry::Kind;
 use crate::upstream::{Item, Starter, Terms};
 
-/// What changed is listed anew, and told, by then.
+/// By then, changed lists are read again and announced.
 const LISTED: Duration = Duration::from_secs(10);
 
-/// Tool `echo`; `make` lists one more, which is named by the first root where there is one.
+/// Tool `echo`; `make` adds one more, named after the first root if there is one.
 fn making(number: Arc<AtomicUsize>) -> Starter {
     Arc::new(move |wire, tasks| {
         let start = number.fetch_add(1, Ordering::SeqCst);
@@ -78,7 +78,7 @@ async fn who_only_lists_is_shown_nothing_of_the_roots_of_who_calls() {
     assert_eq!(listed(&world, &two).await, ["s0__echo", "s0__make"]);
 }
 
-/// It has its lease, and waits for something else before its call is sent.
+/// The client has its lease, and waits for something else before its call is sent.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_goes_elsewhere_once_its_server_was_told_the_roots_of_another_client() {
     let world = world_of(&[Asked::NOTHING], |_| {}, making);
@@ -92,7 +92,7 @@ async fn a_call_that_waits_goes_elsewhere_once_its_server_was_told_the_roots_of_
     assert!(manager.suits(&server, &upstream, &who));
     assert_eq!(world.call(&one, 0, "make").await, "0");
     assert!(!manager.suits(&server, &upstream, &who), "its server works in the roots of another client");
-    // Nor where it is told between the look and the call.
+    // Nor if the roots arrive between the look and the call.
     let connection = upstream.connection().unwrap();
     let terms = Terms { owner: who.owner, turn, ..Terms::host() };
     let params = Raw::from_value(&json!({ "name": "echo", "arguments": {} }));
@@ -192,7 +192,7 @@ async fn another_lists_once_the_lease_that_did_is_one_clients() {
     assert_eq!(world.leases(), 1);
 }
 
-/// Each lives from its own reload on; what it says before the next is not waited for.
+/// Each lives from its own reload on; what it says before the next one is not awaited.
 #[tokio::test(start_paused = true)]
 async fn a_reload_shows_what_was_listed_to_the_same_account_alone() {
     let world = world_of(&[Asked::NOTHING], |_| {}, making);

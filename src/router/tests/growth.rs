@@ -1,4 +1,4 @@
-//! What is kept for clients that do not come, or never let go: it counts, has an end, and holds no more than it has to.
+//! State kept for clients that do not return, or never let go: it is counted, expires, and holds no more than it must.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -30,7 +30,7 @@ async fn h55_a_question_that_was_put_is_kept_no_longer() {
     let running = stage.call(&client, &asking(100_000));
     let question = running.question().await;
     let params = question.params.unwrap();
-    assert!(params.as_bytes().len() > 100_000 && params.bytes().is_unique(), "whoever took it has it alone");
+    assert!(params.as_bytes().len() > 100_000 && params.bytes().is_unique(), "the buffer is not shared");
     let outcome = Ok(Raw::from_value(&decline()));
     stage.router.answer(&client, Response { id: Some(question.id), outcome });
     assert_eq!(text(&running.answer().await), decline().to_string());

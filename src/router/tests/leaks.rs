@@ -10,14 +10,14 @@ use super::support::*;
 use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw, Response};
 use crate::router::{Client, Gauges};
 
-/// What a step of the crowd does; each in turn.
+/// The number of kinds of steps; they take turns.
 const KINDS: usize = 8;
 const CALLS: usize = 10_000;
-/// Clients come and go that often.
+/// How often clients come and go.
 const EACH: usize = 250;
 
 impl Stage {
-    /// A call that ends as its number says: answered, refused, asked, withdrawn, or dropped.
+    /// A call that ends by its number: answered, refused, asked, withdrawn, or dropped.
     async fn step(&self, number: usize, client: &Arc<Client>, modern: &Arc<Client>) {
         // A server that asks more than fifty times in a second is refused.
         tokio::time::sleep(Duration::from_millis(30)).await;
@@ -50,7 +50,7 @@ impl Stage {
                 running.drop().await;
             }
             5 => {
-                // It walks away from what it was asked.
+                // The client abandons the question.
                 let asked = self.answer(modern, &call("ask")).await;
                 assert_eq!(asked["resultType"], "input_required", "{asked}");
                 let again = retry(&call("ask"), &asked, &json!({ "i1": { "action": "decline" } }));
@@ -76,7 +76,7 @@ async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
         assert!(stage.router.gauges().clients > 0);
         stage.router.close(&client);
     }
-    // Calls that wait for a client that does not come back end, and so do clients and leases that nobody uses.
+    // Calls that wait for a client that does not return end, and so do unused clients and leases.
     let limits = stage.router.limits();
     tokio::time::sleep(limits.answer + limits.session_idle + Duration::from_secs(120)).await;
     let left = stage.router.gauges();

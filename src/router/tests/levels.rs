@@ -1,4 +1,4 @@
-//! How much a server with a session logs, when several listen: the most verbose wish counts, and it is known to the server
+//! The log level of a server with a session and several listeners: the most verbose one counts, and the server knows it
 //! before the call that it is for.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::manager::{Manager, Principal};
 use crate::protocol::{Message, Method, Profile, ProtocolVersion, Raw, Request, RequestId};
 use crate::router::{Client, Mailbox, Router};
 
-/// A server of 2025-11-25 that is slow to change its level, says with each call what it is, and logs one line at it.
+/// A server of 2025-11-25 that is slow to change its level, returns the level with each call, and logs one line at it.
 async fn serve(State(level): State<Arc<Mutex<String>>>, body: Bytes) -> HttpResponse {
     let request: Value = serde_json::from_slice(&body).unwrap();
     let result = match request["method"].as_str().unwrap_or_default() {
@@ -74,7 +74,7 @@ async fn set(router: &Router, client: &Arc<Client>, level: &str) {
     router.request(client, request, &router.leg(client)).await.unwrap().unwrap();
 }
 
-/// The level that the server has during a call, and the logger of the line that comes with it.
+/// Returns the server's level during a call, and the logger of the line that comes with it.
 async fn logged(router: &Router, client: &Arc<Client>, leg: &Arc<Mailbox>) -> (String, Option<String>) {
     let params = Some(Raw::from_value(&call("level")));
     let request = Request { id: RequestId::Number(2), method: Method::ToolsCall, params };
@@ -111,7 +111,7 @@ async fn requests_of_modern_clients_say_what_they_want_one_by_one() {
     let router = router().await;
     let client = router.modern(Principal::local(), &Raw::empty_object()).unwrap();
     let told = logged(&router, &client, &router.modern_leg(None)).await;
-    assert_eq!((&*told.0, told.1), ("none", None), "nobody wants anything");
+    assert_eq!((&*told.0, told.1), ("none", None), "no client wants logs");
     let told = logged(&router, &client, &router.modern_leg(Some("notice"))).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("notice", LINE));
     let told = logged(&router, &client, &router.modern_leg(Some("debug"))).await;

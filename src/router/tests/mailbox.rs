@@ -1,4 +1,4 @@
-//! What waits for one client: up to the cap, over it, and what goes first.
+//! Messages that wait for one client: up to the cap, over it, and what is dropped first.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::protocol::{Message, Method, Notification, Raw, Request, RequestId};
 use crate::queues::{Account, Queues};
 use crate::router::Mailbox;
 
-/// Every message counts for so many bytes beside its params.
+/// Bytes that every message counts for beside its params.
 const OVERHEAD: usize = 128;
 
-/// A box that takes so many bytes.
+/// A mailbox with this cap.
 fn sized(cap: usize, account: Account) -> Mailbox {
     Mailbox::new(Arc::new(Limits { client_queue: cap, ..Limits::default() }), account)
 }
@@ -63,7 +63,7 @@ async fn h49_progress_and_log_lines_go_first_and_changes_are_told_once() {
         mailbox.put(notice(Method::ToolsListChanged, 200));
     }
     assert_eq!(mailbox.account().used(), 1000);
-    // One more of what may be lost is lost, with the others of its kind; what may not be has their room.
+    // One more droppable message drops all of its kind; undroppable ones take their room.
     mailbox.put(notice(Method::Progress, 900));
     assert_eq!(mailbox.account().used(), 400);
     mailbox.put(request(600));
@@ -75,7 +75,7 @@ async fn h49_progress_and_log_lines_go_first_and_changes_are_told_once() {
 
 #[tokio::test]
 async fn h49_a_box_that_nobody_reads_ends_alone() {
-    // A session may have no stream: its calls go on.
+    // A session may have no stream: its calls continue.
     let mailbox = sized(1000, Queues::new(1 << 20).account());
     mailbox.put(request(700));
     mailbox.put(request(700));

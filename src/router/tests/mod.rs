@@ -1,4 +1,4 @@
-//! The router with servers in this process behind it, on a paused clock: calls that are parked, and the races around them.
+//! The router over in-process servers, on a paused clock: parked calls, and the races around them.
 
 mod again;
 #[cfg(feature = "server")]

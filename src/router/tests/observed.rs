@@ -1,4 +1,4 @@
-//! What becomes of each request is told to those who listen, whatever serves it.
+//! Observers hear how every request ends, whatever serves it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::answered::Failed;
 use crate::observe::{At, Begun, End, Ended, Listener, Pending};
 use crate::protocol::{Method, Profile, ProtocolVersion, Raw, Request, RequestId};
 
-/// A request and its end: its method, how it ended, and the target at its server.
+/// A request and its end: its method, how it ended, and its target at the server.
 type Heard = (String, End, Option<String>);
 
 /// Listens to all requests.

@@ -1,4 +1,4 @@
-//! Which clients people see: sessions while they last, and names without one for as long as they are heard of.
+//! Which clients users see: sessions while they last, and names without one while they were heard of recently.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn seen(router: &Router, name: &str, method: &Method) {
     router.people().seen(&Principal::local(), Some(&info(name)), method, Via::Http);
 }
 
-/// What was told so far: of each client the name, whether it came, and how many there were then.
+/// Returns what was reported so far: each client's name, whether it came, and the number of clients then.
 fn heard(events: &ClientEvents) -> Vec<(String, bool, usize)> {
     let one = |news| match news {
         ClientNews::One(event) => (event.client.name, event.change == ClientChange::Connected, event.clients),
@@ -38,7 +38,7 @@ async fn first_hour_r12_a_client_without_a_session_is_one_by_its_name_and_goes_w
         seen(router, "agent", &Method::ToolsList);
     }
     seen(router, "other", &Method::ToolsList);
-    // Another person's client is another one, though it says the same.
+    // Another person's client is a different one, even with the same name.
     router.people().seen(&Principal::named("bearer:ada"), Some(&info("agent")), &Method::ToolsList, Via::Http);
     let roster = router.roster();
     let mut rows: Vec<_> = roster.iter().map(|row| (row.name.as_str(), row.user.as_deref(), row.calls)).collect();
@@ -96,7 +96,7 @@ async fn first_hour_r12_a_session_is_there_until_it_is_closed() {
     router.close(&client);
     assert!(router.roster().is_empty());
     assert_eq!(heard(&events), [("a".to_owned(), true, 1), ("a".to_owned(), false, 0)]);
-    // The end of the host is no news of each of its clients.
+    // The host's own end reports none of its clients.
     let (client, _) = router.open(Principal::local(), Some(&Raw::from_value(&params)), router.account()).unwrap();
     router.people().welcome(&client, Via::Http);
     assert_eq!(heard(&events).len(), 1);
@@ -130,7 +130,7 @@ async fn first_hour_r12_a_listener_that_is_behind_hears_the_sum_of_the_rest() {
     assert_eq!(told.len(), 17);
     assert_eq!((&told[0], &told[16]), (&("a".to_owned(), true, 1), &("992 and 994".to_owned(), false, 0)));
     assert!(matches!(gathers.gathered().await, Some(ClientNews::Many { connected: 1000, left: 1001, clients: 0 })));
-    // Whoever has heard all of it is told one by one again.
+    // A listener that has caught up hears single events again.
     drop(open());
     assert!(matches!(slow.next().await, Some(ClientNews::One(_))));
 }

@@ -1,4 +1,4 @@
-//! Where requests go: to tools of the host itself, to servers, and to none.
+//! Where requests go: to tools of the host itself, to servers, or nowhere.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::router::route::{Astray, Listed, Map, One, OwnTool, Route};
 use crate::router::wanted::What;
 use crate::router::{Client, Router};
 
-/// A tool of the host that says who called it, and with what.
+/// A tool of the host that returns its caller and arguments.
 #[derive(Debug)]
 struct Mirror(&'static str);
 
@@ -38,7 +38,7 @@ impl OwnTool for Mirror {
 #[tokio::test(start_paused = true)]
 async fn a_tool_of_the_host_is_called_without_a_server() {
     let stage = stage().await;
-    // The second one takes the name of a tool that the server has, too.
+    // The second one has the name of a tool that the server has, too.
     stage.router.offer_own(vec![Arc::new(Mirror("mirror")), Arc::new(Mirror("busy"))]);
     let legacy = stage.legacy(ProtocolVersion::V2025_06_18, Profile::EMPTY);
     let modern = stage.modern(FORM);
@@ -68,7 +68,7 @@ async fn a_route_has_the_server_and_the_tool_in_hand() {
     let One { server, target, listed } = one(What::Tool, "echo");
     assert!(Arc::ptr_eq(&server, &servers[0]));
     assert_eq!((&*target, listed.entry().map(Entry::raw_name)), ("echo", Some("echo")));
-    // It is never prefixed, so it may have tools that it does not list.
+    // This server is never prefixed, so it may have unlisted tools.
     assert!(matches!(one(What::Tool, "nameless").listed, Listed::Not));
     let removed = Map { servers: &[], ..map };
     assert!(matches!(removed.find(What::Tool, "echo"), Err(Astray::Removed)));
@@ -86,7 +86,7 @@ async fn a_call_that_a_door_has_routed_is_not_routed_again() {
     let request = Request { id: RequestId::Number(1), method: Method::ToolsCall, params };
     let mut routed = stage.router.look_up(&client, request);
     let Some(Route::One(one)) = &mut routed.route else { panic!("{routed:?}") };
-    // If its name was looked up once more, it would lead to the other tool.
+    // A second lookup of its name would lead to the other tool.
     one.target = "held".into();
     let leg = stage.router.leg(&client);
     let served = tokio::spawn(stage.router.stateless(&client, routed, &leg, &CancellationToken::new()));

@@ -1,5 +1,5 @@
-//! Who shares a process with whom (`docs/bridging.md` 15.1): by what servers ask and what clients can answer. On a paused
-//! clock.
+//! Who shares a process with whom (`docs/bridging.md` 15.1): by what servers ask and what clients can answer. On a
+//! paused clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolV
 use crate::router::{Client, Router};
 use crate::upstream::Starter;
 
-/// A lease that nobody uses is gone by then.
+/// By then, unused leases are gone.
 pub(super) const GONE: Duration = Duration::from_secs(150);
 
 /// Servers behind pipes, and how often each was started.
@@ -33,7 +33,7 @@ pub(super) struct Person {
     pub(super) asked_for_roots: Arc<AtomicUsize>,
 }
 
-/// Tools: `echo` says which start of the server serves, `ask` elicits, `roots` tells the first root.
+/// Tools: `echo` returns which start of the server serves, `ask` elicits, `roots` returns the first root.
 fn server(number: Arc<AtomicUsize>) -> Starter {
     Arc::new(move |wire, tasks| {
         let start = number.fetch_add(1, Ordering::SeqCst);
@@ -63,12 +63,12 @@ fn server(number: Arc<AtomicUsize>) -> Starter {
     })
 }
 
-/// `known`: what each server is known to ask.
+/// Builds a world; `known` is what each server is known to ask.
 pub(super) fn world(known: &[Asked], change: impl Fn(&mut Server)) -> World {
     world_of(known, change, server)
 }
 
-/// The same with servers by another script.
+/// Like `world`, with servers of another script.
 pub(super) fn world_of(
     known: &[Asked],
     change: impl Fn(&mut Server),
@@ -108,7 +108,7 @@ impl World {
         Person { client, roots, asked_for_roots }
     }
 
-    /// What a tool says: which start of its server, and what came of it.
+    /// Returns a tool's result: which start of its server, and the outcome.
     pub(super) async fn call(&self, person: &Person, server: usize, tool: &str) -> String {
         let name = format!("s{server}__{tool}");
         let running =
@@ -219,7 +219,7 @@ async fn a_question_on_a_shared_lease_has_its_clients_move() {
     for person in [&one, &two, &three] {
         assert_eq!(world.call(person, 0, "echo").await, "0 {}");
     }
-    // It says during which call it asks, so it is put to that call's client; the lease stays shared.
+    // It names the call during which it asks, so that call's client gets the question; the lease stays shared.
     let said = world.call(&one, 0, "ask").await;
     assert!(said.starts_with("0 ") && said.contains(&format!(r#""of":{}"#, one.client.owner().0)), "{said}");
     for person in [&one, &two] {
@@ -252,7 +252,7 @@ async fn clients_that_told_the_same_roots_share() {
     assert_eq!(world.call(&two, 0, "roots").await, first);
     let other = world.call(&three, 0, "roots").await;
     assert!(other.contains("file:///b"), "{other}");
-    // One that is alone keeps its process when its roots change; one that is not moves.
+    // A client that is alone keeps its process when its roots change; one that is not moves.
     let changed = |person: &Person| {
         *person.roots.lock().unwrap() = "file:///c";
         world.router.notify(&person.client, Notification { method: Method::RootsListChanged, params: None });
@@ -292,7 +292,7 @@ async fn by_profile_one_process_a_set_of_capabilities() {
     assert!(said[0] == said[1] && said[0] != said[2], "{said:?}");
 }
 
-/// As servers of the program are: what they ask has nobody share less, nor be asked before they ask.
+/// Like the program's own servers: their questions make no client share less, and clients are not asked in advance.
 #[tokio::test(start_paused = true)]
 async fn what_a_server_in_this_process_asks_moves_nobody() {
     let world = world(&[Asked::ROOTS.with(Asked::ELICITATION)], |entry| entry.sharing = Sharing::Profile);

@@ -1,4 +1,4 @@
-//! What a principal may see and call: in lists, in calls, and in what is said of all servers.
+//! What a principal may see and call: in lists, in calls, and in what is said about all servers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What every answer to a client has to say, or not, by its revision: also those that we make ourselves.
+//! What every response to a client must or must not say, by its revision, including the host's own.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::manager::Principal;
 use crate::protocol::{Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId, Response, meta};
 use crate::router::Client;
 
-/// Any request.
+/// Makes any request.
 async fn ask(stage: &Stage, client: &Arc<Client>, method: Method, params: Value) -> Outcome {
     let leg = stage.router.modern_leg(None);
     let request = Request { id: RequestId::Number(7), method, params: Some(Raw::from_value(&params)) };
@@ -115,7 +115,7 @@ async fn h37_what_is_read_here_is_what_is_read_there() {
     }
 }
 
-/// Who else may be shown what a client was shown, by its list of tools.
+/// Returns who else may see what a client was shown, by its list of tools.
 async fn scope(stage: &Stage, principal: Principal) -> Value {
     let client = stage.modern_of(principal, "{}");
     let list: Value = ask(stage, &client, Method::ToolsList, json!({})).await.unwrap().read().unwrap();
@@ -128,7 +128,7 @@ async fn h63_what_one_is_told_in_a_session_or_for_credentials_is_for_nobody_else
     let ann = || Principal::named("ann");
     let alone = stage().await;
     assert_eq!(scope(&alone, Principal::local()).await, "public");
-    assert_eq!(scope(&alone, ann()).await, "private", "the session may be told what nobody else is");
+    assert_eq!(scope(&alone, ann()).await, "private", "the session may see private tools");
     let shared = stage_of(|config| config.servers[0].sharing = Sharing::Host).await;
     assert_eq!(scope(&shared, ann()).await, "public", "all have the same session");
     let at = |change: &dyn Fn(&mut Remote)| {

@@ -1,4 +1,4 @@
-//! Desktop and web applications to talk to.
+//! Desktop and web assistants.
 
 use super::outcome;
 

@@ -1,4 +1,4 @@
-//! Editors and what lives in them.
+//! Editors and their extensions.
 
 use super::outcome;
 

@@ -1,4 +1,4 @@
-//! Agents of the command line.
+//! Command-line agents.
 
 use super::outcome;
 

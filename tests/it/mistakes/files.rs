@@ -1,4 +1,4 @@
-//! Mistakes in config files. Almost all are found by `check`, with nothing started.
+//! Mistakes in config files. `check` finds almost all of them, without starting anything.
 
 use super::Mistake;
 
