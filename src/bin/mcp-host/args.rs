@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// List the prompts
     Prompts(List),
     /// Call a tool
-    Call(Call),
+    Call(CallArgs),
     /// Read a resource
     Read(Read),
     /// Get a prompt
@@ -156,7 +156,7 @@ pub(crate) struct Tools {
 
 #[derive(Args, Debug)]
 #[command(after_help = GIVEN)]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// The tool, as `mcp-host tools` shows it
     #[arg(value_name = "TOOL")]
     pub(crate) tool: String,

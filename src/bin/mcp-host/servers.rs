@@ -18,7 +18,7 @@ use crate::{hidden, itself};
 
 /// What a one-shot command is about, so that nothing else is started for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum Selection<'a> {
     All,
     /// By its name in the config, or its alias.
     Server(&'a str),
@@ -110,18 +110,18 @@ impl Plan {
     }
 
     /// Drops the servers that are not needed.
-    pub(crate) fn keep(&mut self, wanted: Wanted<'_>) -> Result<(), Failure> {
+    pub(crate) fn keep(&mut self, wanted: Selection<'_>) -> Result<(), Failure> {
         let separator = self.config.host.naming.separator.clone();
         let starts =
             |text: &str, alias: &str, by: &str| text.strip_prefix(alias).is_some_and(|rest| rest.starts_with(by));
         let owns = |name: &str, alias: &str| match wanted {
-            Wanted::All => true,
-            Wanted::Server(server) => server == name || server == alias,
-            Wanted::Named(tool) => {
+            Selection::All => true,
+            Selection::Server(server) => server == name || server == alias,
+            Selection::Named(tool) => {
                 let typed = |server: &str| of_server(tool, server).is_some();
                 starts(tool, alias, &separator) || typed(alias) || typed(name)
             }
-            Wanted::Uri(uri) => {
+            Selection::Uri(uri) => {
                 starts(uri, alias, "+") || uri.strip_prefix("ui://").is_some_and(|rest| starts(rest, alias, "--"))
             }
         };
@@ -129,7 +129,7 @@ impl Plan {
         if clock || self.config.servers.iter().any(|server| owns(&server.name, server.alias.as_str())) {
             self.config.servers.retain(|server| owns(&server.name, server.alias.as_str()));
             self.clock = clock;
-        } else if let Wanted::Server(name) = wanted {
+        } else if let Selection::Server(name) = wanted {
             return Err(self.unknown_server(name));
         }
         Ok(())
@@ -289,7 +289,7 @@ mod tests {
         Plan { config, clock: true, demo: true, led: false, lent: false, request: LoadRequest::default() }
     }
 
-    fn kept(wanted: Wanted<'_>) -> Vec<String> {
+    fn kept(wanted: Selection<'_>) -> Vec<String> {
         let mut plan = plan();
         plan.keep(wanted).unwrap();
         let clock = plan.clock.then(|| CLOCK.to_owned());
@@ -298,16 +298,16 @@ mod tests {
 
     #[test]
     fn only_what_is_needed_is_kept() {
-        assert_eq!(kept(Wanted::Server("files")), ["Files"]);
-        assert_eq!(kept(Wanted::Server("Files")), ["Files"]);
-        assert_eq!(kept(Wanted::Named("file__files__x")), ["file"]);
-        assert_eq!(kept(Wanted::Named("clock__now")), ["clock"]);
-        assert_eq!(kept(Wanted::Named("Files.read")), ["Files"]);
-        assert_eq!(kept(Wanted::Named("git status")), ["git"]);
-        assert_eq!(kept(Wanted::Uri("git+ssh://x")), ["git"]);
-        assert_eq!(kept(Wanted::Uri("ui://files--x/y")), ["Files"]);
-        assert_eq!(kept(Wanted::Named("read_file")).len(), 4);
-        assert_eq!(kept(Wanted::All).len(), 4);
+        assert_eq!(kept(Selection::Server("files")), ["Files"]);
+        assert_eq!(kept(Selection::Server("Files")), ["Files"]);
+        assert_eq!(kept(Selection::Named("file__files__x")), ["file"]);
+        assert_eq!(kept(Selection::Named("clock__now")), ["clock"]);
+        assert_eq!(kept(Selection::Named("Files.read")), ["Files"]);
+        assert_eq!(kept(Selection::Named("git status")), ["git"]);
+        assert_eq!(kept(Selection::Uri("git+ssh://x")), ["git"]);
+        assert_eq!(kept(Selection::Uri("ui://files--x/y")), ["Files"]);
+        assert_eq!(kept(Selection::Named("read_file")).len(), 4);
+        assert_eq!(kept(Selection::All).len(), 4);
     }
 
     #[test]
@@ -332,6 +332,6 @@ mod tests {
 
     #[test]
     fn an_unknown_server_is_an_error_of_usage() {
-        assert_eq!(plan().keep(Wanted::Server("fils")).unwrap_err().exit, Exit::Usage);
+        assert_eq!(plan().keep(Selection::Server("fils")).unwrap_err().exit, Exit::Usage);
     }
 }

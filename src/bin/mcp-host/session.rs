@@ -15,7 +15,7 @@ use crate::live::{self, Bar};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure, credentials};
-use crate::servers::{Plan, Wanted};
+use crate::servers::{Plan, Selection};
 use crate::text::{self, quoted};
 
 /// The servers of one command, each ready or failed.
@@ -34,7 +34,7 @@ impl<'a> Session<'a> {
     pub(crate) async fn open(
         common: &Common,
         demo: bool,
-        wanted: Wanted<'_>,
+        wanted: Selection<'_>,
         output: &'a Output,
     ) -> Result<Self, Failure> {
         let mut plan = joined::plan(common, demo).await?;
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits for an answer, with a bar while there is progress, and the time where it takes long.
-    pub(crate) async fn answer(&self, call: Call, asked: &Asked<'_>) -> Result<Raw, Failure> {
+    pub(crate) async fn answer(&self, call: Call, asked: &Lookup<'_>) -> Result<Raw, Failure> {
         if let [server] = self.status().as_slice()
             && let Some(failure) = failure(server, &self.again)
         {
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
     }
 
     /// Where nobody knows the name, it says which were near, and which servers are not there to know it.
-    fn failed(&self, error: mcp_host::Error, asked: &Asked<'_>) -> Failure {
+    fn failed(&self, error: mcp_host::Error, asked: &Lookup<'_>) -> Failure {
         // A daemon says in its answer what a host of this process would know.
         let is_unknown = self.daemon.as_ref().is_some_and(|daemon| !daemon.leads(asked.name))
             && !asked.known.contains(&asked.name)
@@ -212,9 +212,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn unknown(&self, asked: &Asked<'_>) -> Failure {
+    fn unknown(&self, asked: &Lookup<'_>) -> Failure {
         self.warn(&self.failures());
-        let Asked { what, name, known } = asked;
+        let Lookup { what, name, known } = asked;
         let help = question(&nearest(name, known.iter().copied()));
         Failure::new(Exit::Usage, format!("no {what} is called `{name}`"))
             .help(help.unwrap_or_else(|| format!("mcp-host {what}s{}", self.again)))
@@ -226,7 +226,7 @@ const UNKNOWN: [i64; 2] = [code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND];
 
 /// What was asked for by name, and the names that there are.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Lookup<'a> {
     /// `tool`, `resource` or `prompt`.
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,

@@ -10,12 +10,12 @@ use mcp_host::{Host, Raw};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::status::{self, Asked};
+use super::status::{self, DaemonQuery};
 use crate::args::Common;
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Plan, Wanted};
+use crate::servers::{Plan, Selection};
 use crate::text::{self, quoted};
 
 /// Who handles a login.
@@ -55,12 +55,12 @@ pub(super) struct Keeping {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Running {
-    servers: Option<Vec<Known>>,
+    servers: Option<Vec<RunningServer>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Known {
+struct RunningServer {
     name: String,
     alias: String,
 }
@@ -109,7 +109,7 @@ impl Desk {
         plan.tell_notes(output);
         if let Some(server) = server {
             plan.server(server)?;
-            plan.keep(Wanted::Server(server))?;
+            plan.keep(Selection::Server(server))?;
         }
         for server in &mut plan.config.servers {
             server.start = Start::Lazy;
@@ -189,12 +189,12 @@ impl Desk {
             At::Daemon(listen) => listen,
             At::Here(_) => None,
         };
-        status::failed(&Asked { command: &self.command, listen, again: &self.again }, error)
+        status::failed(&DaemonQuery { command: &self.command, listen, again: &self.again }, error)
     }
 }
 
 /// Neither the daemon that runs nor the config has a server of that name.
-fn unknown(server: &str, known: &[Known]) -> Failure {
+fn unknown(server: &str, known: &[RunningServer]) -> Failure {
     let names = || known.iter().map(|known| known.name.as_str());
     let help = question(&nearest(server, names())).unwrap_or_else(|| match known {
         [] => "the mcp-host that runs has no servers; name a config with --config FILE".to_owned(),

@@ -9,7 +9,7 @@ use crate::arguments::summary;
 use crate::joined;
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::{Plan, Wanted};
+use crate::servers::{Plan, Selection};
 use crate::session::Session;
 use crate::table::{Column, Table};
 use crate::text;
@@ -38,7 +38,7 @@ impl<'a> Item<'a> {
 }
 
 pub(crate) async fn run(kind: Kind, args: &List, common: &Common, output: &Output) -> Result<Exit, Failure> {
-    let wanted = args.server.as_deref().map_or(Wanted::All, Wanted::Server);
+    let wanted = args.server.as_deref().map_or(Selection::All, Selection::Server);
     let mut plan = joined::plan(common, args.demo.demo).await?;
     plan.keep(wanted)?;
     Box::pin(all(kind, plan, common.again(args.demo.demo), output)).await

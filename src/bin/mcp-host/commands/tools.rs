@@ -8,7 +8,7 @@ use crate::args::{Common, Tools};
 use crate::nearest::{nearest, question};
 use crate::output::Output;
 use crate::report::{Exit, Failure};
-use crate::servers::Wanted;
+use crate::servers::Selection;
 use crate::session::Session;
 use crate::{arguments, joined, named, text};
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
     let typed = match args.of.as_slice() {
         [] => return Box::pin(list::all(Kind::Tools, plan, again, output)).await,
         [name] if plan.has(name) => {
-            plan.keep(Wanted::Server(name))?;
+            plan.keep(Selection::Server(name))?;
             return Box::pin(list::all(Kind::Tools, plan, again, output)).await;
         }
         words => words.join(" "),
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &Tools, common: &Common, output: &Output) -> Resul
         // Nothing has to be started to say so.
         return Err(plan.unknown_server(&typed));
     }
-    plan.keep(Wanted::Named(&typed))?;
+    plan.keep(Selection::Named(&typed))?;
     let session = Session::look(plan, again, output).await?;
     let catalog = session.host.catalog();
     let tools = session.entries(registry::Kind::Tools, &catalog);

@@ -28,13 +28,13 @@ pub(super) fn start(words: &Words, asked: u64, output: &Output) -> io::Result<(U
     let (here, there) = UnixStream::pair()?;
     let runtime = crate::runtime()?;
     let thread = std::thread::Builder::new().name("host".to_owned()).spawn(move || {
-        runtime.block_on(serve(plan, (there, asked), &output));
+        runtime.block_on(serve(plan, there, asked, &output));
         runtime.shutdown_timeout(Duration::from_millis(500));
     })?;
     Ok((here, thread))
 }
 
-async fn serve(mut plan: Plan, (door, asked): (UnixStream, u64), output: &Output) {
+async fn serve(mut plan: Plan, door: UnixStream, asked: u64, output: &Output) {
     for server in &mut plan.config.servers {
         // Nobody knows whether the client still needs all of them.
         server.start = Start::Lazy;

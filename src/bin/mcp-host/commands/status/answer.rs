@@ -8,7 +8,7 @@ use crate::report::{Exit, Failure};
 /// What a daemon says.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Answer {
+pub(super) struct DaemonStatus {
     pub(super) config: Config,
     pub(super) servers: Vec<Row>,
     pub(super) clients: Vec<Client>,
@@ -92,7 +92,7 @@ pub(super) struct Client {
     pub(super) calls: u64,
 }
 
-impl Answer {
+impl DaemonStatus {
     pub(super) fn read(line: &str) -> Result<Self, Failure> {
         serde_json::from_str(line).map_err(|error| {
             let failure =

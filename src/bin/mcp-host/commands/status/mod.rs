@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use mcp_host::Raw;
 use mcp_host::admin::{self, AskError};
 
-use self::answer::{Answer, Client, Config, Limit, Row};
+use self::answer::{Client, Config, DaemonStatus, Limit, Row};
 use super::callers::word;
 use crate::args::{Common, Status};
 use crate::nearest::{nearest, question};
@@ -20,7 +20,7 @@ use crate::text::{self, quoted};
 
 pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let (listen, again) = (args.listen, common.again(false));
-    let asked = Asked { command: "mcp-host status", listen, again: &again };
+    let asked = DaemonQuery { command: "mcp-host status", listen, again: &again };
     if let Some(name) = args.server.as_ref().filter(|_| args.forget) {
         let said = admin::forget(listen.map(|listen| listen.port()), name).await;
         return one::forgot(name, said.map_err(|error| failed(&asked, &error))?, output);
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
         output.line(&text::json(line.as_str()))?;
         return Ok(Exit::Ok);
     }
-    let answer = Answer::read(line.as_str())?;
+    let answer = DaemonStatus::read(line.as_str())?;
     let mut lines = config(&answer.config);
     let mut servers = Table::new(&SERVERS);
     answer.servers.iter().for_each(|row| servers.row(cells(row)));
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &Status, common: &Common, output: &Output) -> Resu
 }
 
 /// What was asked of a daemon that did not answer.
-pub(super) struct Asked<'a> {
+pub(super) struct DaemonQuery<'a> {
     /// The whole command.
     pub(super) command: &'a str,
     pub(super) listen: Option<SocketAddr>,
@@ -54,8 +54,8 @@ pub(super) struct Asked<'a> {
     pub(super) again: &'a str,
 }
 
-pub(super) fn failed(asked: &Asked<'_>, error: &AskError) -> Failure {
-    let Asked { command, listen, again } = asked;
+pub(super) fn failed(asked: &DaemonQuery<'_>, error: &AskError) -> Failure {
+    let DaemonQuery { command, listen, again } = asked;
     let flag = listen.map(|listen| format!(" --listen {listen}")).unwrap_or_default();
     let help = match error {
         AskError::Strange(_) => {
@@ -193,7 +193,7 @@ mod tests {
         let line = r#"{"limits": [
             {"limit": "sessions", "used": 768, "cap": 1024}, {"limit": "parked", "used": 769, "cap": 1024},
             {"limit": "bodies", "used": 67108864, "cap": 67108864, "unit": "bytes"}, {"limit": "of a later one"}]}"#;
-        let answer = Answer::read(line).ok().unwrap();
+        let answer = DaemonStatus::read(line).ok().unwrap();
         let expected = [
             "",
             "limit: host.limits.parked: 769 of 1024 taken",

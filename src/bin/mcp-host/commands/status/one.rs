@@ -3,7 +3,7 @@
 use mcp_host::admin::{AsksForgotten, Refused};
 use serde_json::Value;
 
-use super::answer::{Answer, Row, ServerInfo};
+use super::answer::{DaemonStatus, Row, ServerInfo};
 use super::{quoted, unknown};
 use crate::output::Output;
 use crate::paint::{Paint, Tone};
@@ -12,7 +12,7 @@ use crate::text;
 
 /// Shows the server of that name or alias in the answer of a daemon.
 pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Failure> {
-    let answer = Answer::read(line)?;
+    let answer = DaemonStatus::read(line)?;
     let Some(at) = answer.servers.iter().position(|row| row.name == name || row.alias == name) else {
         let names: Vec<&str> = answer.servers.iter().map(|row| row.name.as_str()).collect();
         return Err(unknown(name, &names));
