@@ -1,6 +1,6 @@
 //! Invites whoever's call was refused for want of a token: opens an address of ours for it, and waits for the browser.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -12,6 +12,7 @@ use super::authorizer::{Authorizer, News};
 use super::invitation::Invitation;
 use super::progress::{AGAIN, Under};
 use super::{Error, Redirect};
+use crate::lock::lock;
 
 impl Authorizer {
     /// The invitation that is open, or a new one; none where nobody can sign in by a page, somebody was invited in vain, or the
@@ -122,7 +123,7 @@ impl Authorizer {
     }
 
     fn invited(&self) -> MutexGuard<'_, Option<Arc<Invitation>>> {
-        self.invited.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.invited)
     }
 }
 

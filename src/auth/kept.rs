@@ -2,13 +2,14 @@
 //! (`docs/hazards.md` H77). While its server waits to be signed in to, whether somebody did in another program.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::StoreError;
 use super::authorizer::Authorizer;
 use super::progress::{Notice, Progress};
 use super::token::Entry;
+use crate::lock::lock;
 
 /// The first look again, and the longest pause. A look may have the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
@@ -46,7 +47,7 @@ impl Authorizer {
 
     /// Why what is kept cannot be read, if it cannot.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unread)
     }
 
     async fn load(&self) -> Result<(), ()> {
@@ -85,7 +86,7 @@ impl Authorizer {
     async fn read_slot(&self) -> Result<Option<Entry>, StoreError> {
         let stamp = self.keys.stamp(&self.slot).await?;
         let kept = self.keys.load(&self.slot).await;
-        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        *lock(&self.stamp) = stamp;
         kept
     }
 
@@ -109,7 +110,7 @@ impl Authorizer {
         loop {
             tokio::time::sleep(ELSEWHERE).await;
             let Ok(now) = self.keys.stamp(&self.slot).await else { continue };
-            if now == *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) {
+            if now == *lock(&self.stamp) {
                 continue;
             }
             let mut progress = self.progress.lock().await;

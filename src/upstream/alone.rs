@@ -1,8 +1,7 @@
 //! A lease that one client alone has called on, and the roots that its server is told.
 
-use std::sync::PoisonError;
-
 use super::{Owner, Upstream};
+use crate::lock::lock;
 
 impl Upstream {
     /// Whether it is that client's, or no other has ever called on it.
@@ -12,6 +11,6 @@ impl Upstream {
 
     /// Each call has roots of its own from now on.
     pub(crate) fn forget_roots(&self) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.roots) = None;
     }
 }

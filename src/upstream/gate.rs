@@ -1,13 +1,14 @@
 //! Reconnection attempts of all leases, kept from coming all at once (`docs/hazards.md` H58): a few at a time, and no
 //! more than that in a second. The first start of a server does not pass here, so that it is as fast as it can be.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::backoff::{AT_A_TIME, Rate};
+use crate::lock::lock;
 
 /// One that takes longer no longer counts: servers that hang must not keep the others from coming back.
 const SLOW: Duration = Duration::from_secs(5);
@@ -39,7 +40,7 @@ impl Gate {
         // It is never closed; without a place nobody would be kept from coming back.
         let _place = self.places.clone().acquire_owned().await.ok()?;
         let at = {
-            let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut begun = lock(&self.begun);
             begun.next(Instant::now().into_std())
         };
         tokio::time::sleep_until(Instant::from_std(at)).await;

@@ -5,11 +5,12 @@
 //! wanted anew, and nobody counts as told who is not.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::tell::asking;
 use super::{Connection, Unavailable, Upstream, Wanted, listen, listing};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
 use crate::transport;
 
@@ -169,10 +170,6 @@ async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Wanted>>, told: 
     if is_over(&wanted) {
         wanted.uris.remove(&uri);
     }
-}
-
-fn lock(wanted: &Mutex<Wanted>) -> MutexGuard<'_, Wanted> {
-    wanted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether another connection may do what this one did not.

@@ -3,22 +3,22 @@
 //! A lease whose server was told the roots of one client serves other clients than before, so it counts a turn. A call
 //! that was let in during an earlier turn is not sent.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::{Owner, Upstream};
+use crate::lock::lock;
 use crate::protocol::{Method, Profile, Raw};
 
 impl Upstream {
     /// What the server was told that its clients can do.
     pub(crate) fn profile(&self) -> Profile {
-        self.declared.lock().unwrap_or_else(PoisonError::into_inner).0
+        lock(&self.declared).0
     }
 
     /// Declares that from the next connection on.
     pub(crate) fn declare(&self, profile: Profile) {
         let running = self.status.borrow().first_start.is_some();
-        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut declared = lock(&self.declared);
         declared.1 = profile;
         if !running {
             declared.0 = profile;
@@ -27,7 +27,7 @@ impl Upstream {
 
     /// A connection is being opened: what is declared on it.
     pub(super) fn declares(&self) -> Profile {
-        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut declared = lock(&self.declared);
         declared.0 = declared.1;
         declared.0
     }
@@ -91,11 +91,11 @@ impl Upstream {
 
     /// The roots of the client that the lease serves, as it told them last.
     pub(crate) fn roots(&self) -> Option<Raw> {
-        self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.roots).clone()
     }
 
     /// Keeps roots for the next time that the server asks, when no client is there to be asked.
     pub(crate) fn keep_roots(&self, roots: &Raw) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots.detached());
+        *lock(&self.roots) = Some(roots.detached());
     }
 }

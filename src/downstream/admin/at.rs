@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::hex;
+
 /// Which daemon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -30,7 +32,7 @@ impl At {
     /// The daemon of a config that has this digest.
     #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such sockets"))]
     pub(super) fn of_digest(digest: &[u8]) -> Self {
-        Self::Config(format!("{HEAD}{}", &super::client::hex(digest)[..DIGITS]))
+        Self::Config(format!("{HEAD}{}", &hex::encode(digest)[..DIGITS]))
     }
 
     /// The daemon behind a socket.

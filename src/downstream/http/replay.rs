@@ -6,13 +6,14 @@
 //! taken is kept as long as there is plenty of room for the queues of all clients.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::wires::Wire;
+use crate::lock::lock;
 use crate::protocol::Frame;
 use crate::queues::{Account, Share, Spare};
 
@@ -189,7 +190,7 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

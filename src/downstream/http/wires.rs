@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Context;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::rules::Change;
+use crate::lock::lock;
 use crate::router::Principal;
 
 /// A connection: cancelled, it ends. Only [`Wires::open`] makes one, so each is listed and can be ended.
@@ -99,7 +100,7 @@ impl Wire {
 
     /// Notes whose request it carries.
     pub(super) fn carries(&self, principal: &Principal) {
-        let mut carried = locked(&self.0.carried);
+        let mut carried = lock(&self.0.carried);
         if !carried.contains(principal) && carried.len() < CARRIED {
             carried.push(principal.clone());
         }
@@ -112,7 +113,7 @@ impl Wire {
         }
         self.0.proven.store(true, Ordering::Relaxed);
         let Some(table) = self.0.table.upgrade() else { return };
-        let mut table = locked(&table);
+        let mut table = lock(&table);
         if let Some(wire) = table.unproven.remove(&self.0.number) {
             table.proven.insert(self.0.number, wire);
         }
@@ -164,7 +165,7 @@ impl Wire {
     }
 
     fn stays(&self, change: &Change) -> bool {
-        let carried = locked(&self.0.carried);
+        let carried = lock(&self.0.carried);
         !change.is_another_way() && carried.len() < CARRIED && carried.iter().all(|principal| change.keeps(principal))
     }
 
@@ -190,7 +191,7 @@ impl Drop for Serving {
 impl Wires {
     /// One more.
     pub(super) fn open(&self) -> (Wire, Listed) {
-        let mut table = locked(&self.0);
+        let mut table = lock(&self.0);
         let number = table.next;
         table.next += 1;
         let wire = Wire(Arc::new(Inner {
@@ -213,12 +214,12 @@ impl Wires {
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        locked(&self.0).count()
+        lock(&self.0).count()
     }
 
     /// Has others give way, so that there is room for one more among so many; whether there is.
     pub(super) fn make_room(&self, cap: usize) -> bool {
-        let mut table = locked(&self.0);
+        let mut table = lock(&self.0);
         let now = Instant::now();
         while table.unproven.len() >= (cap / SHARE).max(1)
             && let Some(oldest) = table.unproven.first_entry()
@@ -238,7 +239,7 @@ impl Wires {
     /// for each connection: where they prove it in another way from now on, all of them end.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         let open: Vec<Wire> = {
-            let table = locked(&self.0);
+            let table = lock(&self.0);
             table.unproven.values().chain(table.proven.values()).cloned().collect()
         };
         for wire in open.iter().filter(|wire| !wire.stays(change)) {
@@ -266,12 +267,8 @@ impl Table {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut table = locked(&self.wires);
+        let mut table = lock(&self.wires);
         table.unproven.remove(&self.number);
         table.proven.remove(&self.number);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

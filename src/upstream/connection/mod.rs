@@ -16,7 +16,7 @@ mod take;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
@@ -30,6 +30,7 @@ use super::inbox::{Inbox, Item};
 use super::terms::{Owner, Terms};
 use super::{Nature, Relay, modern};
 use crate::lineage::Lineage;
+use crate::lock::lock;
 use crate::protocol::{Message, Method, ProtocolVersion, Raw, RequestId};
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Announcer, Http, Memory, Pipe, Sse};
@@ -194,14 +195,14 @@ impl Connection {
     }
 
     pub(super) fn keep_cache(&self, kind: Kind, cache: Cache, since: Instant) {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize] = Some((cache, since));
+        lock(&self.caches)[kind as usize] = Some((cache, since));
     }
 
     /// How long a list of a modern server is still good, and for whom; `None` for one of the legacy era, which says nothing.
     /// A list whose time is over is read anew for the next one who asks, unless the server tells what changes.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
-        let (cache, since) = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]?;
+        let (cache, since) = lock(&self.caches)[kind as usize]?;
         let left = Cache { ttl: cache.ttl.saturating_sub(since.elapsed()), ..cache };
         let (tells, bit) = match kind {
             Kind::Tools => (peer.offers.tools_changed, TOOLS),
@@ -549,7 +550,7 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a server says, and whom it is for: answers by their id, the rest by the call that it belongs to.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,6 +14,7 @@ use super::super::terms::Owner;
 use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, Wire, rpc_id};
+use crate::lock::lock;
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, ProtocolVersion, Raw, Request, RequestId,
     Response, code, meta, ours,
@@ -342,8 +343,7 @@ impl Connection {
             }
         };
         // Roots that the lease knows are told by the host: those who told the same go on sharing it.
-        let is_told = ask.method == Method::RootsList
-            && self.parts.roots.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_told = ask.method == Method::RootsList && lock(&self.parts.roots).is_some();
         if ask.is_for(profile) && !is_told {
             self.parts.binding.set(owner);
         }
