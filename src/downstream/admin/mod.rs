@@ -104,7 +104,7 @@ pub enum AskError {
         source: std::io::Error,
     },
     /// It answered, and not what was asked for: it may be of another version.
-    #[error("the mcp-host that runs answered something else: {0}")]
+    #[error("the running mcp-host gave an unexpected answer: {0}")]
     Strange(#[source] serde_json::Error),
     /// This system has no such sockets.
     #[error("the status socket is not supported on this system")]

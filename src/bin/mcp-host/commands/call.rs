@@ -19,7 +19,7 @@ use crate::{given, joined, named, schema};
 pub(crate) async fn run(args: &CallArgs, common: &Common, output: &Output) -> Result<Exit, Failure> {
     let target = args.out.as_deref().map(Target::of).transpose()?;
     let (typed, line) = meant(args, common).await;
-    // What is wrong without knowing the tool is told before anything is started.
+    // Mistakes that are visible without knowing the tool are reported before anything is started.
     let words = given::read(line, output).await?;
     parameters::for_tool(&words, None, Misfit::Refuse)?;
     let mut plan = joined::plan(common, args.demo.demo).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &CallArgs, common: &Common, output: &Output) -> Re
     }
 }
 
-/// The tool and its arguments. A server and its tool may come as two words.
+/// Returns the tool and its arguments. Server and tool may be two words.
 async fn meant<'a>(args: &'a CallArgs, common: &Common) -> (String, &'a [String]) {
     if let Some((first, rest)) = args.arguments.split_first()
         && !first.contains('=')
@@ -56,7 +56,7 @@ async fn meant<'a>(args: &'a CallArgs, common: &Common) -> (String, &'a [String]
     (args.tool.clone(), &args.arguments)
 }
 
-/// Calls the tool. The name that it goes by, and its answer. The words come as they were typed and as they were read.
+/// Calls the tool. Returns its exposed name and its answer. `line` has the arguments as typed, `words` with files read.
 async fn call(
     args: &CallArgs,
     typed: &str,
@@ -83,7 +83,7 @@ async fn call(
                 quoted(name),
                 session.again()
             );
-            // Where something is missing and nothing else is wrong, the whole call is the best help.
+            // If arguments are missing and nothing else is wrong, the whole call is the best help.
             let is_short = verdict.wrong.iter().all(|(what, help)| help.is_none() && what.contains("` needs `"));
             let schema = tool.and_then(|tool| tool.definition().member("inputSchema")).filter(|_| is_short);
             let whole = schema.and_then(|schema| completed(name, &schema, line, &arguments, session.again()));

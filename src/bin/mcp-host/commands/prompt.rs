@@ -34,7 +34,7 @@ async fn fill(args: &Prompt, arguments: Raw, session: &Session<'_>) -> Result<Ra
     session.answer(call, &Lookup { what: "prompt", name: &args.name, known }).await
 }
 
-/// Compares what is given with what the prompt declares, since servers tell such errors badly.
+/// Checks the arguments against the prompt's declaration, because servers report such errors badly.
 fn check(prompt: &str, definition: &Raw, arguments: &Raw, again: &str) -> Result<(), Failure> {
     let declared: Vec<Raw> = definition.member("arguments").and_then(|list| list.read().ok()).unwrap_or_default();
     let names: Vec<String> = declared.iter().filter_map(|argument| argument.text("name")).collect();
