@@ -134,8 +134,7 @@ fn tell(config: &ConfigStatus, output: &Output) {
 fn changes(config: &ConfigStatus) -> String {
     let last = &config.last;
     let named = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")));
-    let pending =
-        (!last.pending.is_empty()).then(|| format!("{} applies after a restart", last.pending.join(", ")));
+    let pending = (!last.pending.is_empty()).then(|| format!("{} applies after a restart", last.pending.join(", ")));
     let parts =
         [named("added", &last.added), named("changed", &last.changed), named("removed", &last.removed), pending];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

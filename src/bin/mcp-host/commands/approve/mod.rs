@@ -113,8 +113,7 @@ fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
     } else if plan.config.project {
         output.remark("nothing to approve: everything is approved");
     } else {
-        output
-            .remark("nothing to approve: only configs found in the working directory need approval");
+        output.remark("nothing to approve: only configs found in the working directory need approval");
     }
     Ok(Exit::Ok)
 }

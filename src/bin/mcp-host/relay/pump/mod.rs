@@ -511,7 +511,9 @@ impl<'a, S: Source> Pump<'a, S> {
         let (boot, is_wanted) = (away.boot.take(), away.waits.is_some());
         if let Some(joined) = self.source.find(self.kept.asked + APART, is_wanted) {
             if boot.as_ref() == Some(&joined.boot) {
-                self.source.tell("error: the running mcp-host has cut this client off: it read too little of what was queued for it");
+                self.source.tell(
+                    "error: the running mcp-host has cut this client off: it read too little of what was queued for it",
+                );
                 self.over = Some(End::Failed);
                 return;
             }
@@ -566,9 +568,7 @@ impl<'a, S: Source> Pump<'a, S> {
         match peer.take_up(&self.kept).and_then(|same| peer.ready().map(|()| same)) {
             Ok(true) => {}
             Ok(false) => {
-                self.source.tell(
-                    "error: the running mcp-host speaks another protocol revision than the one before",
-                );
+                self.source.tell("error: the running mcp-host speaks another protocol revision than the one before");
                 self.over = Some(End::Failed);
                 return false;
             }
