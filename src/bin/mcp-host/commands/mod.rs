@@ -70,7 +70,7 @@ async fn once(command: Command, common: &Common, output: &Output) -> Result<Exit
     }
 }
 
-/// The hidden mode: the demo's child process.
+/// Runs the hidden mode: the child process of the demo.
 async fn demo_server() -> Result<Exit, Failure> {
     demo::echo().serve_stdio().await?;
     Ok(Exit::Ok)
