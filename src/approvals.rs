@@ -1,5 +1,5 @@
-//! What the user has approved of the configs of projects (`docs/hazards.md` H93): kept in the state directory, by the path
-//! of the file and the name of the server, as a hash of its exact entry and as the lines that were shown.
+//! Servers in project configs that the user approved (`docs/hazards.md` H93). The state directory keeps, per config file
+//! and server name, a hash of the exact entry and the lines that were shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,20 +23,20 @@ struct State {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
     hash: String,
-    /// What was seen when it was approved.
+    /// The lines that were shown when it was approved.
     shown: Vec<String>,
 }
 
 const VERSION: u32 = 1;
 
 impl Approvals {
-    /// Those of a state directory.
+    /// Opens the approvals in a state directory.
     #[must_use]
     pub fn of(directory: &Path) -> Self {
         Self(Keep::new(directory.join("approvals.json"), VERSION))
     }
 
-    /// What is approved, for loading a config. What cannot be read approves nothing.
+    /// Returns what is approved, for loading a config. If the file cannot be read, nothing is approved.
     #[must_use]
     pub fn approved(&self) -> Approved {
         let state: State = self.0.read().unwrap_or_else(|error| {
@@ -49,10 +49,10 @@ impl Approvals {
         Approved::new(self.0.path().to_owned(), entries)
     }
 
-    /// What was shown when a server of that file was approved last.
+    /// Returns the lines that were shown when a server in `file` was last approved.
     ///
     /// # Errors
-    /// When the file of approvals cannot be read.
+    /// If the file of approvals cannot be read.
     pub fn before(&self, file: &Path, server: &str) -> Result<Option<Vec<String>>, Error> {
         let state: State = self.0.read()?;
         let entry = state.projects.get(file).and_then(|servers| servers.get(server));
@@ -62,7 +62,7 @@ impl Approvals {
     /// Approves servers of a project as they were loaded and shown.
     ///
     /// # Errors
-    /// When the file of approvals cannot be read or written; then nothing is approved.
+    /// If the file of approvals cannot be read or written. Then nothing is approved.
     pub async fn approve<'a>(
         &self,
         file: &Path,

@@ -1,16 +1,16 @@
-//! A small file of state that hosts of one user share: read whole, changed under a lock, written whole or not at all
+//! A small state file shared by the hosts of one user: read whole, changed under a lock, written whole or not at all
 //! (`docs/hazards.md` H94). Every file lock is taken here, and every wait for a disk happens here.
 //!
-//! **Invariant:** what cannot be understood, since it is broken or of a newer version, is never written over; and a
-//! process that is killed at any moment leaves the file as it was before or after its change. Work that may wait for another
-//! process or for a disk runs [`aside`], on a thread that may block. A debug build panics where it would block the runtime.
+//! **Invariant:** a file that cannot be understood, because it is broken or newer, is never overwritten. A process that is
+//! killed at any moment leaves the file as it was before or after its change. Work that may wait for another process or for
+//! a disk runs [`aside`], on a thread that may block. A debug build panics if such work would block the runtime.
 
 use std::cell::Cell;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -29,7 +29,7 @@ pub(crate) struct Keep {
 /// Why state could not be read or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Read {
         /// The file.
@@ -38,13 +38,13 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// It is broken, or another version wrote it.
+    /// The file is broken, or another version wrote it.
     #[error("{} is not of this version of mcp-host, or broken; it is left as it is", path.display())]
     Strange {
         /// The file.
         path: PathBuf,
     },
-    /// It could not be written.
+    /// The file could not be written.
     #[error("{} cannot be written: {source}", path.display())]
     Write {
         /// The file.
@@ -55,7 +55,7 @@ pub enum Error {
     },
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
     version: u32,
@@ -63,7 +63,7 @@ struct Stored<T> {
     state: T,
 }
 
-/// How long another process may hold the lock; it does for some milliseconds, unless it is stopped.
+/// How long to wait for another process that holds the lock. It takes a few milliseconds, unless it is stopped.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -76,7 +76,7 @@ impl Keep {
         &self.path
     }
 
-    /// What it holds; the default where there is no file.
+    /// Reads the state. Returns the default if there is no file.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, Error> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -87,7 +87,7 @@ impl Keep {
         stored.map(|stored| stored.state).ok_or_else(|| Error::Strange { path: self.path.clone() })
     }
 
-    /// Changes what it holds. It blocks.
+    /// Changes the state. Blocks.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut T)) -> Result<(), Error>
     where
         T: Serialize + DeserializeOwned + Default,
@@ -95,7 +95,7 @@ impl Keep {
         self.revise(|state: &mut T| (change(state), true))
     }
 
-    /// Lets `work` read and change what it holds; the `bool` says whether to write it. It blocks.
+    /// Lets `work` read and change the state; its `bool` says whether to write it. Blocks.
     pub(crate) fn revise<T, R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Result<R, Error>
     where
         T: Serialize + DeserializeOwned + Default,
@@ -114,7 +114,7 @@ impl Keep {
     }
 }
 
-/// Changes that are written to a file in order, by one thread at a time that may block.
+/// Writes changes to a file in order, on one blocking thread at a time.
 pub(crate) struct Behind<T> {
     keep: Keep,
     waiting: Mutex<Waiting<T>>,
@@ -125,7 +125,7 @@ type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 struct Waiting<T> {
     changes: Vec<Change<T>>,
-    /// A writer runs, and looks here once more before it ends.
+    /// A writer is running, and checks once more before it ends.
     is_written: bool,
 }
 
@@ -141,7 +141,7 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
         Arc::new(Self { keep, waiting, tasks: TaskTracker::new() })
     }
 
-    /// Makes a change soon; without a runtime, at once.
+    /// Queues a change. Without a runtime, makes it at once.
     pub(crate) fn push(self: &Arc<Self>, change: impl FnOnce(&mut T) + Send + 'static) {
         {
             let mut waiting = self.waiting();
@@ -181,27 +181,27 @@ impl<T: Serialize + DeserializeOwned + Default + 'static> Behind<T> {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::lock::lock(&self.waiting)
     }
 }
 
 thread_local! {
-    /// Whether this thread may block now.
+    /// Whether this thread may block at the moment.
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work that may wait for a disk or for another process on a thread that may block.
+/// Runs work that may wait for a disk or another process on a thread that may block.
 pub(crate) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     tokio::task::spawn_blocking(|| blocking(work))
 }
 
-/// The same, and waits for the result.
+/// Like [`aside`], and waits for the result.
 pub(crate) async fn done<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match aside(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down, and this future with it.
+            // The runtime is shutting down, and this future with it.
             Err(_) => std::future::pending().await,
         },
     }
@@ -222,13 +222,13 @@ fn may_block() {
     debug_assert!(ASIDE.get() || Handle::try_current().is_err(), "a runtime's thread would wait: go `keep::aside`");
 }
 
-/// Writes a file whole. The caller holds its lock. It blocks.
+/// Replaces a whole file. The caller holds its lock. Blocks.
 #[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     may_block();
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // One name for all, since there is one writer: what a killed one left is written over.
+    // One fixed name, since there is one writer: leftovers of a killed one are overwritten.
     let beside = folder.join(format!(".{name}.new"));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -240,23 +240,23 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
-    // The new name is as durable as the new text; not every disk can say so.
+    // Makes the new name as durable as the new content; not every disk supports it.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Waits until what was written is on the disk. It blocks.
+/// Waits until everything written is on the disk. Blocks.
 #[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait for the disk")]
 pub(crate) fn settle(file: &File) -> io::Result<()> {
     may_block();
     file.sync_data()
 }
 
-/// A lock. Dropping this releases it, and so does any end of the process.
+/// A held lock. Dropping this releases it, and so does the end of the process.
 #[derive(Debug)]
 pub(crate) struct Held(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no locks"))] Option<File>);
 
-/// Takes the lock of that path. It blocks.
+/// Takes the lock at `path`. Blocks.
 pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Held> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -264,7 +264,7 @@ pub(crate) fn lock(path: &Path, patience: Duration) -> io::Result<Held> {
     hold(options.open(path)?, patience)
 }
 
-/// Takes the lock of an open file. It blocks.
+/// Takes the lock of an open file. Blocks.
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "it is checked that the thread may wait, and there is no news of a lock")]
 pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
@@ -285,7 +285,7 @@ pub(crate) fn hold(file: File, patience: Duration) -> io::Result<Held> {
     }
 }
 
-/// Elsewhere two that write at once may lose one of two changes, but never the file.
+/// On other systems, of two concurrent changes one may be lost, but never the file.
 #[cfg(not(unix))]
 pub(crate) fn hold(_: File, patience: Duration) -> io::Result<Held> {
     may_block();
@@ -298,13 +298,13 @@ impl Drop for Held {
     #[expect(clippy::disallowed_methods, reason = "releasing a lock does not wait")]
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // The audit's file stays open under another handle.
+            // The audit keeps the file open under another handle.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }
     }
 }
 
-/// Makes a folder for its user alone, with those above it.
+/// Creates a folder and its parents, accessible to this user only.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -313,16 +313,16 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Takes the lock of an open file without waiting; it goes with the file. Tells whether it was free.
+/// Takes the lock of an open file without waiting, and returns whether it was free. Closing the file releases it.
 ///
 /// # Errors
-/// Where no lock can be had.
+/// If the file cannot be locked.
 #[cfg(unix)]
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     tried(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Whether another process holds the exclusive lock of an open file. Two that only look do not see each other.
+/// Reports whether another process holds the exclusive lock of an open file. Concurrent callers do not see each other.
 #[cfg(all(unix, feature = "server"))]
 pub(crate) fn is_held(file: &File) -> bool {
     matches!(tried(file, rustix::fs::FlockOperation::NonBlockingLockShared), Ok(false))
@@ -338,13 +338,13 @@ fn tried(file: &File, how: rustix::fs::FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Elsewhere no lock can be had.
+/// Other systems have no locks.
 #[cfg(not(unix))]
 pub(crate) fn try_lock(_: &File) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// State is for its user alone.
+/// Makes new files accessible to this user only.
 pub(crate) fn private(options: &mut OpenOptions) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Somebody else holds the lock: the writer waits for it, and the thread of the runtime does not.
+    /// The lock is held elsewhere: the writer waits for it, and the runtime's thread does not.
     #[cfg(unix)]
     #[tokio::test]
     async fn h94_changes_wait_for_a_lock_beside_the_runtime() {
@@ -418,7 +418,7 @@ mod tests {
                 state.words.insert(word.to_owned());
             });
         }
-        // There is one thread, and this task runs on it: so it does not wait for the lock.
+        // This task runs on the runtime's only thread, so that thread does not wait for the lock.
         assert!(keep.read::<Words>().unwrap().words.is_empty());
         drop(held);
         behind.written().await;

@@ -33,10 +33,12 @@ pub mod exposed;
 #[doc(hidden)]
 pub mod fuzzing;
 mod glob;
+mod hex;
 mod host;
 pub mod in_process;
 mod keep;
 mod lineage;
+mod lock;
 mod loopback;
 mod manager;
 pub mod name;

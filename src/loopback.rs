@@ -1,15 +1,15 @@
-//! Whether a host is this machine.
+//! Recognizes the names and addresses of this machine.
 
 use std::net::IpAddr;
 
 use url::Url;
 
-/// Whether a URL names this machine.
+/// Reports whether a URL names this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(names_loopback)
 }
 
-/// Whether a host is this machine, as it stands in a URL or as people write it.
+/// Reports whether a host, as in a URL or as people write it, is this machine.
 pub(crate) fn names_loopback(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let literal = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);

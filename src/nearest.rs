@@ -1,8 +1,8 @@
-//! "Did you mean": the names nearest to one that does not exist.
+//! "Did you mean": finds the names nearest to one that does not exist.
 //!
 //! **Invariant:** pure; the same names give the same answer in the same order.
 
-/// Up to three of `names`, nearest first: those a few typing errors away, and those that hold `wanted` as a part.
+/// Returns up to three of `names`, nearest first: those a few typos away, and those that contain `wanted`.
 #[must_use]
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase();
@@ -23,7 +23,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How many letters must be added, dropped, changed or swapped with the next to get from one to the other.
+/// Counts the letters to add, drop, change, or swap with the next to turn one word into the other.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut before = Vec::new();
@@ -45,7 +45,7 @@ fn distance(from: &str, to: &str) -> usize {
     above[to.len()]
 }
 
-/// A part this long is no accident.
+/// A common part this long is no accident.
 const PART: usize = 3;
 
 #[cfg(test)]

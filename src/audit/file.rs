@@ -1,4 +1,4 @@
-//! The file: lines are added whole or not at all, by any number of hosts; a full one is put aside under a number.
+//! The file: any number of hosts append whole lines; a full file is rotated under a number.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config;
 use crate::keep;
 
-/// A file that is being written.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
@@ -17,9 +17,9 @@ pub(super) struct File {
     file: fs::File,
 }
 
-/// How often a file that others put aside is opened again before it is given up for now.
+/// How often to reopen a file that other hosts keep rotating.
 const ROUNDS: usize = 100;
-/// How long another host may hold the file.
+/// How long to wait for another host that holds the file.
 const HELD: Duration = Duration::from_secs(5);
 
 impl File {
@@ -28,12 +28,12 @@ impl File {
         Ok(Self { path: settings.file.clone(), max, keep: settings.keep, file: open(&settings.file)? })
     }
 
-    /// Adds lines, all of them or none.
+    /// Appends lines: all of them or none.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         for _ in 0..ROUNDS {
             let held = keep::hold(self.file.try_clone()?, HELD)?;
             if !is_at(&self.file, &self.path) {
-                // Another host has put it aside, or somebody has taken it away.
+                // Another host has rotated the file, or something has removed it.
                 drop(held);
                 self.file = open(&self.path)?;
                 continue;
@@ -48,19 +48,19 @@ impl File {
             }
             return self.add(lines, length);
         }
-        Err(io::Error::other("other hosts put it aside again and again"))
+        Err(io::Error::other("other hosts rotated it again and again"))
     }
 
     fn add(&mut self, lines: &[u8], length: u64) -> io::Result<()> {
-        // Whoever wrote last may have been killed in the middle of a line.
+        // The last writer may have been killed in the middle of a line.
         let whole = if ends_with_a_line(&mut self.file, length)? { Ok(()) } else { self.file.write_all(b"\n") };
         whole.and_then(|()| self.file.write_all(lines)).inspect_err(|_| {
-            // A part of a line is none.
+            // No partial line stays behind.
             let _ = self.file.set_len(length);
         })
     }
 
-    /// Done once all is on the disk.
+    /// Waits until everything is on the disk.
     pub(super) fn settle(&self) {
         let _ = keep::settle(&self.file);
     }
@@ -82,7 +82,7 @@ fn ends_with_a_line(file: &mut fs::File, length: u64) -> io::Result<bool> {
     Ok(byte == *b"\n")
 }
 
-/// `audit.jsonl` becomes `audit.jsonl.1`, that one `audit.jsonl.2`; the last is dropped.
+/// Renames `audit.jsonl` to `audit.jsonl.1`, that to `audit.jsonl.2`, and so on; drops the last.
 fn put_aside(path: &Path, keep: usize) -> io::Result<()> {
     let numbered = |number: usize| {
         let mut name = path.as_os_str().to_owned();
@@ -96,7 +96,7 @@ fn put_aside(path: &Path, keep: usize) -> io::Result<()> {
     fs::rename(path, numbered(1))
 }
 
-/// Whether the open file is the one that has the name.
+/// Reports whether the open file is still the one at that path.
 #[cfg(unix)]
 fn is_at(file: &fs::File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,20 +1,20 @@
-//! One line: who, when, which server and what there, how it ended. Values of arguments are only a hash.
+//! One line: who called, when, which server and what there, and how it ended. Arguments appear only as a hash.
 
-use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::answered::Kind;
+use crate::hex;
 use crate::observe::{At, Begun, Ended};
 use crate::protocol::Raw;
 use crate::redact::without_query;
 
-/// Bytes of a name that are written down.
+/// Bytes of a name that are kept.
 const NAME: usize = 1024;
 
-/// What is known of a call. Its members are those of the line.
+/// One call. The fields are the members of the JSON line.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
@@ -23,16 +23,16 @@ pub(super) struct Line {
     client: Option<String>,
     server: Option<String>,
     method: String,
-    /// The tool or prompt by the server's own name, the URI of a resource without its query.
+    /// The tool or prompt by the server's own name, or the URI of a resource without its query.
     target: Option<String>,
-    /// Which approved definition was called; there is no approval yet.
+    /// Which approved definition was called; always null, since there is no approval yet.
     pin: Option<String>,
-    /// Of the raw bytes of `arguments`.
+    /// The hash of the raw bytes of `arguments`.
     arguments: Option<String>,
     outcome: &'static str,
-    /// Where there is no answer: what kind of failure.
+    /// The kind of failure, if there was no answer.
     kind: Option<&'static str>,
-    /// Where the answer is an error of JSON-RPC, and no failure of ours: its code.
+    /// The code, if the server answered with a JSON-RPC error.
     code: Option<i64>,
     bytes_in: usize,
     bytes_out: usize,
@@ -52,7 +52,8 @@ impl Line {
             method: short(call.method.as_str()),
             target: named,
             pin: None,
-            arguments: arguments.map(|arguments| format!("sha256:{}", hex(&Sha256::digest(arguments.as_bytes())))),
+            arguments: arguments
+                .map(|arguments| format!("sha256:{}", hex::encode(&Sha256::digest(arguments.as_bytes())))),
             outcome: "",
             kind: None,
             code: None,
@@ -62,7 +63,7 @@ impl Line {
         }
     }
 
-    /// Adds where it went and how it ended.
+    /// Adds where the call went and how it ended.
     pub(super) fn end(&mut self, ended: &Ended<'_>) {
         if let Some(At { server, target, scrubber }) = ended.at {
             self.server = Some(server.as_ref().to_owned());
@@ -76,29 +77,21 @@ impl Line {
         self.duration_ms = u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX);
     }
 
-    /// Writes it, with its end.
+    /// Writes the line with its newline.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        // A vector takes everything, and there is no key that JSON has no words for.
+        // Writing to a vector never fails, and every key is a string.
         let _ = serde_json::to_writer(&mut *out, self);
         out.push(b'\n');
     }
 }
 
-/// At most so much of a name.
+/// Cuts a name after at most [`NAME`] bytes.
 fn short(text: &str) -> String {
     let end = (0..=NAME.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     text[..end].to_owned()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
-        // A string takes everything.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
-}
-
-/// `2026-11-22T13:35:04.123Z`.
+/// Formats a time: `2026-11-22T13:35:04.123Z`.
 pub(super) fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -107,7 +100,7 @@ pub(super) fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
-/// The date that is so many days after 1970-01-01. Years begin in March here, so that the odd day is the last one.
+/// Returns the date `days` after 1970-01-01. Years begin in March here, so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

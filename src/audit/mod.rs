@@ -1,16 +1,16 @@
-//! The audit: one line of JSON for each call of a client, in a file that only grows (`docs/hazards.md` H99).
+//! The audit: one line of JSON for each client call, in an append-only file (`docs/hazards.md` H99).
 //!
-//! In: calls as they begin and end. Out: lines, by one task that writes them in the order in which calls ended.
+//! In: calls as they begin and end. Out: lines in the order in which calls ended, written by one task.
 //! **Invariant:** no call goes to a server without a place for its line. The place is taken before the call begins and
-//! filled when it ends, however it ends; while the file cannot be written, no call begins. Start reading at
-//! `Audit::begin`; `file.rs` is the file, `line.rs` the line.
+//! filled when it ends, however it ends. While the file cannot be written, no call begins. Start at `Audit::begin`;
+//! `file.rs` is the file, `line.rs` the line.
 
 mod file;
 mod line;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -23,19 +23,20 @@ use self::line::Line;
 use crate::answered::{Failed, Kind};
 use crate::config;
 use crate::keep;
+use crate::lock::lock;
 use crate::observe::{Begun, Ended, Listener, Pending};
 use crate::protocol::Method;
 
-/// Calls that may be under way or wait to be written.
+/// Calls that may be in flight or waiting to be written.
 const PLACES: usize = 16 * 1024;
-/// Lines that are written in one go.
+/// Lines per write.
 const BATCH: usize = 512;
-/// How long until a file that could not be written is tried again.
+/// How long to wait before retrying a failed write.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the last lines may take at the end.
+/// Timeout for the last lines at shutdown.
 const LAST: Duration = Duration::from_secs(2);
 
-/// A file that is written; cheap to clone.
+/// The open audit; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Audit(Arc<Inner>);
 
@@ -47,22 +48,22 @@ struct Inner {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Why the file cannot be written, as long as it cannot.
+/// Why the file cannot be written at the moment, if it cannot.
 #[derive(Debug, Default)]
 struct Trouble(Mutex<Option<String>>);
 
 impl Trouble {
     fn now(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     fn is(&self, trouble: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *lock(&self.0) = trouble;
     }
 }
 
-/// Whether requests of a method are written down: those that make a server do or tell something. Lists, pings, settings of
-/// the session and questions after the state of a task are not.
+/// Reports whether requests of a method are audited: those that make a server do or reveal something. Lists, pings, session
+/// settings, and queries of a task's state are not.
 #[must_use]
 fn covers(method: &Method) -> bool {
     match method {
@@ -74,17 +75,17 @@ fn covers(method: &Method) -> bool {
         | Method::TasksResult
         | Method::TasksCancel
         | Method::TasksUpdate => true,
-        // The method of an extension.
+        // A method of an extension.
         Method::Other(_) => true,
         _ => false,
     }
 }
 
 impl Audit {
-    /// Opens the file, and starts the task that writes it.
+    /// Opens the file and starts the task that writes it.
     ///
     /// # Errors
-    /// In one sentence, when it cannot be opened or made.
+    /// One sentence, if the file cannot be opened or created.
     pub(crate) fn open(settings: &config::Audit) -> Result<Self, String> {
         let file = File::open(settings).map_err(|error| {
             format!("host.audit.file: {} cannot be written: {}", settings.file.display(), said(&error))
@@ -104,7 +105,7 @@ impl Listener for Audit {
     /// Takes the place for a call that begins now.
     ///
     /// # Errors
-    /// When there is none, or no line can be written: then the call must not be made.
+    /// If no place is free, or the file cannot be written. Then the call must not be made.
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed> {
         if let Some(trouble) = self.0.trouble.now() {
             return Err(refused(format!("the audit cannot be written, so no call is made: {trouble}"), Some(trouble)));
@@ -114,11 +115,11 @@ impl Listener for Audit {
         Ok(Box::new(Record { place, line: Line::begin(call, SystemTime::now()) }))
     }
 
-    /// Writes what is left, and ends. Calls that still run then have no line any more.
+    /// Writes the lines that are left, and stops. Calls still in flight get no line.
     fn finish(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.0.stop.cancel();
-            let writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let writer = lock(&self.0.writer).take();
             if let Some(mut writer) = writer
                 && tokio::time::timeout(LAST, &mut writer).await.is_err()
             {
@@ -130,13 +131,13 @@ impl Listener for Audit {
     }
 }
 
-/// The answer to a call that is not made (`docs/bridging.md` 14).
+/// Returns the failure of a refused call (`docs/bridging.md` 14).
 fn refused(text: String, cause: Option<String>) -> Failed {
     let (text, cause) = (text.into(), cause.map(Into::into));
     Failed { kind: Kind::Unavailable, server: None, text, cause, sent: false, retryable: true }
 }
 
-/// One call under way: its line so far, and the place for it.
+/// One call in flight: its line so far, and the place for it.
 #[derive(Debug)]
 struct Record {
     place: OwnedPermit<Line>,
@@ -151,7 +152,7 @@ impl Pending for Record {
     }
 }
 
-/// Writes lines until there can be no more.
+/// Writes lines until the channel is closed and empty.
 async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>, stop: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH);
     let mut open = true;
@@ -172,7 +173,7 @@ async fn write(mut file: File, mut lines: Receiver<Line>, trouble: Arc<Trouble>,
     let _ = keep::aside(move || file.settle()).await;
 }
 
-/// Writes some lines, however long it takes until they can be written.
+/// Writes lines, retrying until it succeeds.
 async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     let text = Arc::new(text);
     loop {
@@ -181,7 +182,7 @@ async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
             let written = file.append(&lines);
             (file, written)
         });
-        // It does not panic, and nobody else aborts it.
+        // The closure does not panic, and nothing else aborts its task.
         let Ok((back, written)) = written.await else { std::future::pending().await };
         file = back;
         match written {
@@ -203,7 +204,7 @@ async fn put(mut file: File, text: Vec<u8>, trouble: &Trouble) -> File {
     }
 }
 
-/// What the system said, and what to do where that is known.
+/// Returns the system's message, or what to do if that is known.
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such folder; make it first".to_owned(),

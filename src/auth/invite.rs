@@ -1,6 +1,6 @@
 //! Invites the user whose call failed for lack of a token: opens a local address to sign in at, and waits for the browser.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -12,6 +12,7 @@ use super::authorizer::{Authorizer, News};
 use super::invitation::Invitation;
 use super::progress::{AGAIN, Under};
 use super::{Error, Redirect};
+use crate::lock::lock;
 
 impl Authorizer {
     /// Returns the open invitation, or a new one. Returns `None` if a login needs no page, if an invitation was already made
@@ -122,7 +123,7 @@ impl Authorizer {
     }
 
     fn invited(&self) -> MutexGuard<'_, Option<Arc<Invitation>>> {
-        self.invited.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.invited)
     }
 }
 

@@ -2,13 +2,14 @@
 //! (`docs/hazards.md` H77). While a server waits for a login, checks whether another program has signed in.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::StoreError;
 use super::authorizer::Authorizer;
 use super::progress::{Notice, Progress};
 use super::token::Entry;
+use crate::lock::lock;
 
 /// The first pause before a retry. A retry may make the desktop ask its user to unlock the keyring.
 const FIRST: Duration = Duration::from_secs(31);
@@ -47,7 +48,7 @@ impl Authorizer {
 
     /// Returns why the stored login cannot be read, if it cannot.
     pub(super) fn unread(&self) -> MutexGuard<'_, Option<StoreError>> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unread)
     }
 
     async fn load(&self) -> Result<(), ()> {
@@ -86,7 +87,7 @@ impl Authorizer {
     async fn read_slot(&self) -> Result<Option<Entry>, StoreError> {
         let stamp = self.keys.stamp(&self.slot).await?;
         let kept = self.keys.load(&self.slot).await;
-        *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        *lock(&self.stamp) = stamp;
         kept
     }
 
@@ -110,7 +111,7 @@ impl Authorizer {
         loop {
             tokio::time::sleep(ELSEWHERE).await;
             let Ok(now) = self.keys.stamp(&self.slot).await else { continue };
-            if now == *self.stamp.lock().unwrap_or_else(PoisonError::into_inner) {
+            if now == *lock(&self.stamp) {
                 continue;
             }
             let mut progress = self.progress.lock().await;

@@ -14,6 +14,7 @@ use super::store::{MemoryStore, SecretStore, StoreError, Vault};
 use super::token::Entry;
 use crate::config::{self, Secret};
 use crate::dial::Dialer;
+use crate::hex;
 
 /// A way to ask the user to sign in: a browser, and a redirect URI.
 pub trait Interaction: Send + Sync {
@@ -152,7 +153,7 @@ fn digest(parts: &[&str]) -> String {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize())
 }
 
 #[cfg(test)]

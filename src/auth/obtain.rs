@@ -1,7 +1,7 @@
 //! How to get a token: by renewing it, by a grant without a user, or by asking a user to sign in.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ use super::registration::{self, Client, Method, Way};
 use super::token::{Entry, Held, Origin, Reply};
 use super::{Error, jwt, keychain, lock};
 use crate::config::{Enterprise, Grant, SecretSource as Source};
+use crate::lock::lock;
 
 /// How long after a failed renewal before the next one ahead of expiry.
 const REST: Duration = Duration::from_secs(10);
@@ -99,7 +100,7 @@ impl Authorizer {
         if let Some(error) = &*self.unread() {
             return Err(error.clone().into());
         }
-        let mut login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut login = lock(&self.login);
         if let Some(under) = login.as_ref().filter(|under| under.0.borrow().is_none() && under.0.has_changed().is_ok())
         {
             return Ok(Some(under.clone()));

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::dpop::Proof;
 use super::registration::Client;
 use super::{Error, discovery, jwt};
+use crate::hex;
 
 /// The assumed lifetime of a token that comes without one, in seconds.
 const GUESS: u64 = 60 * 60;
@@ -226,7 +227,7 @@ impl Entry {
 fn new_login() -> String {
     let mut bytes = [0; 16];
     let _ = getrandom::fill(&mut bytes);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&bytes)
 }
 
 /// A token in use.

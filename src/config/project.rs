@@ -8,7 +8,7 @@
 //! files.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -17,6 +17,7 @@ use super::Contents;
 use super::shape::Entry;
 use super::syntax::{Member, Node, Value};
 use super::{helper, server};
+use crate::hex;
 
 /// Why a project's server is not started before it is approved.
 pub const NOT_APPROVED: &str = "not approved";
@@ -75,10 +76,7 @@ pub(super) fn judge(entry: &Entry<'_>, file: &Path, reads: &Contents, approved: 
         hash.update(path.to_string_lossy().as_bytes());
         hash.update(content.unwrap_or_default());
     }
-    let hash = hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let hash = hex::encode(&hash.finalize());
     let key = (file.to_owned(), entry.name.clone());
     let approved = approved.hashes.get(&key) == Some(&hash);
     Project { hash, shown: shown(entry, file, reads), approved }
@@ -104,7 +102,7 @@ fn shown(entry: &Entry<'_>, file: &Path, reads: &Contents) -> Vec<String> {
         lines.push(line("entry", "entry", entry.node));
     }
     for (path, content) in reads.hashes() {
-        let short = content.map(|hash| hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>());
+        let short = content.map(|hash| hex::encode(&hash[..8]));
         let path = path.display();
         lines.push(match short {
             Some(short) => format!("content of {path}: {short}"),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::fields::{Field, Fields};
 use super::report::Report;
+use crate::hex;
 
 /// How to verify a server's certificate, and which one to present. By default the platform's authorities are trusted and
 /// none is presented.
@@ -39,21 +40,15 @@ impl Fingerprint {
         let digits = text.get(..7).filter(|head| head.eq_ignore_ascii_case("sha256:")).map_or(text, |_| &text[7..]);
         let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b':').collect();
         let mut hash = [0; 32];
-        if digits.len() != 64 {
-            return None;
-        }
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        // `from_str_radix` accepts a sign.
-        digits.iter().all(u8::is_ascii_hexdigit).then_some(Self(hash))
+        hex::decode(&digits, &mut hash)?;
+        Some(Self(hash))
     }
 }
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 

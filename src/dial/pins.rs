@@ -1,56 +1,57 @@
-//! Certificates that were believed at first sight, kept for the next time (`tls.trustOnFirstUse`).
+//! Certificates trusted on first use, kept for later connections (`tls.trustOnFirstUse`).
 //!
-//! One file of the state directory, shared by all hosts of a user. A server whose certificate changed is refused until
-//! somebody accepts the new one; what it showed is kept beside, so that there is something to accept. Writing waits for other
-//! hosts, so it runs on a thread that may block (`sight.rs`).
+//! One file in the state directory, shared by all hosts of a user. A server whose certificate changed is refused until the
+//! user accepts the new one, which is kept beside the old one for that. Writing waits for other hosts, so it runs on a
+//! thread that may block (`sight.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Fingerprint;
 use crate::keep::{self, Error, Keep};
+use crate::lock::lock;
 
-/// Certificates of servers that were believed at first sight, in one state directory. Cheap to clone.
+/// Server certificates trusted on first use, in one state directory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     keep: Option<Keep>,
-    /// Without a state directory they are known as long as the process lives.
+    /// Used without a state directory; lasts as long as the process.
     own: Arc<Mutex<Pins>>,
 }
 
-/// A server whose certificate is not the one it was.
+/// A server whose certificate has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changed {
-    /// Where the server is: scheme, host and port.
+    /// The server's scheme, host and port.
     pub origin: String,
-    /// The fingerprint that is believed.
+    /// The trusted fingerprint.
     pub known: String,
-    /// The fingerprint that it showed last.
+    /// The fingerprint that the server showed last.
     pub shown: String,
 }
 
 /// One server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pin {
-    /// What is believed.
+    /// The trusted fingerprint.
     pub(super) known: String,
-    /// What it showed last, if that was another.
+    /// The fingerprint shown last, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) offered: Option<String>,
 }
 
-/// What to do with a certificate that nobody vouches for.
+/// The verdict on a certificate that no authority vouches for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Seen before.
+    /// The trusted certificate of this server.
     Known,
-    /// Never saw one of this server.
+    /// The first certificate of this server.
     First,
-    /// Another one than before.
+    /// Not the trusted certificate.
     Changed { known: String },
 }
 
@@ -63,18 +64,18 @@ const VERSION: u32 = 1;
 const FILE: &str = "certificates.json";
 
 impl Certificates {
-    /// Those of a state directory; without one they last as long as this value and its clones.
+    /// Opens the certificates in a state directory. Without a directory they last as long as this value and its clones.
     #[must_use]
     pub fn new(directory: Option<&Path>) -> Self {
         Self { keep: directory.map(|directory| Keep::new(directory.join(FILE), VERSION)), own: Arc::default() }
     }
 
-    /// What is known of a server. It takes no lock.
+    /// Returns what is known of a server. Takes no file lock.
     pub(super) fn look(&self, origin: &str) -> Result<Option<Pin>, Error> {
         self.read(|pins| pins.certificates.get(origin).cloned())
     }
 
-    /// Judges what a server shows, and keeps it if it is the first. It blocks.
+    /// Judges the certificate that a server shows and keeps it if it is the first. Blocks.
     pub(super) fn judge(&self, origin: &str, shown: Fingerprint) -> Result<Verdict, Error> {
         let shown = shown.to_string();
         self.change(|pins| match pins.certificates.get_mut(origin) {
@@ -91,10 +92,10 @@ impl Certificates {
         })
     }
 
-    /// The servers whose certificate is not the one it was.
+    /// Returns the servers whose certificate has changed.
     ///
     /// # Errors
-    /// When the file cannot be read, or is of another version.
+    /// If the file cannot be read or has another version.
     pub fn changed(&self) -> Result<Vec<Changed>, Error> {
         self.read(|pins| {
             let changed = pins.certificates.iter().filter_map(|(origin, pin)| {
@@ -105,10 +106,10 @@ impl Certificates {
         })
     }
 
-    /// Believes what a server showed last, if that is still `shown`; whether it is.
+    /// Trusts `shown` if that is still what the server showed last, and returns whether it was.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub async fn accept(&self, origin: &str, shown: &str) -> Result<bool, Error> {
         let (certificates, origin, shown) = (self.clone(), origin.to_owned(), shown.to_owned());
         keep::done(move || certificates.accepted(&origin, shown)).await
@@ -126,15 +127,15 @@ impl Certificates {
     fn read<T>(&self, look: impl FnOnce(&Pins) -> T) -> Result<T, Error> {
         match &self.keep {
             Some(keep) => keep.read().map(|pins| look(&pins)),
-            None => Ok(look(&self.own.lock().unwrap_or_else(PoisonError::into_inner))),
+            None => Ok(look(&lock(&self.own))),
         }
     }
 
-    /// Works on what is kept, and writes it if it was changed.
+    /// Runs `work` on the kept certificates and writes them if it reports a change.
     fn change<T>(&self, work: impl FnOnce(&mut Pins) -> (T, bool)) -> Result<T, Error> {
         match &self.keep {
             Some(keep) => keep.revise(work),
-            None => Ok(work(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner)).0),
+            None => Ok(work(&mut lock(&self.own)).0),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Trust on first use (`tls.trustOnFirstUse`): judges the certificate of each connection that no authority vouches for.
+//! Trust on first use (`tls.trustOnFirstUse`): judges certificates that no authority vouches for, once per connection.
 //!
-//! The handshake must not block, but the file of certificates can: on a disk, or on another host that holds its lock. So the
-//! file is read before the handshake, and a certificate that is not the known one ends the handshake. A new certificate is
-//! written after the handshake and before the first request. **Invariant:** a connection is used only once its certificate is
-//! judged. Not here: the file (`pins.rs`), and authorities (`tls.rs`).
+//! The handshake must not block, but the file of certificates can: on a disk, or on another host that holds its lock. So
+//! the file is read before the handshake, and a certificate that differs from the known one ends the handshake. A new
+//! certificate is written after the handshake and before the first request. **Invariant:** a connection is used only after
+//! its certificate is judged. Not here: the file (`pins.rs`), and authorities (`tls.rs`).
 
 use std::error::Error as StdError;
 use std::pin::Pin as Pinned;
@@ -32,9 +32,9 @@ struct Sight {
 }
 
 impl Sight {
-    /// Whether the handshake goes on with that certificate.
+    /// Reports whether the handshake continues with that certificate.
     fn admits(&self, shown: Fingerprint) -> bool {
-        // One connection has one certificate; a second one comes from somebody else, such as a proxy.
+        // One connection has one certificate; a second one comes from another party, such as a proxy.
         *self.shown.get_or_init(|| shown) == shown
             && match &self.before {
                 Ok(None) => true,
@@ -44,17 +44,17 @@ impl Sight {
     }
 }
 
-/// Whether a handshake goes on with a certificate that no authority vouches for. Only handshakes that are judged do.
+/// Reports whether a handshake continues with a certificate that no authority vouches for. Only judged handshakes do.
 pub(super) fn admits(shown: Fingerprint) -> bool {
     SIGHT.try_with(|sight| sight.admits(shown)).unwrap_or(false)
 }
 
-/// A certificate that is not the one it was.
+/// The reason why a certificate is not the trusted one.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Changed(String);
 
-/// A server shows another certificate than it did.
+/// Returns the error for a server whose certificate has changed.
 fn changed(shown: Fingerprint, known: &str) -> rustls::Error {
     another(format!(
         "it shows the certificate {shown}, but it was {known} before; if its owner has changed it, accept it with \
@@ -62,7 +62,7 @@ fn changed(shown: Fingerprint, known: &str) -> rustls::Error {
     ))
 }
 
-/// The certificate is not the one that is believed.
+/// Wraps the reason why a certificate is not the trusted one.
 pub(super) fn another(text: String) -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(Changed(text)))).into()
 }
@@ -74,7 +74,7 @@ pub(super) struct Judging {
     pub(super) pins: Certificates,
 }
 
-/// Connects, and judges.
+/// A connector that judges each connection.
 #[derive(Clone, Debug)]
 pub(super) struct Judged<S> {
     connect: S,
@@ -107,7 +107,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // Only the service that was polled is ready; its clone must be polled anew.
+        // Only the polled service is ready; its clone must be polled again.
         let next = self.connect.clone();
         let mut connect = std::mem::replace(&mut self.connect, next);
         let judging = self.judging.clone();
@@ -118,7 +118,7 @@ where
             let connected = SIGHT.scope(sight.clone(), connect.call(request)).await;
             match sight.shown.get() {
                 Some(shown) => judging.judge(&sight.before, *shown, connected).await,
-                // An authority vouches for it, or there was no certificate.
+                // An authority vouched for it, or there was no certificate.
                 None => connected,
             }
         })
@@ -150,12 +150,12 @@ impl Judging {
         match keep::done(move || pins.judge(&origin, shown)).await {
             Ok(Verdict::Known) => connected,
             Ok(Verdict::First) => {
-                tracing::warn!("{place} shows {shown}, believed at first sight (tls.trustOnFirstUse)");
+                tracing::warn!("{place} shows {shown}; trusted on first use (tls.trustOnFirstUse)");
                 connected
             }
             Ok(Verdict::Changed { known }) => Err(changed(shown, &known).into()),
             Err(error) if is_known => {
-                tracing::warn!("what {place} showed meanwhile is still noted: {error}");
+                tracing::warn!("cannot clear the other certificate that {place} showed before: {error}");
                 connected
             }
             Err(error) => Err(unkept(&error)),
@@ -163,16 +163,16 @@ impl Judging {
     }
 }
 
-/// A retry may succeed: the disk may have room again, and the lock may be free.
+/// Returns an error that may pass with a retry: the disk may have room again, and the lock may be free.
 fn unkept(error: &Error) -> Failed {
-    format!("the certificates that are believed cannot be kept: {error}").into()
+    format!("the trusted certificates cannot be kept: {error}").into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Connects to a server that shows that certificate.
+    /// A connector to a server that shows that certificate.
     #[derive(Clone)]
     struct Shows(u8);
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(SIGHT.scope(sight, both).await, (true, true, false), "one certificate for one connection");
     }
 
-    /// Another host holds the lock. A known certificate needs no lock; a new one waits on another thread.
+    /// Another host holds the lock. A known certificate needs no lock; a new one waits on a blocking thread.
     #[cfg(unix)]
     #[tokio::test]
     async fn h33_a_lock_that_is_held_keeps_only_new_certificates_waiting() {

@@ -1,7 +1,7 @@
-//! TLS to one server: who vouches for it, and what is said when nobody does.
+//! TLS to one server: which certificates are trusted, and how failures are explained.
 //!
-//! Not here: which certificates were believed before (`sight.rs`). **Invariant:** nothing switches the check of a certificate
-//! off; the config may only name another authority, or the one certificate itself.
+//! Not here: certificates trusted on first use (`sight.rs`). **Invariant:** nothing turns off the certificate check. The
+//! config can only name another authority, or the certificate itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use super::sight;
 use crate::config::{Fingerprint, Tls};
 use crate::protocol::Theirs;
 
-/// What is spoken to a server under these settings.
+/// Builds the TLS client config for these settings.
 ///
 /// # Errors
-/// When a file cannot be used: one line that names it.
+/// If a file cannot be used: one line that names it.
 pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let authorities = match &tls.ca {
         Some(file) => Some(named(file, provider.clone())?),
-        // A machine without any authority may still know the certificate itself.
+        // Without authorities, the certificate itself may still be known.
         None => platform(provider.clone())
             .or_else(|error| if tls.pin.is_some() || tls.trust_on_first_use { Ok(None) } else { Err(error) })?,
     };
@@ -54,7 +54,7 @@ pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
         None => builder.with_no_client_auth(),
     };
     if tls.trust_on_first_use {
-        // A session that is taken up again shows no certificate, and that of a connection that was refused is a session, too.
+        // A resumed session shows no certificate, and a refused connection leaves a session, too.
         config.resumption = Resumption::disabled();
     }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -63,7 +63,7 @@ pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
 
 type Authorities = Arc<dyn ServerCertVerifier>;
 
-/// The authorities of a file, and no others.
+/// Trusts only the authorities in a file.
 fn named(file: &Path, provider: Arc<CryptoProvider>) -> Result<Authorities, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
@@ -79,7 +79,7 @@ fn platform(provider: Arc<CryptoProvider>) -> Result<Option<Authorities>, String
     Ok(Some(Arc::new(verifier)))
 }
 
-/// The certificates of a PEM file.
+/// Reads the certificates in a PEM file.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let unusable = |reason: String| format!("{} cannot be used as a certificate: {reason}", file.display());
     let found = CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))?;
@@ -87,20 +87,20 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     if found.is_empty() { Err(unusable("no certificate in PEM is in it".to_owned())) } else { Ok(found) }
 }
 
-/// The private key of a PEM file.
+/// Reads the private key in a PEM file.
 pub(crate) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(file)
         .map_err(|error| format!("{} cannot be used as a private key: {error}", file.display()))
 }
 
-/// Whom to believe.
+/// Which certificates to trust.
 #[derive(Debug)]
 enum Belief {
-    /// Whoever an authority vouches for.
+    /// Those that an authority vouches for.
     Authorities,
-    /// This certificate alone.
+    /// This one only.
     Pinned(Fingerprint),
-    /// Authorities; and where they know nothing, the certificate that was seen first.
+    /// Those that an authority vouches for; otherwise the first one seen.
     FirstUse,
 }
 
@@ -163,19 +163,19 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether a certificate is only unknown, not wrong: expired, withdrawn and forged ones are never believed.
+/// Reports whether a certificate is only unknown. Expired, revoked and forged ones are never trusted.
 fn nobody_vouches(error: &rustls::Error) -> bool {
     use CertificateError as C;
     let rustls::Error::InvalidCertificate(error) = error else { return false };
     match error {
         C::UnknownIssuer | C::NotValidForName | C::NotValidForNameContext { .. } => true,
-        // A certificate that signs others and itself.
+        // A self-signed certificate that may also sign others.
         C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     }
 }
 
-/// What is wrong, where it is TLS: in words, and whether trying again is of no use.
+/// Explains a TLS error, and reports whether retrying is pointless.
 pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
     use CertificateError as C;
     let text = match error {
@@ -184,19 +184,19 @@ pub(crate) fn explain(error: &rustls::Error) -> (String, bool) {
             C::NotValidYet | C::NotValidYetContext { .. } => {
                 "its certificate is not valid yet; is the clock of this machine right?".to_owned()
             }
-            C::Revoked => "its certificate was withdrawn".to_owned(),
+            C::Revoked => "its certificate was revoked".to_owned(),
             C::NotValidForName => "its certificate is for another name".to_owned(),
             C::NotValidForNameContext { expected, presented } => {
-                // They come as `DnsName("name")`.
+                // They are formatted as `DnsName("name")`.
                 let plain = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
                 let presented = presented.iter().take(4).map(plain).collect::<Vec<_>>().join(", ");
                 format!("its certificate is for {:?}, not for {:?}", Theirs(&presented), expected.to_str())
             }
             C::UnknownIssuer => "no authority that this machine knows vouches for its certificate; name the authority \
-                 as `tls.ca`, or believe the certificate at first sight with `tls.trustOnFirstUse`"
+                 as `tls.ca`, or trust the certificate on first use with `tls.trustOnFirstUse`"
                 .to_owned(),
             C::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-                "its certificate vouches for itself; believe it with `tls.trustOnFirstUse`, or name it as `tls.pin`"
+                "its certificate is self-signed; trust it with `tls.trustOnFirstUse`, or name it as `tls.pin`"
                     .to_owned()
             }
             C::Other(OtherError(other)) => other.to_string(),

@@ -12,12 +12,13 @@ mod talk;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
 use self::offers::Offers;
 use crate::downstream::Eras;
+use crate::lock::lock;
 use crate::protocol::{Method, Outcome, Raw};
 use crate::registry::Kind;
 
@@ -160,10 +161,6 @@ impl InProcess {
     pub(crate) fn spoken(&self) -> Eras {
         self.eras
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Counts leases by principal, and remembers who got none: the data that `room.rs` decides by.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Principal;
+use crate::lock::lock;
 
 /// How long a principal that got no lease counts as waiting for the server.
 const WANTED: Duration = Duration::from_secs(60);
@@ -84,7 +85,7 @@ impl LeaseCounts {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::asked::Asked;
 use crate::config::Transport;
+use crate::hex;
 use crate::keep::{Behind, Keep};
+use crate::lock::lock;
 use crate::protocol::Era;
 
 /// The facts about all servers.
@@ -246,7 +248,7 @@ impl Known {
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.facts)
     }
 }
 
@@ -269,7 +271,7 @@ fn seconds(time: SystemTime) -> u64 {
 
 /// Returns the key of a server: its command line or its URL, hashed because either may hold a secret.
 pub(super) fn key(transport: &Transport) -> String {
-    hex(&hash(transport).finalize())
+    hex::encode(&hash(transport).finalize()[..16])
 }
 
 /// Returns the key of a server's era, which its environment may also choose.
@@ -283,7 +285,7 @@ pub(super) fn era_key(transport: &Transport) -> String {
             hash.update([0]);
         }
     }
-    hex(&hash.finalize())
+    hex::encode(&hash.finalize()[..16])
 }
 
 fn hash(transport: &Transport) -> Sha256 {
@@ -298,10 +300,6 @@ fn hash(transport: &Transport) -> Sha256 {
         Transport::Http(remote) | Transport::Sse(remote) | Transport::Auto(remote) => hash.update(remote.url.as_str()),
     }
     hash
-}
-
-fn hex(hash: &[u8]) -> String {
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! no lease of the server yet, or whose lease is down (`docs/hazards.md` H63). The list of a lost server stays while
 //! the host reconnects; that of a failed or disabled one is not shown.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::list_key::ListKey;
+use crate::lock::lock;
 use crate::registry::Offer;
 
 /// The lists of a server, and its instructions.
@@ -44,7 +45,7 @@ impl LastOffers {
 
     /// Notes the login that the server now lists to. If another one came before, forgets its listings and returns it.
     pub(super) fn listed_to(&self, login: &Option<String>) -> Option<String> {
-        let mut now = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.1);
         let before = std::mem::replace(&mut *now, login.clone()).filter(|before| Some(before) != login.as_ref())?;
         self.clear();
         Some(before)
@@ -52,7 +53,7 @@ impl LastOffers {
 
     /// Reports whether the listings were made to a login.
     pub(super) fn are_of_a_login(&self) -> bool {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.1).is_some()
     }
 
     /// Adds a listing from an earlier run, unless there is a newer one.
@@ -68,8 +69,8 @@ impl LastOffers {
     pub(super) fn inherit(&self, before: &Self) {
         let listings = before.lock().clone();
         *self.lock() = listings;
-        let login = before.1.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = login;
+        let login = lock(&before.1).clone();
+        *lock(&self.1) = login;
     }
 
     /// Forgets all listings.
@@ -88,6 +89,6 @@ impl LastOffers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(ListKey, Listing)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

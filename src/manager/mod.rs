@@ -39,7 +39,7 @@ mod words;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -68,6 +68,7 @@ use crate::auth::{Authorizer, Keychain};
 use crate::config::{self, Config};
 use crate::exposed::{Naming, UriMode};
 use crate::lineage::HostId;
+use crate::lock::lock;
 use crate::protocol::Raw;
 use crate::redact::Scrubber;
 use crate::registry::{Catalog, Offer, Owners, ServerNaming};
@@ -473,8 +474,4 @@ fn servers(
         Arc::new(Server::new(config, start, host.naming.resources, known, keys))
     };
     configs.into_iter().map(server).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

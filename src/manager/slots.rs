@@ -3,11 +3,12 @@
 //! pure, decides who is next.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::lock::lock;
 use crate::upstream::Owner;
 
 /// The slots of one server; cheap to clone.
@@ -78,7 +79,7 @@ impl Slots {
     }
 
     fn line(&self) -> MutexGuard<'_, Line<oneshot::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,12 +1,11 @@
-//! Removes secrets from text that is about to be shown: the last line behind types that cannot be printed.
+//! Removes secrets from text that is about to be shown: the last line of defense behind types that cannot be printed.
 //!
-//! In: text for a log, an error, a status. Out: the same with `***` for values that the config says are secret, and for
-//! what looks like a credential (`shape.rs`). Servers may repeat what they were given, so this includes causes of
-//! failures and standard error. What a program gives as headers is learned as it comes ([`Learned`]), by every scrubber
-//! that hides that config.
+//! In: text for a log, an error, a status. Out: the same text with `***` for values that the config marks as secret, and
+//! for everything that looks like a credential (`shape.rs`). Servers may repeat what they were given, so this covers causes
+//! of failures and standard error. Headers that a helper program prints are learned as they come ([`Learned`]), by every
+//! scrubber of that config.
 //!
-//! **Invariant:** it only takes away, and never fails. Not here: what clients and servers say to each other passes
-//! untouched.
+//! **Invariant:** it only removes, and never fails. Not here: messages between clients and servers pass untouched.
 
 mod shape;
 #[cfg(test)]
@@ -21,33 +20,33 @@ use arc_swap::ArcSwap;
 
 pub use shape::{arguments, looks_secret, names_a_secret};
 
-/// What stands in the place of a value.
+/// What replaces a value.
 pub const MASK: &str = "***";
 
-/// Shorter values are words that stand anywhere.
+/// Shorter values are common words, and not hidden.
 const SHORTEST: usize = 6;
-/// A value that was cut at the end of a text is known by that many bytes of it.
+/// How many bytes identify a value that was cut off at the end of a text.
 const STUB: usize = 6;
 
-/// Knows values that must not be seen. `Debug` shows how many.
+/// Values that must not be shown. `Debug` shows how many.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Scrubber {
     /// The longest first, so that none hides a part of another.
     known: Vec<Box<str>>,
-    /// What more will be known.
+    /// Sources of values that become known later.
     learned: Vec<Learned>,
 }
 
-/// Values that become known while the program runs, of one source. Whoever [follows](Scrubber::follow) it takes them out from
-/// then on.
+/// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the source
+/// removes them from then on.
 #[derive(Clone, Default)]
 pub struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
 
-/// So many of a source are known at once, the last ones.
+/// Values that one source keeps: the last ones.
 const LEARNED: usize = 1024;
 
 impl Learned {
-    /// Adds what a scrubber knows.
+    /// Adds the values of a scrubber.
     pub fn learn(&self, scrubber: &Scrubber) {
         self.0.rcu(|known| {
             let mut all = Vec::clone(known);
@@ -82,7 +81,7 @@ impl fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    /// Adds a value; each line of one that has several, and the forms in which it is written into JSON and URLs.
+    /// Adds a value: each of its lines, also as escaped in JSON and in URLs.
     pub fn know(&mut self, value: &str) {
         for line in value.lines().map(str::trim) {
             self.add(line);
@@ -94,15 +93,15 @@ impl Scrubber {
         }
     }
 
-    /// Adds all that another one knows.
+    /// Adds everything that another scrubber knows.
     pub fn join(&mut self, other: &Self) {
         other.known.iter().for_each(|value| self.add(value));
-        // Where nobody else has a source any more, nothing comes from it.
+        // A source that has no other owner will learn nothing more.
         self.learned.retain(|learned| Arc::strong_count(&learned.0) > 1);
         other.learned.iter().for_each(|learned| self.follow(learned));
     }
 
-    /// Takes out what a source learns, too, whenever it learns it.
+    /// Also removes what a source learns, as soon as it learns it.
     pub fn follow(&mut self, learned: &Learned) {
         if !self.learned.contains(learned) {
             self.learned.push(learned.clone());
@@ -117,7 +116,7 @@ impl Scrubber {
         self.known.insert(at, value.into());
     }
 
-    /// The text without the values that are known, nor anything that has the shape of a credential.
+    /// Returns the text without known values and without anything that has the shape of a credential.
     #[must_use]
     pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.without_known(text) {
@@ -126,7 +125,7 @@ impl Scrubber {
         }
     }
 
-    /// The text without the values that are known. What only looks like a credential stays.
+    /// Returns the text without known values. Text that only looks like a credential stays.
     #[must_use]
     pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let learned: Vec<_> = self.learned.iter().map(|learned| learned.0.load()).collect();
@@ -148,7 +147,7 @@ impl Scrubber {
     }
 }
 
-/// A URI without its query and fragment, which are where people put keys.
+/// Returns a URI without its query and fragment, where people put keys.
 #[must_use]
 pub fn without_query(uri: &str) -> Cow<'_, str> {
     match uri.find(['?', '#']) {
@@ -157,18 +156,18 @@ pub fn without_query(uri: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where the beginning of a value stands at the end of a text that was cut there. Linear in the value, whatever is repeated
-/// in it: a prefix function, as of Knuth, Morris and Pratt.
+/// Finds where a value begins that was cut off at the end of the text. Linear in the value, whatever repeats in it: a prefix
+/// function (Knuth, Morris and Pratt).
 fn stub(text: &str, value: &str) -> Option<usize> {
     let body = text.strip_suffix('…').unwrap_or(text);
     let (bytes, longest) = (value.as_bytes(), value.len().saturating_sub(1));
     let tail = &body.as_bytes()[body.len().saturating_sub(longest)..];
     let (first, last) = (bytes.get(..STUB)?, *tail.last()?);
-    // Nearly all texts end here.
+    // Nearly all texts return here.
     if !bytes.contains(&last) || !tail.windows(STUB).any(|window| window == first) {
         return None;
     }
-    // How much of its beginning the value ends with, at each place.
+    // At each position, the length of the longest proper prefix of the value that ends there.
     let mut again = vec![0; longest];
     for at in 1..longest {
         again[at] = step(bytes, &again, again[at - 1], bytes[at]);
@@ -177,7 +176,7 @@ fn stub(text: &str, value: &str) -> Option<usize> {
     (matched >= STUB).then(|| body.len() - matched)
 }
 
-/// How much of the beginning of a value ends with a byte, where so much of it stood before.
+/// Returns how many bytes of the value match after `byte`, if `matched` matched before.
 fn step(value: &[u8], again: &[usize], mut matched: usize, byte: u8) -> usize {
     while matched > 0 && value[matched] != byte {
         matched = again[matched - 1];

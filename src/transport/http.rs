@@ -4,7 +4,7 @@
 //! a stream reads it.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -22,6 +22,7 @@ use super::{Endpoint, Error, elsewhere, excerpt, retry};
 use crate::auth::Authorizer;
 use crate::config;
 use crate::dial::{self, Dialer};
+use crate::lock::lock;
 use crate::protocol::gather::Gather;
 use crate::protocol::sse::{Event, Events};
 use crate::protocol::{Frame, Message, ProtocolVersion, code};
@@ -211,7 +212,7 @@ impl Http {
     }
 
     fn left(&self) -> Option<Duration> {
-        let alone = (*self.alone.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let alone = (*lock(&self.alone))?;
         Some(alone.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
@@ -309,7 +310,7 @@ impl Http {
             return None;
         }
         let wait = retry::after(response.headers(), SystemTime::now())?;
-        *self.alone.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + wait);
+        *lock(&self.alone) = Some(Instant::now() + wait);
         Some(wait)
     }
 

@@ -4,11 +4,13 @@
 //! together (`docs/hazards.md` H21, H27). A pipe needs no such limit: it carries one message at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+
+use crate::lock::lock;
 
 /// The number of large responses that are read at once.
 const AT_ONCE: usize = 2;
@@ -46,7 +48,7 @@ impl Large {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(u64, Instant)>> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.taken)
     }
 }
 

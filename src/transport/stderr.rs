@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::turn::Turn;
 use super::{Announcer, Label, excerpt, telling};
+use crate::lock::lock;
 use crate::redact::Scrubber;
 
 /// The last lines that one child wrote to standard error. They are kept raw, because a child may write faster than
@@ -150,7 +151,7 @@ impl StderrTail {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

@@ -4,7 +4,7 @@
 //! Reading happens in the task that holds the [`PipeReader`].
 
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use super::stderr::{StderrTail, drain};
 use super::turn::Turn;
 use super::{Error, Label, Limits};
 use crate::config;
+use crate::lock::lock;
 use crate::protocol::lines::{Line, Lines};
 use crate::protocol::{Frame, Malformed, Message, RequestId, is_batch};
 
@@ -185,7 +186,7 @@ impl Pipe {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     fn close(&self) {

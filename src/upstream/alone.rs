@@ -1,8 +1,7 @@
 //! Leases that only one client has called on, and the roots that their server is told.
 
-use std::sync::PoisonError;
-
 use super::{Owner, Upstream};
+use crate::lock::lock;
 
 impl Upstream {
     /// Whether the lease is bound to that client, or no other client has called on it.
@@ -12,6 +11,6 @@ impl Upstream {
 
     /// Drops the kept roots: from now on each call brings its own.
     pub(crate) fn forget_roots(&self) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.roots) = None;
     }
 }

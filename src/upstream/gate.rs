@@ -1,13 +1,14 @@
 //! Spreads the reconnection attempts of all leases (`docs/hazards.md` H58): a few at a time, and at most that many per
 //! second. The first start of a server does not pass here, so it is never delayed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::backoff::{AT_A_TIME, Rate};
+use crate::lock::lock;
 
 /// After this time an attempt no longer counts: hanging servers must not keep others from coming back.
 const SLOW: Duration = Duration::from_secs(5);
@@ -39,7 +40,7 @@ impl Gate {
         // The semaphore is never closed; even without a permit a retry must not be blocked forever.
         let _place = self.places.clone().acquire_owned().await.ok()?;
         let at = {
-            let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut begun = lock(&self.begun);
             begun.next(Instant::now().into_std())
         };
         tokio::time::sleep_until(Instant::from_std(at)).await;

@@ -1,11 +1,12 @@
 //! What comes back for one request, and the queue where it waits.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 use super::ask::Ask;
+use crate::lock::lock;
 use crate::protocol::{Outcome, Raw, RequestId};
 use crate::queues::{Account, Share};
 use crate::transport;
@@ -105,6 +106,6 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }

@@ -1,6 +1,6 @@
 //! The handshake and the lists of a server, requested over an open connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +10,7 @@ use super::handshake::{self, Cache, Peer};
 use super::terms::Terms;
 use crate::adapt::task;
 use crate::lineage::HostId;
+use crate::lock::lock;
 use crate::protocol::{Method, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::registry::{Caps, Kind, Offer, OfferBuilder, PageError, ParamHeaders};
 use crate::transport::{Error, excerpt};
@@ -178,10 +179,6 @@ async fn read(
         }
         tokio::task::yield_now().await;
     }
-}
-
-fn lock(builder: &Mutex<OfferBuilder>) -> MutexGuard<'_, OfferBuilder> {
-    builder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a result claims to be complete, or does not say (`docs/hazards.md` H44).

@@ -46,7 +46,7 @@ mod whose;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -73,6 +73,7 @@ pub(crate) use watching::Unsubscribed;
 
 use crate::auth;
 use crate::config;
+use crate::lock::lock;
 use crate::protocol::{Profile, Raw};
 use crate::redact::Scrubber;
 use crate::registry::{Caps, Offer};
@@ -568,7 +569,7 @@ impl Upstream {
     }
 
     fn wanted(&self) -> MutexGuard<'_, Demand> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wanted)
     }
 }
 

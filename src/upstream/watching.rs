@@ -5,11 +5,12 @@
 //! no client counts as subscribed before the server has agreed.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::tell::asking;
 use super::{Connection, Demand, Unavailable, Upstream, listen, listing};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, Theirs};
 use crate::transport;
 
@@ -170,10 +171,6 @@ async fn unwatch(connection: Arc<Connection>, wanted: Arc<Mutex<Demand>>, told: 
     if is_over(&wanted) {
         wanted.uris.remove(&uri);
     }
-}
-
-fn lock(wanted: &Mutex<Demand>) -> MutexGuard<'_, Demand> {
-    wanted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether another connection may succeed where this one failed.

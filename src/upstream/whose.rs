@@ -4,22 +4,22 @@
 //! When a lease becomes free again, it may serve other clients than before, so its turn increases. A call that was
 //! admitted in an earlier turn is not sent.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::{Owner, Upstream};
+use crate::lock::lock;
 use crate::protocol::{Method, Profile, Raw};
 
 impl Upstream {
     /// The client capabilities that the server was told.
     pub(crate) fn profile(&self) -> Profile {
-        self.declared.lock().unwrap_or_else(PoisonError::into_inner).0
+        lock(&self.declared).0
     }
 
     /// Declares `profile` from the next connection on.
     pub(crate) fn declare(&self, profile: Profile) {
         let running = self.status.borrow().first_start.is_some();
-        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut declared = lock(&self.declared);
         declared.1 = profile;
         if !running {
             declared.0 = profile;
@@ -28,7 +28,7 @@ impl Upstream {
 
     /// Returns the profile to declare on a connection that is being opened.
     pub(super) fn declares(&self) -> Profile {
-        let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut declared = lock(&self.declared);
         declared.0 = declared.1;
         declared.0
     }
@@ -93,11 +93,11 @@ impl Upstream {
 
     /// The most recent roots of the client that the lease serves.
     pub(crate) fn roots(&self) -> Option<Raw> {
-        self.roots.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.roots).clone()
     }
 
     /// Keeps the roots that answer the server when no client can be asked.
     pub(crate) fn keep_roots(&self, roots: &Raw) {
-        *self.roots.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots.detached());
+        *lock(&self.roots) = Some(roots.detached());
     }
 }

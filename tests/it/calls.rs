@@ -262,13 +262,13 @@ fn first_hour_r2_arguments_come_from_stdin_and_files() {
     assert_snapshot!(call(&["-"], "[1]"), @"
     exit 2
     --- stderr
-    error: stdin holds JSON, but no object
+    error: stdin is JSON, but not an object
     help: it must be one JSON object
     ");
     assert_snapshot!(call(&["-"], ""), @"
     exit 2
     --- stderr
-    error: stdin holds no JSON: the text ends early at byte 0
+    error: stdin is not valid JSON: the text ends early at byte 0
     help: it must be one JSON object
     ");
     assert_snapshot!(call(&["@nope.json"], ""), @"
@@ -286,7 +286,7 @@ fn first_hour_r2_arguments_come_from_stdin_and_files() {
     assert_snapshot!(call(&["table=@bytes"], ""), @r#"
     exit 2
     --- stderr
-    error: `bytes` is no text (UTF-8)
+    error: `bytes` is not UTF-8 text
     help: where a tool takes bytes as base64, give it that: data="$(base64 -w0 FILE)"
     "#);
     assert_snapshot!(call(&["table=x", "-"], ""), @"

@@ -58,19 +58,19 @@ fn no_arguments_show_the_next_steps() {
       read       Read a resource
       prompt     Get a prompt
       approve    Show what a project's config would start, and approve it
-      status     Ask a running `serve` how its servers and clients are
-      login      Sign in to a server, for a running `serve` or for all that start later
-      logout     Forget the login of a server, and have it revoked
+      status     Show the servers and clients of a running `serve`
+      login      Sign in to a server, for a running `serve` and all that start later
+      logout     Forget the login of a server and revoke it
       auth       List the logins; no token is shown
       token      Make a token for a client of the endpoint
       help       Print this message or the help of the given subcommand(s)
 
     Options:
-      -c, --config <FILE>  A config file; any MCP client's will do. Given more than once, a later file wins by server name
-          --project <DIR>  Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
-          --json           Print data for machines
+      -c, --config <FILE>  A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
+          --project <DIR>  Which project of Claude Code's ~/.claude.json to use [default: the current directory]
+          --json           Print JSON for machines
       -v, --verbose...     Log more on stderr; twice for every message, three times for its contents
-      -q, --quiet          Say nothing but data and errors
+      -q, --quiet          Print only data and errors
           --color <WHEN>   When to use colors: auto, always or never
       -h, --help           Print help
       -V, --version        Print version
@@ -137,18 +137,18 @@ fn help_of_a_command() {
 
     Arguments:
       <TOOL>                 The tool, as `mcp-host tools` shows it
-      [JSON | KEY=VALUE]...  Its arguments: one JSON object, or key=value by the types of the tool's schema
+      [JSON | KEY=VALUE]...  Its arguments: one JSON object, or key=value, typed by the tool's schema
 
     Options:
           --timeout <TIME>       How long the call may take, with a unit: 500ms, 30s, 5m
-          --out <FILE | FOLDER>  Save images, audio and other data of the answer; a file that exists is never overwritten
-          --no-check             Send the arguments without comparing them with the tool's schema
+          --out <FILE | FOLDER>  Save images, audio and other binary content; never overwrites a file
+          --no-check             Send the arguments without checking them against the tool's schema
           --demo                 Use the bundled demo servers; needs no config
-      -c, --config <FILE>        A config file; any MCP client's will do. Given more than once, a later file wins by server name
-          --project <DIR>        Of Claude Code's ~/.claude.json, the project whose servers to use [default: that of the current directory]
-          --json                 Print data for machines
+      -c, --config <FILE>        A config file, ours or any MCP client's. Repeatable: if two files have the same server, the later wins
+          --project <DIR>        Which project of Claude Code's ~/.claude.json to use [default: the current directory]
+          --json                 Print JSON for machines
       -v, --verbose...           Log more on stderr; twice for every message, three times for its contents
-      -q, --quiet                Say nothing but data and errors
+      -q, --quiet                Print only data and errors
           --color <WHEN>         When to use colors: auto, always or never
       -h, --help                 Print help
 
@@ -191,7 +191,7 @@ fn broken_arguments_are_told_before_anything_starts() {
     assert_snapshot!(run(&["call", "a__b", "{\"x\":"]), @r#"
     exit 2
     --- stderr
-    error: the arguments are no JSON: the text ends early at byte 5
+    error: the arguments are not valid JSON: the text ends early at byte 5
     help: mcp-host call TOOL '{"key": "value"}', or mcp-host call TOOL key=value
     "#);
     assert_snapshot!(run(&["call", "a__b", "x"]), @"
@@ -707,7 +707,7 @@ fn a_taken_address_is_told_before_servers_start() {
     exit 1
     --- stderr
     error: ADDRESS is in use already
-    help: it is no mcp-host of yours; --listen 127.0.0.1:0 takes a free port
+    help: it is not one of your mcp-hosts; --listen 127.0.0.1:0 takes a free port
     ");
 }
 

@@ -29,7 +29,7 @@ mod vault;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 pub(crate) use self::choice::chosen;
@@ -37,6 +37,7 @@ pub use self::key_file::make as make_key_file;
 pub use self::named::keyring;
 pub(crate) use self::vault::Vault;
 use crate::config::Secret;
+use crate::lock::lock;
 
 /// Stores secrets by name. Calls may block; they are made on threads where blocking is fine.
 ///
@@ -197,9 +198,4 @@ impl SecretStore for MemoryStore {
     fn place(&self, _: &str) -> Kept {
         Kept::Memory
     }
-}
-
-/// Locks a mutex. Data left by a panic is consistent, because every change is a single step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! A server asks the user something during a one-shot call: the questions go to stderr, the answers come from stdin.
+//! Elicitation during a one-shot call: questions go to stderr, answers come from stdin.
 //!
-//! Only form elicitation with primitive fields. Where nobody sits at a terminal, the answer is "decline".
+//! Only form elicitation with primitive fields. Without a terminal, the answer is "decline".
 
 use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile, Raw};
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use crate::text;
 #[derive(Debug)]
 pub(crate) struct Terminal {
     output: Output,
-    /// One form at a time, however many servers ask.
+    /// Locked while a form is filled in: one form at a time, however many servers ask.
     answers: Mutex<Lines<BufReader<Stdin>>>,
 }
 
@@ -40,14 +40,14 @@ impl ClientHandler for Terminal {
         }
         let output = &self.output;
         let mut answers = self.answers.lock().await;
-        // A bar that moves would draw over the question.
+        // A moving bar would draw over the question.
         let _still = output.still();
         output.talk(&format!("{server} asks: {}", question.message()));
         output.talk("(an empty answer takes the default or skips the field; Ctrl-D cancels)");
         match fill(output, &mut answers, &fields(question.params())).await {
             Some(content) => ElicitAnswer::accept(Value::Object(content)),
             None => {
-                // The cursor still stands behind the question.
+                // The cursor is still on the line of the question.
                 output.talk("");
                 ElicitAnswer::Cancel
             }
@@ -55,7 +55,7 @@ impl ClientHandler for Terminal {
     }
 }
 
-/// As much of a question as fits into a line.
+/// Characters of a question that fit into a line.
 const WIDTH: usize = 60;
 
 /// One field of a form.
@@ -78,7 +78,7 @@ enum Kind {
     Many(Vec<String>),
 }
 
-/// The fields in the order of the schema.
+/// Returns the fields in the order of the schema.
 fn fields(params: &Raw) -> Vec<Field> {
     let Some(schema) = params.member("requestedSchema") else { return Vec::new() };
     let required: Vec<String> = schema.member("required").and_then(|list| list.read().ok()).unwrap_or_default();
@@ -105,14 +105,14 @@ fn kind(schema: &Value) -> Kind {
     }
 }
 
-/// The values to choose from, in either way to write them.
+/// Returns the values to choose from, in either notation.
 fn choices(schema: &Value) -> Vec<String> {
     let list = |key: &str| schema[key].as_array().into_iter().flatten();
     let titled = list("oneOf").chain(list("anyOf")).filter_map(|choice| choice["const"].as_str());
     list("enum").filter_map(Value::as_str).chain(titled).map(str::to_owned).collect()
 }
 
-/// Asks field by field; `None` once the input ends.
+/// Asks field by field. Returns `None` if the input ends.
 async fn fill(output: &Output, answers: &mut Lines<BufReader<Stdin>>, fields: &[Field]) -> Option<Map<String, Value>> {
     let mut content = Map::new();
     for field in fields {
@@ -149,7 +149,7 @@ fn question(field: &Field) -> String {
     format!("{}{kind}{default}:", field.title)
 }
 
-/// An answer as a value of the field's type; `None` skips the field.
+/// Converts an answer to a value of the field's type; `None` skips the field.
 fn read(field: &Field, answer: &str) -> Result<Option<Value>, String> {
     if answer.is_empty() {
         return match &field.default {

@@ -1,8 +1,8 @@
-//! "Did you mean", as a question to people.
+//! "Did you mean", as a question to the user.
 
 pub(crate) use mcp_host::nearest::nearest;
 
-/// `did you mean a, b or c?`
+/// Formats `did you mean a, b or c?`
 pub(crate) fn question(names: &[&str]) -> Option<String> {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", crate::text::line(name))).collect();
     match quoted.split_last()? {

@@ -1,6 +1,6 @@
 //! Who may call, and how: `host.auth`, `host.tls`, `host.insecureHttp`, and what `host.listen` requires beyond loopback.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use super::HostSettings;
 use super::oauth::{self, HostOAuth};
 use crate::config::fields::Field;
 use crate::config::report::Report;
+use crate::hex;
 
 /// How clients of the endpoint authenticate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,12 +45,8 @@ impl BearerClient {
 
 impl fmt::Display for BearerClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(71);
-        text.push_str(SCHEME);
-        for byte in self.hash {
-            write!(text, "{byte:02x}")?;
-        }
-        f.write_str(&text)
+        f.write_str(SCHEME)?;
+        f.write_str(&hex::encode(&self.hash))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::config::fields::Field;
 use crate::config::place::quoted;
 use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;
+use crate::hex;
 
 /// Where to store the tokens of servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,9 +57,13 @@ impl SecretKey {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let read = if text.len() == 2 * Self::LENGTH { hexadecimal(text) } else { base64(text) };
-        let bytes = <[u8; Self::LENGTH]>::try_from(read?.as_slice()).ok()?;
-        Some(Self { bytes: Zeroizing::new(bytes), written: Secret::new(text) })
+        let mut bytes = Zeroizing::new([0; Self::LENGTH]);
+        if text.len() == 2 * Self::LENGTH {
+            hex::decode(text.as_bytes(), &mut *bytes)?;
+        } else {
+            *bytes = base64(text)?.as_slice().try_into().ok()?;
+        }
+        Some(Self { bytes, written: Secret::new(text) })
     }
 
     /// Reads the key in a file. An empty file holds none yet.
@@ -95,12 +100,6 @@ impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretKey")
     }
-}
-
-fn hexadecimal(text: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let digits = text.chars().map(|c| c.to_digit(16)).collect::<Option<Vec<u32>>>()?;
-    let pairs = digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit));
-    pairs.map(|byte| u8::try_from(byte).ok()).collect::<Option<Vec<u8>>>().map(Zeroizing::new)
 }
 
 fn base64(text: &str) -> Option<Zeroizing<Vec<u8>>> {

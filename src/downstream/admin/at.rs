@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::hex;
+
 /// The name of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -30,7 +32,7 @@ impl At {
     /// Names the daemon of the config with this digest.
     #[cfg_attr(not(unix), expect(dead_code, reason = "this system has no local sockets"))]
     pub(super) fn of_digest(digest: &[u8]) -> Self {
-        Self::Config(format!("{HEAD}{}", &super::client::hex(digest)[..DIGITS]))
+        Self::Config(format!("{HEAD}{}", &hex::encode(digest)[..DIGITS]))
     }
 
     /// Names the daemon behind a socket.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{self, Grounds, No, Refusal};
 use super::platform::Arrival;
+use crate::hex;
 
 /// The number of connected clients. They count against `host.limits.connections`.
 #[derive(Clone, Debug, Default)]
@@ -98,9 +99,7 @@ pub(crate) async fn receive(
     let mut salt = [0u8; 16];
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     let boot = boot.to_owned();
-    arrival
-        .say(&Reply { client: ReplyBody::Prove { boot, salt: client::hex(&salt), compare: wanted.clone() } })
-        .await?;
+    arrival.say(&Reply { client: ReplyBody::Prove { boot, salt: hex::encode(&salt), compare: wanted.clone() } }).await?;
     if !wanted.is_empty() {
         let line = arrival.line().await?;
         let proven: EnvProofs = serde_json::from_slice(&line).map_err(io::Error::other)?;

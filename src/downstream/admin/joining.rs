@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::at::At;
 use super::client::{self, Hello, Introduction, Refusal};
 use super::guests::{EnvProofs, OK, Reply, ReplyBody};
+use crate::hex;
 
 /// How long a daemon may take for each line.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -199,8 +200,9 @@ fn introduced(stream: &mut UnixStream, client: &Introduction) -> io::Result<Resu
         ReplyBody::Word(_) => return Err(io::ErrorKind::InvalidData.into()),
     };
     if !compare.is_empty() {
-        let salt = client::unhex(&salt).ok_or(io::ErrorKind::InvalidData)?;
-        say(stream, &EnvProofs { env: client::proofs(&salt, &compare) })?;
+        let mut bytes = vec![0; salt.len() / 2];
+        hex::decode(salt.as_bytes(), &mut bytes).ok_or(io::ErrorKind::InvalidData)?;
+        say(stream, &EnvProofs { env: client::proofs(&bytes, &compare) })?;
     }
     match said(stream, &mut rest)? {
         ReplyBody::Word(word) if word == OK && rest.is_empty() => {}

@@ -44,6 +44,7 @@ pub use self::replies::{
 };
 #[cfg(unix)]
 use self::unix as platform;
+use crate::hex;
 use crate::manager::Reload;
 pub use crate::router::Gauges;
 use crate::router::Router;
@@ -145,7 +146,7 @@ impl StatusSocket {
         if getrandom::fill(&mut bytes).is_err() {
             bytes = u64::from(std::process::id()).to_be_bytes();
         }
-        Self { inner, listen, since: Instant::now(), boot: client::hex(&bytes) }
+        Self { inner, listen, since: Instant::now(), boot: hex::encode(&bytes) }
     }
 
     /// Returns the id of this run of the daemon.

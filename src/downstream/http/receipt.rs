@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::wires::{BUFFER, Wires};
+use crate::lock::lock;
 use crate::protocol::whole::Whole;
 use crate::queues::Queues;
 use crate::router::Principal;
@@ -127,7 +128,7 @@ impl Bodies {
     /// Returns the most connections of the last [`BACK`]: the memory of closed ones is not back with the system at once.
     fn connections(&self) -> usize {
         let now = (self.wires.count(), Instant::now());
-        let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut most = lock(&self.most);
         if now.0 >= most.0 || now.1 >= most.1 + BACK {
             *most = now;
         }
@@ -196,7 +197,7 @@ impl Bodies {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenBody>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 
@@ -221,7 +222,7 @@ impl OpenBody {
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

@@ -6,13 +6,14 @@
 //! never. Taken events are kept while the queues of all clients have plenty of room.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::wires::HttpWire;
+use crate::lock::lock;
 use crate::protocol::Frame;
 use crate::queues::{Account, Share, Spare};
 
@@ -190,7 +191,7 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, RecordState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

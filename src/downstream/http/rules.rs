@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Guard as Loaded};
 use tokio_rustls::TlsAcceptor;
@@ -15,6 +15,7 @@ use super::tls;
 use crate::config::HostSettings;
 use crate::downstream::authentication::Authentication;
 use crate::downstream::guard::{Guard, Own};
+use crate::lock::lock;
 use crate::manager::Manager;
 use crate::router::Principal;
 
@@ -74,7 +75,7 @@ impl Rules {
 
     /// Rebuilds the rules from the current config; `None` if that has already happened.
     pub(super) fn take(&self) -> Option<Change> {
-        let _one_at_a_time = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.taking);
         let before = self.now.load_full();
         let of = self.manager.settings();
         if Arc::ptr_eq(&before.of, &of) {

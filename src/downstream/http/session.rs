@@ -4,14 +4,16 @@
 //! principal looks as if it did not exist (`docs/hazards.md` H60).
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::replay::{KEPT_FOR, Record};
+use crate::hex;
+use crate::lock::lock;
 use crate::router::{Client, Principal};
 
 /// A session id: 256 random bits, written in hex.
@@ -110,40 +112,23 @@ impl Key {
 
     /// Parses an id.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let (pairs, rest) = text.as_chunks::<2>();
-        if pairs.len() != 32 || !rest.is_empty() {
-            return None;
-        }
         let mut bytes = [0; 32];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-fn digit(hex: u8) -> Option<u8> {
-    match hex {
-        b'0'..=b'9' => Some(hex - b'0'),
-        b'a'..=b'f' => Some(hex - b'a' + 10),
-        _ => None,
+        hex::decode(text, &mut bytes)?;
+        // An id has one spelling.
+        (!text.iter().any(u8::is_ascii_uppercase)).then_some(Self(bytes))
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(64);
-        for byte in self.0 {
-            write!(text, "{byte:02x}")?;
-        }
-        f.write_str(&text)
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
 impl fmt::Debug for Key {
     /// Shows only the first digits, which tell sessions apart: an id is a secret of its client.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:02x}{:02x}..", self.0[0], self.0[1])
+        write!(f, "{}..", hex::encode(&self.0[..2]))
     }
 }
 
@@ -156,7 +141,7 @@ impl Sessions {
     /// Reserves a place for one more session. At the limit, evicts an idle session, which the caller must close.
     pub(super) fn reserve(&self, principal: &Principal) -> Result<(SessionPlace, Option<Arc<Session>>), Full> {
         let mut table = self.lock();
-        let mut places = locked(&self.places);
+        let mut places = lock(&self.places);
         let is_own = |session: &&Arc<Session>| session.principal == *principal;
         let own = || table.values().filter(is_own).count() + places.get(principal).copied().unwrap_or_default();
         let own_full = !principal.is_local() && own() >= self.caps.of_one;
@@ -231,7 +216,7 @@ impl Sessions {
     /// Returns the number of sessions, HTTP+SSE included, and the highest number of one authenticated principal.
     pub(super) fn counts(&self) -> (usize, usize) {
         let table = self.lock();
-        let mut of_each = locked(&self.places).clone();
+        let mut of_each = lock(&self.places).clone();
         for session in table.values() {
             *of_each.entry(session.principal.clone()).or_default() += 1;
         }
@@ -246,7 +231,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Session>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
@@ -330,7 +315,7 @@ impl Session {
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
 }
 
@@ -378,7 +363,7 @@ impl Use {
 
 impl Drop for SessionPlace {
     fn drop(&mut self) {
-        let mut places = locked(&self.places);
+        let mut places = lock(&self.places);
         if let Some(count) = places.get_mut(&self.principal) {
             *count -= 1;
             if *count == 0 {
@@ -394,10 +379,6 @@ impl Drop for Use {
         // Any thread that sees the session idle also sees the time of its last use.
         self.0.active.fetch_sub(1, Ordering::Release);
     }
-}
-
-fn locked(places: &Places) -> MutexGuard<'_, HashMap<Principal, usize>> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +29,7 @@ use super::{Door, body, headers};
 use crate::downstream::authentication::Proven;
 use crate::downstream::calls::Calls;
 use crate::downstream::classify::{self, Eras, Header, Route};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, ProtocolVersion, Request, Response, batch, code};
 use crate::queues::Account;
 use crate::router::{Client, Principal, Via};
@@ -207,7 +208,7 @@ impl Table {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<SseEntry>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

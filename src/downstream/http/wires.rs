@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Context;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::rules::Change;
+use crate::lock::lock;
 use crate::router::Principal;
 
 /// A connection. Canceling it ends it. Only [`Wires::open`] creates one, so each is listed and can be ended.
@@ -99,7 +100,7 @@ impl HttpWire {
 
     /// Records the principal of a request.
     pub(super) fn carries(&self, principal: &Principal) {
-        let mut carried = locked(&self.0.carried);
+        let mut carried = lock(&self.0.carried);
         if !carried.contains(principal) && carried.len() < CARRIED {
             carried.push(principal.clone());
         }
@@ -112,7 +113,7 @@ impl HttpWire {
         }
         self.0.proven.store(true, Ordering::Relaxed);
         let Some(table) = self.0.table.upgrade() else { return };
-        let mut table = locked(&table);
+        let mut table = lock(&table);
         if let Some(wire) = table.unproven.remove(&self.0.number) {
             table.proven.insert(self.0.number, wire);
         }
@@ -164,7 +165,7 @@ impl HttpWire {
     }
 
     fn stays(&self, change: &Change) -> bool {
-        let carried = locked(&self.0.carried);
+        let carried = lock(&self.0.carried);
         !change.is_another_way() && carried.len() < CARRIED && carried.iter().all(|principal| change.keeps(principal))
     }
 
@@ -190,7 +191,7 @@ impl Drop for Serving {
 impl Wires {
     /// Adds a connection.
     pub(super) fn open(&self) -> (HttpWire, Listed) {
-        let mut table = locked(&self.0);
+        let mut table = lock(&self.0);
         let number = table.next;
         table.next += 1;
         let wire = HttpWire(Arc::new(Inner {
@@ -213,12 +214,12 @@ impl Wires {
 
     /// Returns how many connections are open.
     pub(super) fn count(&self) -> usize {
-        locked(&self.0).count()
+        lock(&self.0).count()
     }
 
     /// Makes connections give way until there is room for one more under the limit; returns whether there is.
     pub(super) fn make_room(&self, cap: usize) -> bool {
-        let mut table = locked(&self.0);
+        let mut table = lock(&self.0);
         let now = Instant::now();
         while table.unproven.len() >= (cap / SHARE).max(1)
             && let Some(oldest) = table.unproven.first_entry()
@@ -238,7 +239,7 @@ impl Wires {
     /// end: the system may have been asked for the owner of the peer once per connection.
     pub(super) fn end_unless_kept(&self, change: &Change) {
         let open: Vec<HttpWire> = {
-            let table = locked(&self.0);
+            let table = lock(&self.0);
             table.unproven.values().chain(table.proven.values()).cloned().collect()
         };
         for wire in open.iter().filter(|wire| !wire.stays(change)) {
@@ -266,12 +267,8 @@ impl Table {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut table = locked(&self.wires);
+        let mut table = lock(&self.wires);
         table.unproven.remove(&self.number);
         table.proven.remove(&self.number);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::ListKey;
 use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Transport, Words as _};
+use crate::hex;
 use crate::keep;
 
 /// Makes names. The key lies in the folder it names files of.
@@ -64,7 +65,7 @@ impl Names {
         context.update(what);
         context.update(&[0]);
         context.update(of);
-        context.sign().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&context.sign().as_ref()[..16])
     }
 }
 

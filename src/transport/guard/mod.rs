@@ -17,14 +17,16 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::hex;
+use crate::lock::lock;
 
 /// The variable that marks our children and their descendants. Each word is a mark: one per host in the chain. It does
 /// not begin with `MCP_HOST_`, because such names are settings.
@@ -187,12 +189,9 @@ fn random() -> String {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
         bytes = (nanos ^ (u128::from(std::process::id()) << 96)).to_be_bytes();
     }
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(&bytes)
 }
 
 fn post() -> MutexGuard<'static, Post> {
-    POST.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&POST)
 }

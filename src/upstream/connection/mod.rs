@@ -16,7 +16,7 @@ mod take;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::BoxFuture;
@@ -30,6 +30,7 @@ use super::inbox::{Inbox, Item};
 use super::terms::{Owner, Terms};
 use super::{Nature, Relay, modern};
 use crate::lineage::Lineage;
+use crate::lock::lock;
 use crate::protocol::{Message, Method, ProtocolVersion, Raw, RequestId};
 use crate::registry::{Caps, Kind, Offer};
 use crate::transport::{self, Announcer, Http, Memory, Pipe, Sse};
@@ -196,14 +197,14 @@ impl Connection {
     }
 
     pub(super) fn keep_cache(&self, kind: Kind, cache: Cache, since: Instant) {
-        self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize] = Some((cache, since));
+        lock(&self.caches)[kind as usize] = Some((cache, since));
     }
 
     /// Returns how long a modern server's list is still valid, and for whom; `None` for a legacy server, which does not
     /// say. An expired list is reread for the next client that asks, unless the server reports its changes.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
-        let (cache, since) = self.caches.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize]?;
+        let (cache, since) = lock(&self.caches)[kind as usize]?;
         let left = Cache { ttl: cache.ttl.saturating_sub(since.elapsed()), ..cache };
         let (tells, bit) = match kind {
             Kind::Tools => (peer.offers.tools_changed, TOOLS),
@@ -551,7 +552,7 @@ impl Connection {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

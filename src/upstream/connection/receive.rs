@@ -1,7 +1,7 @@
 //! Routes the messages of a server: answers by their id, everything else by the call that it belongs to.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,6 +14,7 @@ use super::super::terms::Owner;
 use super::asks::Turned;
 use super::callers::Callers;
 use super::{Connection, Link, PROBE_ID, PROMPTS, RESOURCES, TOOLS, Waiting, rpc_id};
+use crate::lock::lock;
 use crate::protocol::{
     ErrorObject, Message, Method, Notification, Outcome, ProgressToken, ProtocolVersion, Raw, Request, RequestId,
     Response, code, meta, ours,
@@ -343,7 +344,7 @@ impl Connection {
         };
         // The host itself answers for roots that the lease knows: clients with equal roots keep sharing it.
         let is_told = ask.method == Method::RootsList
-            && self.parts.roots.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            && lock(&self.parts.roots).is_some();
         if ask.is_for(profile) && !is_told {
             self.parts.binding.set(owner);
         }

@@ -7,13 +7,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::{Connection, Item, Link};
+use crate::lock::lock;
 use crate::protocol::{ErrorObject, Frame, Message, Method, Notification, Outcome, Raw, RequestId, Response};
 use crate::transport::{self, Sse};
 use crate::upstream::ask::Asker;
@@ -59,7 +60,7 @@ struct Queue {
 
 impl Speech {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Returns the next message; if there is none, the calling speaker counts as ended.

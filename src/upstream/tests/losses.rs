@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::support::*;
 use crate::config::{self, Era::Legacy};
+use crate::lock::lock;
 use crate::protocol::{Message, Method, Raw, Response};
 use crate::upstream::{Nature, Settings, Starter, StateName, Target, Upstream};
 

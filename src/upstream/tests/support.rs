@@ -1,7 +1,7 @@
 //! A lease, and scripted servers that record what they are sent.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::*;
 use crate::config::Remote;
+use crate::lock::lock;
 use crate::protocol::{Era, Message, Method};
 use crate::transport::Endpoint;
 
@@ -26,10 +27,6 @@ pub(super) struct Lease {
     pub(super) noted: Arc<Mutex<Vec<Era>>>,
     tasks: TaskTracker,
     _changes: mpsc::Receiver<Change>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap()
 }
 
 impl Lease {

@@ -79,12 +79,12 @@ async fn first_hour_h1_a_daemon_that_does_not_know_the_server_leaves_it_to_the_c
     let _daemon = daemon(home, &site, &said).await;
     assert_snapshot!(run(home, &["logout", "b", "--config", own]).await, @"
     exit 0
-    note: the mcp-host that runs has no server `b`; own.json is used
+    note: the running mcp-host has no server `b`; own.json is used
     there was no login of `b`
     ");
     assert_snapshot!(run(home, &["logout", "a", "--config", own]).await, @"
     exit 0
-    note: the mcp-host that runs is asked; --config would be used if it did not know the server
+    note: the running mcp-host is asked; --config is only used for servers that it does not know
     there was no login of `a`
     ");
     // Neither knows it, and each says so and suggests what to do.
@@ -92,7 +92,7 @@ async fn first_hour_h1_a_daemon_that_does_not_know_the_server_leaves_it_to_the_c
     assert_snapshot!(unknown, @"
     exit 2
     error: no server is called `nowhere`
-    help: the mcp-host that runs has: a
+    help: the running mcp-host has: a
     ");
     assert_eq!(run(home, &["logout", "nowhere", "--config", own]).await, unknown);
     assert!(run(home, &["login", "A", "--config", own]).await.ends_with("help: did you mean `a`?\n"));
@@ -119,7 +119,7 @@ async fn first_hour_r15_each_error_of_these_commands_has_a_last_word() {
     assert_snapshot!(run(home, &["login", "c", "-q", "--config", "stdio.json"]).await, @"
     exit 2
     error: server `c` is a program of this machine, so there is no login for it: what it needs goes into its `env`
-    help: mcp-host auth --config stdio.json lists the servers that one signs in to
+    help: mcp-host auth --config stdio.json lists the servers to sign in to
     ");
 }
 

@@ -60,7 +60,7 @@ fn first_hour_r1_an_error_that_is_over_says_so_and_one_server_is_shown_whole() {
     assert_snapshot!(run(home, &["status", "zzz"]), @"
     exit 2
     error: no server is called `zzz`
-    help: the mcp-host that runs has: My Echo, late
+    help: the running mcp-host has: My Echo, late
     ");
 }
 

@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Mistake] = &[
     Mistake {
         name: "port taken by us",
         says: &["process PID", "mcp-host status", "--listen 127.0.0.1:0"],
-        never: &["no mcp-host of yours"],
+        never: &["not one of your mcp-hosts"],
         act: |scene| {
             let mut first = scene.begins_quietly("mcp-host serve --demo --listen 127.0.0.1:0");
             let port = scene.listens(&mut first);

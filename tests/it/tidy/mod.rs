@@ -10,10 +10,12 @@ use super::hazards;
 
 /// Modules by floor, and the modules of the same floor that each may use. Lower floors are free, higher ones forbidden.
 const FLOORS: &[(&str, u8, &[&str])] = &[
-    ("name", 0, &[]),
-    ("exposed", 0, &["name"]),
+    ("hex", 0, &[]),
+    ("lock", 0, &[]),
+    ("name", 0, &["hex"]),
+    ("exposed", 0, &["name", "hex"]),
     ("seal", 0, &[]),
-    ("queues", 0, &[]),
+    ("queues", 0, &["lock"]),
     ("protocol", 0, &[]),
     ("adapt", 0, &["protocol"]),
     ("answered", 0, &["protocol"]),
@@ -22,7 +24,7 @@ const FLOORS: &[(&str, u8, &[&str])] = &[
     ("glob", 0, &[]),
     ("nearest", 0, &[]),
     ("loopback", 0, &[]),
-    ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol"]),
+    ("config", 0, &["name", "exposed", "redact", "glob", "loopback", "protocol", "hex"]),
     ("keep", 1, &[]),
     ("lineage", 1, &["keep"]),
     ("approvals", 1, &["keep"]),

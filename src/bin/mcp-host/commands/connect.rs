@@ -1,5 +1,5 @@
-//! `mcp-host check --connect`: starts each server once and tells what came of it; where a daemon serves the same config, how
-//! the servers are there.
+//! `mcp-host check --connect`: starts each server once and reports the result. If a daemon serves the same config, reports
+//! the state of its servers.
 
 use mcp_host::config::{NOT_APPROVED, Server};
 use mcp_host::{ServerStatus, StateName};
@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         plan.config.servers = vec![server];
     }
     plan.tell_notes(output);
-    // What the config alone can say of these is said at the end.
+    // Problems visible in the config alone are reported at the end.
     let told: Vec<String> =
         plan.config.servers.iter().filter(|server| is_told(server)).map(|server| server.name.clone()).collect();
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
@@ -67,7 +67,7 @@ fn is_told(server: &Server) -> bool {
     server.unusable.is_some() || server.disabled.as_deref() == Some(NOT_APPROVED)
 }
 
-/// A table, and under it what is odd about servers that are there.
+/// Returns a table, and below it the problems of connected servers.
 fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
     let mut table = Table::new(
         &["SERVER", "STATE", "REVISION", "TOOLS", "RESOURCES", "TEMPLATES", "PROMPTS", "TIME"].map(Column::stays),
@@ -83,7 +83,7 @@ fn lines(status: &[ServerStatus], output: &Output) -> Vec<String> {
     lines
 }
 
-/// What a server that is not there wrote to standard error last. A line that its cause quotes already needs no second one.
+/// Returns the last lines on standard error of a failed server, unless its cause already quotes the only one.
 fn last_words(server: &ServerStatus) -> Vec<String> {
     let cause = server.last_error.as_deref().unwrap_or_default();
     let told = matches!(server.stderr.as_slice(), [line] if cause.contains(line.as_str()));

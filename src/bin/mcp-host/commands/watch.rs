@@ -1,4 +1,4 @@
-//! What `serve` tells while it runs: the endpoint, and a line per server as it becomes ready, fails or is lost.
+//! The lines of `serve` while it runs: the endpoint, and one per server that becomes ready, fails or is lost.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,18 +17,18 @@ use crate::paint::Tone;
 use crate::session::look_closer;
 use crate::text;
 
-/// Follows the servers of a host. Whoever reads stdout may go away: the daemon stays.
+/// Follows the servers of a host. The reader of stdout may go away; the daemon stays.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     host: &'a Host,
-    /// The options that mean the same servers in a hint.
+    /// The options that make a suggested command use the same servers.
     again: String,
     output: &'a Output,
     events: Events,
     callers: Callers,
-    /// What was told of each server last, by its alias.
+    /// The last printed state of each server, by alias.
     told: BTreeMap<String, StateName>,
-    /// Whether there is no other.
+    /// Whether every server has a printed state.
     is_all_told: bool,
     begun: Instant,
 }
@@ -47,14 +47,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells what happens until every server is ready or has failed, and then how it stands.
+    /// Prints events until every server is ready or has failed, then a summary.
     pub(crate) async fn start(&mut self) {
         let (host, output) = (self.host, self.output);
-        // Something may have happened before the events were listened to.
+        // Events may have been missed before the subscription.
         self.sync();
         let first_round = async {
             let mut settled = pin!(host.settled());
-            // A server that is tried again may take long to settle; it was told of, and that is enough.
+            // A server that is retried may take long to settle. One printed line for it is enough.
             while !self.is_all_told {
                 tokio::select! {
                     () = &mut settled => break,
@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
         self.summary();
     }
 
-    /// Tells what happens.
+    /// Prints events.
     pub(crate) async fn follow(&mut self) -> Infallible {
         loop {
             tokio::select! {
@@ -77,11 +77,11 @@ impl<'a> Watch<'a> {
                 else => break,
             }
         }
-        // The host is gone; who waits here is dropped soon.
+        // The host is gone, and this future will be dropped soon.
         std::future::pending().await
     }
 
-    /// Tells of an event, and of those that have come since: a status is made once for all of them.
+    /// Prints an event and all that are queued: the status is computed once for all of them.
     fn events(&mut self, first: Event) {
         let mut next = Some(first);
         let mut changes = Vec::new();
@@ -123,7 +123,7 @@ impl<'a> Watch<'a> {
         self.is_all_told = status.iter().all(|server| self.told.contains_key(&server.alias));
     }
 
-    /// Tells of what no event told.
+    /// Prints states that no event reported.
     fn sync(&mut self) {
         let status = self.host.status();
         for server in &status {
@@ -132,7 +132,7 @@ impl<'a> Watch<'a> {
         self.note_told(&status);
     }
 
-    /// A line for a server, unless the last one said the same.
+    /// Prints a line for a server, unless its last line said the same.
     fn tell(&mut self, server: &ServerStatus, state: StateName, cause: Option<&str>, width: usize) {
         let Some(glyph) = glyph(state) else { return };
         if self.told.insert(server.alias.clone(), state) == Some(state) {
@@ -161,7 +161,7 @@ impl<'a> Watch<'a> {
         let status = self.host.status();
         let gone = |server: &ServerStatus| matches!(server.state, StateName::Disconnecting | StateName::Disconnected);
         if !status.is_empty() && status.iter().all(gone) {
-            // Stopped before it was up.
+            // Stopped before it was ready.
             return;
         }
         let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -183,9 +183,9 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The first line.
+/// Prints the first line.
 pub(crate) fn listening(url: &str, output: &Output) {
-    // Whoever reads stdout may be gone already; the daemon is asked to serve all the same.
+    // The reader of stdout may be gone already; the daemon serves anyway.
     let _ = if output.json {
         output.value(&json!({ "event": "listening", "url": url, "at": unix_ms(SystemTime::now()) }))
     } else {
@@ -193,7 +193,7 @@ pub(crate) fn listening(url: &str, output: &Output) {
     };
 }
 
-/// The last line.
+/// Prints the last line.
 pub(crate) fn stopped(output: &Output) {
     if output.json {
         let _ = output.value(&json!({ "event": "stopped", "at": unix_ms(SystemTime::now()) }));
@@ -202,7 +202,7 @@ pub(crate) fn stopped(output: &Output) {
     }
 }
 
-/// `7 servers: 6 connected, 1 failed · 84 tools · 1.2 s`
+/// Formats `7 servers: 6 connected, 1 failed · 84 tools · 1.2 s`.
 fn summary(status: &[ServerStatus], tools: usize, took: u64) -> String {
     let mut states: Vec<(StateName, usize)> = Vec::new();
     for server in status {
@@ -220,7 +220,7 @@ fn summary(status: &[ServerStatus], tools: usize, took: u64) -> String {
     format!("{servers}: {} · {} · {}", states.join(", "), text::count(tools, "tool"), text::duration(took))
 }
 
-/// `12 tools, 3 resources, 1 prompt  640 ms`
+/// Formats `12 tools, 3 resources, 1 prompt  640 ms`.
 fn offer(server: &ServerStatus) -> String {
     let parts = [
         (server.tools, "tool"),
@@ -237,7 +237,7 @@ fn offer(server: &ServerStatus) -> String {
     }
 }
 
-/// The sign of a state that is worth a line.
+/// Returns the symbol of a state that is worth a line.
 fn glyph(state: StateName) -> Option<&'static str> {
     match state {
         StateName::Connected => Some("✓"),
@@ -249,7 +249,7 @@ fn glyph(state: StateName) -> Option<&'static str> {
     }
 }
 
-/// The longest state.
+/// The width of the longest state.
 const STATE: usize = "unauthorized".len();
 
 fn width(status: &[ServerStatus]) -> usize {

@@ -1,5 +1,5 @@
-//! `mcp-host approve`: what a project's config would start, which servers show another certificate than before, and the
-//! user's yes to exactly that (`docs/hazards.md` H93, H33).
+//! `mcp-host approve`: shows what a project's config would start and which certificates have changed, and records the
+//! user's approval of exactly that (`docs/hazards.md` H93, H33).
 
 mod certificates;
 
@@ -17,7 +17,7 @@ use crate::report::{Exit, Failure};
 use crate::servers::{Plan, state_directory};
 use crate::text;
 
-/// One server for a machine.
+/// One server in JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Item<'a> {
@@ -26,11 +26,11 @@ struct Item<'a> {
     hash: &'a str,
     approved: bool,
     shown: &'a [String],
-    /// What was approved last.
+    /// The lines that were last approved.
     before: Option<Vec<String>>,
 }
 
-/// Either, for a machine.
+/// A server or a certificate in JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum All<'a> {
@@ -111,22 +111,21 @@ fn nothing(plan: &Plan, output: &Output) -> Result<Exit, Failure> {
     if output.json {
         output.value::<[Item<'_>]>(&[])?;
     } else if plan.config.project {
-        output.remark("nothing to approve: all of it is approved");
+        output.remark("nothing to approve: everything is approved");
     } else {
-        output
-            .remark("nothing to approve: this config is your own word, only one found in the working directory is not");
+        output.remark("nothing to approve: only configs found in the working directory need approval");
     }
     Ok(Exit::Ok)
 }
 
-/// What is asked.
+/// Returns the question to the user.
 fn questions(servers: usize, certificates: usize) -> String {
-    let start = (servers > 0).then(|| format!("start {} like that", text::count(servers, "server")));
-    let believe = (certificates > 0).then(|| format!("believe {}", text::count(certificates, "certificate")));
+    let start = (servers > 0).then(|| format!("start {} like this", text::count(servers, "server")));
+    let believe = (certificates > 0).then(|| format!("trust {}", text::count(certificates, "certificate")));
     format!("{}? [y/N]", [start, believe].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// What is to be approved; where something was before, as a difference.
+/// Formats a server to approve, as a diff if it was approved before.
 fn lines(item: &Item<'_>) -> Vec<String> {
     let how = if item.before.is_some() { "has changed since it was approved" } else { "is not approved" };
     let head = format!("server `{}` of {} {how}:", item.server, item.file);
@@ -143,15 +142,15 @@ fn lines(item: &Item<'_>) -> Vec<String> {
 
 /// Larger texts are not compared line by line.
 const MOST: usize = 1_000_000;
-const HIDDEN: &str = "! a value that is not shown is another one";
+const HIDDEN: &str = "! a hidden value has changed";
 
-/// Two texts by lines: what stays, what goes, what comes.
+/// Returns a line diff of two texts.
 fn difference(before: &[String], now: &[String]) -> Vec<String> {
     if before.len() * now.len() > MOST {
         let gone = before.iter().map(|line| format!("- {line}"));
         return gone.chain(now.iter().map(|line| format!("+ {line}"))).collect();
     }
-    // The length of what both have in common from each pair of lines on.
+    // The length of the longest common subsequence from each pair of lines on.
     let mut common = vec![vec![0usize; now.len() + 1]; before.len() + 1];
     for (i, old) in before.iter().enumerate().rev() {
         for (j, new) in now.iter().enumerate().rev() {

@@ -1,24 +1,24 @@
-//! `mcp-host status SERVER`: all about one server.
+//! `mcp-host status SERVER`: shows everything about one server.
 
 use mcp_host::admin::{AsksForgotten, Refused};
 use serde_json::Value;
 
-use super::answer::{Answer, Row, ServerInfo};
+use super::answer::{DaemonStatus, Row, ServerInfo};
 use super::{quoted, unknown};
 use crate::output::Output;
 use crate::paint::{Paint, Tone};
 use crate::report::{Exit, Failure};
 use crate::text;
 
-/// Shows the server of that name or alias in the answer of a daemon.
+/// Shows the server with that name or alias from a daemon's status.
 pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Failure> {
-    let answer = Answer::read(line)?;
+    let answer = DaemonStatus::read(line)?;
     let Some(at) = answer.servers.iter().position(|row| row.name == name || row.alias == name) else {
         let names: Vec<&str> = answer.servers.iter().map(|row| row.name.as_str()).collect();
         return Err(unknown(name, &names));
     };
     if output.json {
-        // As the daemon said it: it may know more than this program.
+        // The daemon's own JSON, which may contain more than this program knows.
         let whole: Value = serde_json::from_str(line).unwrap_or_default();
         output.value(&whole["servers"][at])?;
         return Ok(Exit::Ok);
@@ -27,7 +27,7 @@ pub(super) fn show(name: &str, line: &str, output: &Output) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-/// Tells what was forgotten of the server of that name.
+/// Reports what was forgotten about the server.
 pub(super) fn forgot(name: &str, said: Result<AsksForgotten, Refused>, output: &Output) -> Result<Exit, Failure> {
     let done = said.map_err(|refused| Failure::new(Exit::Usage, text::line(&refused.error)))?;
     if output.json {
