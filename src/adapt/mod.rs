@@ -1,7 +1,7 @@
 //! Translates between revisions: results, errors, questions, definitions, `_meta`.
 //!
 //! A body as one side said it comes in, and what the other side's revision can take goes out. It is called where an
-//! answer comes back (`Router::adapted`), where a question goes out (`router/question.rs`), and where a list is shown
+//! answer comes back (`Finish::adapted`), where a question goes out (`router/question.rs`), and where a list is shown
 //! (`registry/listing.rs`). From an older revision to a newer one nearly nothing changes. The other way, what the
 //! client does not know becomes something that says the same, is left out where it is said elsewhere, or is refused
 //! (`docs/bridging.md` 10). An error keeps its code only where the code means the same on the other side.

@@ -6,11 +6,11 @@ use super::client::Client;
 use super::parked::Parked;
 use crate::upstream::Connection;
 
-/// However a call ends, its open questions are taken back.
+/// Takes the open questions of a call back when dropped, however the call ends.
 pub(super) enum AskGuard {
-    /// Those of that call.
+    /// The questions of one call.
     Client(Arc<Client>, u64),
-    /// Those of that connection.
+    /// The questions of a parked call on one connection.
     Parked(Arc<Parked>, Arc<Connection>),
 }
 

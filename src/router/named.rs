@@ -1,12 +1,12 @@
-//! What a client calls itself: its name and version, as it said them.
+//! A client's own name and version, as it said them.
 
-/// The name; after a NUL, the version.
+/// The name, then a NUL and the version if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Named(Box<str>);
 
-/// Characters of each that are kept.
+/// How many characters of each are kept.
 const LONGEST: usize = 200;
-/// Stands between them.
+/// Separates name and version.
 const BETWEEN: char = '\0';
 
 impl Named {
@@ -20,7 +20,7 @@ impl Named {
         Self(both.into())
     }
 
-    /// The name and the version, where the client said one.
+    /// Returns the name and the version, where the client said them.
     pub(super) fn parts(&self) -> (Option<&str>, Option<&str>) {
         let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
         let (name, version) = self.0.split_once(BETWEEN).unwrap_or((&self.0, ""));

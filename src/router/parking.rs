@@ -1,24 +1,27 @@
-//! Calls that wait for a client that is away: which of them ends where others want what they hold (`docs/hazards.md` H101).
+//! Parked calls whose client is away: which of them end when others need what they hold (`docs/hazards.md` H101).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::gauges::most;
 use super::parked::{Parked, Table};
 use crate::manager::{Parking, Principal, Server, Waiting, share};
 
 impl Table {
-    /// How many the principal has that has most of them waiting.
+    /// Returns the most calls of one principal that wait for a client that is away.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn most_of_one(&self) -> usize {
         let calls: Vec<Arc<Parked>> = self.lock().values().cloned().collect();
-        most(calls.iter().filter(|call| call.lock().waits()).map(|call| call.principal.clone()))
+        let mut counts: HashMap<&Principal, usize> = HashMap::new();
+        for call in calls.iter().filter(|call| call.lock().waits()) {
+            *counts.entry(&call.principal).or_default() += 1;
+        }
+        counts.into_values().max().unwrap_or_default()
     }
 
-    /// Lets one more call of the principal wait for its answers: over the limit the one ends that has waited longest, as
-    /// most likely its client has walked away from it.
+    /// Makes room for one more waiting call of the principal. Over the limit, the call that has waited longest ends, since
+    /// its client has most likely abandoned it.
     pub(super) fn make_way(&self, principal: &Principal, but: u64, limit: usize) {
         let calls: Vec<Arc<Parked>> =
             self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
@@ -40,8 +43,8 @@ impl Table {
         }
     }
 
-    /// Lets a call of the principal have a slot of the server soon: of whoever has more than half of them held by calls that
-    /// wait, the oldest of these end.
+    /// Frees slots of the server for a call of the principal. If calls that wait hold more than half of the slots for another
+    /// principal, the oldest of them end.
     pub(super) fn make_room(&self, server: &Server, principal: &Principal) {
         let calls: Vec<Arc<Parked>> =
             self.lock().values().filter(|call| call.server.id == server.id).cloned().collect();

@@ -1,4 +1,4 @@
-//! Puts what a server asks to a client with a session.
+//! Puts questions of servers to clients with a session.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Mailbox, question, roots};
 use crate::manager::Server;
 use crate::upstream::{Ask, Upstream};
 
-/// Puts a server's question to a client with a session, or answers it.
+/// Puts a question of a server to a client with a session, or answers it here.
 pub(super) fn put(
     client: &Arc<Client>,
     server: &Arc<Server>,
@@ -18,11 +18,11 @@ pub(super) fn put(
     call: Option<(u64, &Arc<Mailbox>)>,
     answered: Option<Arc<Notify>>,
 ) {
-    // Its lease may declare more than this client can.
+    // The lease may declare more than this client can do.
     let Some(ask) = roots::for_whom_has_none(server, upstream, &client.who, ask) else { return };
     let Some(ask) = question::judge(server, server.declared(client.profile()), ask) else { return };
     if client.revision().is_modern() {
-        // It is asked by results alone, and this request has none that asks: a call that has is parked.
+        // It is asked by results alone. A call whose result may ask is parked, so this request has none.
         return question::refuse(ask);
     }
     let Some(ask) = roots::known(client, server, upstream, ask) else { return };

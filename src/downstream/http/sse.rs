@@ -94,7 +94,7 @@ pub(super) fn get(
         Refusal::busy("no session id could be made")
     })?;
     let (sender, said) = mpsc::channel(WAITING);
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
     let entry = Arc::new(Entry {
         proven: proven.clone(),
@@ -185,7 +185,7 @@ impl Table {
         for entry in entries {
             if let Some(client) = entry.client.get().filter(slow) {
                 tracing::warn!("client takes no messages; its session ends");
-                door.router.close(client);
+                door.router.clients().close(client);
                 entry.end.cancel();
             }
         }
@@ -300,7 +300,7 @@ impl Session {
             (Message::Request(request), Some(client)) => self.calls.begin(&self.door.router, client, request),
             (Message::Request(request), None) => self.first(request),
             (Message::Notification(notice), Some(client)) => self.door.router.notify(client, notice),
-            (Message::Response(response), Some(client)) => self.door.router.answer(client, response),
+            (Message::Response(response), Some(client)) => client.answer(response),
             // Nobody is there yet whom it could concern.
             (Message::Notification(_) | Message::Response(_), None) => {}
         }
@@ -319,7 +319,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // It has a stream for as long as it lives.
                     std::mem::forget(client.mailbox().read());
-                    self.door.router.people().welcome(&client, Via::Sse);
+                    self.door.router.clients().roster().welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
                     result
                 })
@@ -350,7 +350,7 @@ impl Drop for Session {
         // Servers hear of the calls that are broken off before they are given back.
         self.calls = Calls::default();
         if let Some(client) = self.entry.client.get() {
-            self.door.router.close(client);
+            self.door.router.clients().close(client);
         }
     }
 }

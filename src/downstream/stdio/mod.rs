@@ -29,7 +29,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
-use crate::router::{Client, Place, Principal, Router, Via};
+use crate::router::{Client, ClientStay, Mailbox, Principal, Router, Via};
 
 /// As soon as that much waits to be written it is written, though more may be ready.
 const BATCH: usize = 64 * 1024;
@@ -123,7 +123,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let account = router.account();
+    let account = router.queues().account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
         lines: Lines::new(router.limits().body),
@@ -151,7 +151,7 @@ where
     let end = door.run(&stop).await;
     let (router, pipe) = (door.session.router.clone(), door.session.pipe.clone());
     let result = door.finish(end).await;
-    router.leave(&pipe);
+    router.pool().leave(&pipe);
     result
 }
 
@@ -184,7 +184,7 @@ struct Session {
     pipe: String,
     calls: FuturesUnordered<Step>,
     /// Who sends requests without a session: one client, unless its capabilities change. It stays as long as the pipe.
-    places: VecDeque<Place>,
+    places: VecDeque<ClientStay>,
     /// What withdraws the running requests without a session.
     stateless: HashMap<RequestId, CancellationToken>,
     /// Withdraws those among them that are streams of changes, which have no end of their own.
@@ -284,7 +284,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
             }
         };
         if let Some(client) = self.session.client.take() {
-            self.session.router.close(&client);
+            self.session.router.clients().close(&client);
         }
         for withdrawn in self.session.stateless.values() {
             withdrawn.cancel();
@@ -452,7 +452,7 @@ impl Session {
                     self.router.notify(&client, notice);
                 }
             }
-            (Message::Response(response), Some(client)) => self.router.answer(&client, response),
+            (Message::Response(response), Some(client)) => client.answer(response),
             // Nobody is there yet whom it could concern.
             (Message::Response(_), None) => {}
         }
@@ -466,7 +466,7 @@ impl Session {
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
-        let client = match self.router.modern_apart(self.principal.clone(), &envelope.capabilities, Some(word)) {
+        let client = match self.router.pool().get(self.principal.clone(), &envelope.capabilities, Some(word)) {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };
@@ -476,8 +476,8 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.people().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
-        let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
+        self.router.clients().roster().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
+        let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), envelope.level.as_deref());
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
@@ -509,7 +509,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // A pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
-                    self.router.people().welcome(&client, Via::Stdio);
+                    self.router.clients().roster().welcome(&client, Via::Stdio);
                     client.has_asked(self.asked);
                     self.client = Some(client);
                     result
@@ -526,7 +526,7 @@ impl Session {
                 ErrorObject::new(code::INVALID_REQUEST, "`initialize` again: this pipe has its session already");
             return self.refuse(Some(request.id), error);
         }
-        let leg = self.router.leg(client);
+        let leg = client.leg(self.router.limits());
         let (id, method) = (request.id.clone(), request.method.clone());
         let answer = self.until_ended(client, method, Box::pin(self.router.request(client, request, &leg)));
         self.calls.push(Call::new(id, leg, answer).step());

@@ -1,25 +1,24 @@
-//! Holds `tasks/result` open at a server with a session, for what its task asks and how it ends.
+//! Holds `tasks/result` open at a server with sessions, for the questions and the outcome of a task.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::At;
 use super::hold::Hold;
-use super::registry::{Place, Task};
+use super::registry::{Task, TaskPlace};
+use super::{At, Tasks};
 use crate::adapt::task;
 use crate::answered::Answered;
 use crate::protocol::{Method, Outcome, Raw};
-use crate::router::Router;
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::transport::Error;
 use crate::upstream::{Item, Terms};
 
-impl Router {
-    /// What a task at a server with a session asks now, once it had the time to.
+impl Tasks {
+    /// Returns the open questions of a task at a server with sessions, after giving it the time to ask.
     pub(super) async fn held_questions(&self, client: &Arc<Client>, task: &Task, at: &At) -> Option<Raw> {
-        let Place::Session { hold, .. } = &task.place else { return None };
+        let TaskPlace::Session { hold, .. } = &task.place else { return None };
         if hold.questions().is_none() {
             self.hold_result(client, task, at);
             hold.asked().await;
@@ -27,9 +26,9 @@ impl Router {
         hold.questions()
     }
 
-    /// How a task at a server with a session ended; it has.
+    /// Returns the outcome of a task at a server with sessions that is over.
     pub(super) async fn held_outcome(&self, client: &Arc<Client>, task: &Task, at: &At) -> Answered {
-        let Place::Session { hold, .. } = &task.place else { return Err(super::unknown().into()) };
+        let TaskPlace::Session { hold, .. } = &task.place else { return Err(super::unknown().into()) };
         self.hold_result(client, task, at);
         let known = hold.until(|inner| inner.outcome.is_some() || !inner.is_open);
         if tokio::time::timeout(at.server.config.call_timeout, known).await.is_err() {
@@ -40,9 +39,9 @@ impl Router {
         Ok(outcome.ok_or_else(|| Failure::lost(&Error::Broken).of(&at.server))??)
     }
 
-    /// Holds a `tasks/result` open, unless that is done or was.
+    /// Holds a `tasks/result` open, unless one is open or was answered.
     fn hold_result(&self, client: &Arc<Client>, task: &Task, at: &At) {
-        let Place::Session { hold, .. } = &task.place else { return };
+        let TaskPlace::Session { hold, .. } = &task.place else { return };
         {
             let mut inner = hold.lock();
             if inner.is_open || inner.outcome.is_some() {
@@ -51,11 +50,11 @@ impl Router {
             inner.is_open = true;
         }
         let (hold, client, at, id) = (hold.clone(), client.clone(), at.clone(), task.id.clone());
-        let stop = self.0.stop.clone();
-        // What it brings is for whoever of the client's requests comes next.
-        let account = Some(self.account());
+        let stop = self.background.stop().clone();
+        // What it brings is for the client's next request, so it counts for an account of its own.
+        let account = Some(self.queues.account());
         let terms = Terms { account, ..at.terms(&client, client.mailbox()) };
-        self.0.tasks.spawn(async move {
+        self.background.spawn_whole(async move {
             let open = keep_open(&hold, &client, &at, &id, terms);
             let end = Instant::now() + at.server.config.max_call_time;
             let outcome = tokio::select! {

@@ -50,8 +50,8 @@ const INNER: &[(&str, &[&[&str]])] = &[
         &[
             &[
                 "answer.rs",
+                "background.rs",
                 "clocks.rs",
-                "gauges.rs",
                 "level.rs",
                 "named.rs",
                 "plan.rs",
@@ -61,10 +61,11 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "wanted.rs",
             ],
             &["mailbox.rs", "verdict.rs"],
+            // One client, and all of them.
             &["client.rs"],
-            // Questions, and calls that wait for their answers.
-            &["clients.rs", "question.rs", "route.rs"],
-            &["missed.rs", "roots.rs"],
+            &["question.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
+            &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs"],
+            // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
             &["ask_guard.rs", "parking.rs", "toward.rs"],
             &["ask_roots.rs", "driver.rs", "running.rs"],
@@ -73,18 +74,9 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["changed.rs", "find.rs", "finish.rs", "relay.rs", "tasks/"],
             &["invite.rs", "park.rs"],
             &["call.rs"],
-            // What else is dispatched to, and what is told.
-            &[
-                "extensions.rs",
-                "list.rs",
-                "modern.rs",
-                "observed.rs",
-                "resource.rs",
-                "rewatch.rs",
-                "roster/",
-                "standing.rs",
-            ],
-            &["subscribe.rs"],
+            // What else is dispatched to, what is measured, and what is told.
+            &["extensions.rs", "gauges.rs", "list.rs", "observed.rs", "resource.rs"],
+            &["greeting.rs", "modern.rs", "subscribe.rs"],
             &["news.rs"],
         ],
     ),
