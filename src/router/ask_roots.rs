@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::ask_guard::AskGuard;
 use super::client::Client;
+use super::put::AskGuard;
 use crate::manager::{Manager, Server, Told};
 use crate::protocol::{Method, Profile};
 use crate::upstream::Ask;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -11,13 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
 use super::level::{DEFAULT_LEVEL, LEVELS, Level};
-use super::named::Named;
-use super::presence::Presence;
+use super::presence::{Named, Presence};
 use crate::config::Limits;
 use crate::manager::{self, Principal, Who};
 use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
 use crate::queues::Account;
-use crate::registry::{Catalog, Kind};
+use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
 
 /// What a client declares when it comes.
@@ -79,14 +77,14 @@ pub(super) struct State {
     /// Whether the embedding program is this client.
     is_embedding: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
-    seen: Option<LastView>,
-    told: Option<ToldCatalogs>,
+    pub(super) seen: Option<LastView>,
+    pub(super) told: Option<ToldCatalogs>,
     /// Catalogs of lists with several pages, and when the client got the first page.
-    begun: Box<[(Instant, Arc<Catalog>)]>,
+    pub(super) begun: Box<[(Instant, Arc<Catalog>)]>,
     pub(super) closed: bool,
 }
 
-/// How a client is asked for its roots.
+/// The state of asking a client for its roots.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     /// Held while it is asked.
@@ -130,11 +128,6 @@ pub(super) struct LastView {
 
 /// By kind of list: the catalog that the client was told of last.
 pub(super) type ToldCatalogs = [Arc<Catalog>; 4];
-
-/// How long the catalog of a list is kept for a client that reads page by page.
-const KEPT: Duration = Duration::from_secs(5 * 60);
-/// How many such catalogs are kept.
-const BEGUN: usize = 4;
 
 impl State {
     pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
@@ -462,66 +455,6 @@ impl Client {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
         let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         least.is_some_and(|least| level >= usize::from(least))
-    }
-
-    pub(super) fn seen(&self) -> Option<LastView> {
-        self.state().seen.clone()
-    }
-
-    /// Reports whether its lists no longer wait for servers.
-    pub(super) fn is_settled(&self) -> bool {
-        self.state().seen.as_ref().is_some_and(|seen| seen.settled)
-    }
-
-    pub(super) fn keep_seen(&self, seen: LastView) {
-        let mut state = self.state();
-        if !state.closed {
-            state.seen = Some(seen);
-        }
-    }
-
-    /// Notes the catalog of a list that it got. Its lists of other kinds may be of an earlier catalog.
-    pub(super) fn tell(&self, kind: Kind, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        let told = state.told.get_or_insert_with(|| std::array::from_fn(|_| catalog.clone()));
-        told[kind as usize] = catalog.clone();
-    }
-
-    /// Returns the catalogs that it was told of last, if it ever listed.
-    pub(super) fn told(&self) -> Option<ToldCatalogs> {
-        self.state().told.clone()
-    }
-
-    /// Notes that it was told of all changes up to this catalog.
-    pub(super) fn catch_up(&self, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if let Some(told) = &mut state.told {
-            told.fill(catalog.clone());
-        }
-    }
-
-    /// Notes that it got the first page of a list with several pages.
-    pub(super) fn begin_list(&self, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if state.closed || state.begun.last().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
-            return;
-        }
-        let old = state.begun.len().saturating_sub(BEGUN - 1);
-        let kept = std::mem::take(&mut state.begun).into_iter().skip(old);
-        state.begun = kept.chain([(Instant::now(), catalog.clone())]).collect();
-    }
-
-    /// Returns the catalogs that it may still be reading page by page, newest first.
-    pub(super) fn begun_lists(&self) -> Vec<Arc<Catalog>> {
-        let mut state = self.state();
-        if state.begun.iter().any(|(at, _)| at.elapsed() >= KEPT) {
-            let begun = std::mem::take(&mut state.begun).into_iter();
-            state.begun = begun.filter(|(at, _)| at.elapsed() < KEPT).collect();
-        }
-        state.begun.iter().rev().map(|(_, catalog)| catalog.clone()).collect()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

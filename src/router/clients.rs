@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::Mailbox;
 use super::client::{Abilities, Client, RequestRefused};
 use super::level::{DEFAULT_LEVEL, LEVELS};
-use super::named::Named;
+use super::presence::Named;
 use super::roster::{ClientStatus, Roster};
 use crate::manager::{Manager, Principal, Server, Who};
 use crate::protocol::{ErrorObject, Outcome, Raw};
@@ -84,8 +84,8 @@ impl Clients {
         if self.load() > half && self.has_its_half(client, half) { Err(RequestRefused::Share) } else { Ok(load) }
     }
 
-    /// Whether the principal of this client has `half` of the requests already, the one just counted in not among
-    /// them, while there are clients of others.
+    /// Reports whether the principal of this client already has `half` of the requests, not counting the one just counted
+    /// in, while there are clients of others.
     fn has_its_half(&self, client: &Client, half: usize) -> bool {
         let clients = self.lock();
         let (own, others): (Vec<_>, Vec<_>) =
@@ -105,7 +105,7 @@ impl Clients {
         self.load() >= self.manager.limits().pending
     }
 
-    /// Whether a client waits for an answer.
+    /// Reports whether any client waits for an answer.
     pub(super) fn are_busy(&self) -> bool {
         self.lock().values().any(|client| !client.is_quiet())
     }

@@ -9,8 +9,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use super::answer::Failure;
-use super::ask_guard::AskGuard;
 use super::client::Client;
+use super::put::AskGuard;
 use super::{Mailbox, put, question};
 use crate::adapt;
 use crate::manager::Server;
@@ -26,7 +26,7 @@ const PACE: Duration = Duration::from_millis(250);
 /// How long to wait at most, after doubling.
 const PACE_MAX: Duration = Duration::from_secs(5);
 
-/// What is kept of a call from round to round.
+/// The state of a call across its rounds.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
     rounds: u32,

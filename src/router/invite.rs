@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout};
 
 use super::Mailbox;
 use super::answer::Failure;
-use super::ask_guard::AskGuard;
 use super::client::Client;
 use super::forward::{Course, Forward};
+use super::put::AskGuard;
 use super::reach::Connector;
 use super::relay::input_required;
 use super::state::{Sealer, State};

@@ -21,7 +21,6 @@
 //! at [`Router::request`], then `call.rs`.
 
 mod answer;
-mod ask_guard;
 mod ask_roots;
 mod background;
 mod call;
@@ -44,12 +43,10 @@ mod list;
 mod mailbox;
 mod missed;
 mod modern;
-mod named;
 mod news;
 mod observed;
 mod park;
 mod parked;
-mod parking;
 mod plan;
 mod presence;
 mod put;
@@ -84,8 +81,7 @@ pub use gauges::Gauges;
 #[cfg(any(feature = "server", test))]
 pub(crate) use gauges::{DoorLoad, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
-pub(crate) use named::Named;
-pub(crate) use presence::Via;
+pub(crate) use presence::{Named, Via};
 pub use roster::{ClientChange, ClientEvent, ClientEvents, ClientNews, ClientStatus};
 
 use crate::answered::Answered;

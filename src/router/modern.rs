@@ -21,7 +21,7 @@ use super::client::{Abilities, Client};
 use super::clients::Clients;
 use super::extensions::carried;
 use super::level::{LEVELS, Level};
-use super::named::Named;
+use super::presence::Named;
 use super::{Mailbox, Principal};
 use crate::config::Limits;
 use crate::manager::Manager;

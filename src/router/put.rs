@@ -1,13 +1,14 @@
-//! Puts questions of servers to clients with a session.
+//! Puts questions of servers to clients with a session, and takes back what is open when a call ends.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::client::Client;
+use super::parked::Parked;
 use super::{Mailbox, question, roots};
 use crate::manager::Server;
-use crate::upstream::{Ask, Upstream};
+use crate::upstream::{Ask, Connection, Upstream};
 
 /// Puts a question of a server to a client with a session, or answers it here.
 pub(super) fn put(
@@ -29,5 +30,28 @@ pub(super) fn put(
     let ask = roots::learning(client, server, upstream, ask);
     if let Some(ask) = question::reword(server, ask, client.revision()) {
         client.ask(ask, call, answered);
+    }
+}
+
+/// Takes the open questions of a call back when dropped, however the call ends.
+pub(super) enum AskGuard {
+    /// The questions of one call.
+    Client(Arc<Client>, u64),
+    /// The questions of a parked call on one connection.
+    Parked(Arc<Parked>, Arc<Connection>),
+}
+
+impl AskGuard {
+    pub(super) fn new(client: &Arc<Client>, call: u64) -> Self {
+        Self::Client(client.clone(), call)
+    }
+}
+
+impl Drop for AskGuard {
+    fn drop(&mut self) {
+        match self {
+            Self::Client(client, call) => client.drop_asks(*call, drop),
+            Self::Parked(parked, connection) => parked.leaves(connection),
+        }
     }
 }

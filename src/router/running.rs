@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::Failure;
-use super::ask_guard::AskGuard;
 use super::clocks::{Clocks, Late, Sign};
+use super::put::AskGuard;
 use super::toward::{Leg, Toward};
 use crate::manager::Server;
 use crate::protocol::Outcome;

@@ -7,7 +7,7 @@
 //!
 //! A call begins a task (`create.rs`), and requests ask about it by its id. If the two sides differ, each keeps its habit.
 //! A modern client polls `tasks/get`, so `tasks/result` of a legacy server is held open for it, and questions wait there
-//! under a key (`held.rs`, `hold.rs`, `holding.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
+//! under a key (`held.rs`, `hold.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
 //! for it, and the questions found are put to it (`driven.rs`). A client that knows no tasks never sees one: its call
 //! waits, and cancels the task if it is dropped (`hidden.rs`).
 //!
@@ -19,7 +19,6 @@ mod driven;
 mod held;
 mod hidden;
 mod hold;
-mod holding;
 mod list;
 mod news;
 mod registry;

@@ -53,7 +53,6 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "background.rs",
                 "clocks.rs",
                 "level.rs",
-                "named.rs",
                 "plan.rs",
                 "presence.rs",
                 "rising.rs",
@@ -67,7 +66,7 @@ const INNER: &[(&str, &[&[&str]])] = &[
             &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs"],
             // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
-            &["ask_guard.rs", "parking.rs", "toward.rs"],
+            &["toward.rs"],
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["forward.rs", "reach.rs"],
