@@ -15,7 +15,7 @@ pub(super) struct Calls(FuturesUnordered<Step>);
 impl Calls {
     /// Starts a call.
     pub(super) fn begin(&self, router: &Router, client: &Arc<Client>, request: Request) {
-        let leg = router.leg(client);
+        let leg = client.leg(router.limits());
         let id = request.id.clone();
         let answer = Box::pin(router.request(client, request, &leg));
         self.0.push(RunningCall::new(id, leg, answer).step());

@@ -231,7 +231,7 @@ impl HostBuilder {
         let router = Router::start(manager.clone(), news, info);
         let own = Conversation::begin(&router, self.handler, &name);
         if let Some(audit) = audit {
-            router.report_to(vec![Arc::new(audit)]);
+            router.observer().tell(vec![Arc::new(audit)]);
         }
         let configured = Arc::new(Configured::new(manager.clone(), memory, config));
         let host = Host(Arc::new(Inner {

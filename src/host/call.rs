@@ -135,7 +135,7 @@ impl Call {
         static IDS: AtomicI64 = AtomicI64::new(1);
         let params = self.params()?;
         let (router, client) = (self.conversation.router.clone(), self.conversation.client.clone());
-        let leg = router.leg(&client);
+        let leg = client.leg(router.limits());
         let id = RequestId::Number(IDS.fetch_add(1, Ordering::Relaxed));
         let request = Request { id, method: self.method.clone(), params: Some(params) };
         let serve = router.answered(&client, request, &leg);
@@ -145,7 +145,7 @@ impl Call {
             tokio::select! {
                 biased;
                 Some(message) = leg.next() => self.hear(message, &mut questions),
-                Some(response) = questions.next() => router.answer(&client, response),
+                Some(response) = questions.next() => client.answer(response),
                 answered = &mut serve => break answered,
             }
         };
@@ -191,13 +191,13 @@ impl Call {
         if self.name.len() > LONGEST {
             return Vec::new();
         }
-        let catalog = self.conversation.router.view(&self.conversation.client).shown;
+        let catalog = self.conversation.client.view(self.conversation.router.manager()).shown;
         let names = catalog.entries(self.kind).iter().map(|entry| entry.name()).filter(|name| name.len() <= LONGEST);
         nearest(&self.name, names).into_iter().map(str::to_owned).collect()
     }
 
     fn target(&self) -> Resolution {
-        let catalog = self.conversation.router.view(&self.conversation.client).callable;
+        let catalog = self.conversation.client.view(self.conversation.router.manager()).callable;
         match self.kind {
             Kind::Tools => catalog.tool(&self.name),
             Kind::Prompts => catalog.prompt(&self.name),

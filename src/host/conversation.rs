@@ -16,7 +16,7 @@ use super::lock;
 use crate::manager::Principal;
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, RequestId, Response};
 use crate::queues::Account;
-use crate::router::{Client, Named, Router};
+use crate::router::{Abilities, Client, Named, Router};
 
 /// Lists that have changed since they were looked at.
 ///
@@ -59,9 +59,9 @@ impl Conversation {
     /// Begins one. `name` is what it calls itself.
     pub(super) fn begin(router: &Router, handler: Option<Arc<dyn Answers>>, name: &str) -> Arc<Self> {
         let profile = handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
-        let speaks = (ProtocolVersion::LATEST_HANDSHAKE, profile, None);
+        let abilities = Abilities { revision: ProtocolVersion::LATEST_HANDSHAKE, profile, extensions: None };
         // What this program does not take of its own calls is its own business.
-        let client = router.admit_as(Principal::local(), speaks, Named::new(name, None), Account::free());
+        let client = router.clients().admit(Principal::local(), abilities, Named::new(name, None), Account::free());
         client.embeds();
         let conversation = Arc::new(Self {
             router: router.clone(),
@@ -73,14 +73,13 @@ impl Conversation {
             watched: Mutex::default(),
         });
         let reader = Reader {
-            router: router.clone(),
             client,
             questions: Questions::new(handler),
             updates: conversation.updates.clone(),
             lists: conversation.lists.clone(),
         };
         let over = conversation.over.clone();
-        router.spawn(async move {
+        router.background().spawn(async move {
             let _over = over.drop_guard();
             reader.run().await;
         });
@@ -106,19 +105,18 @@ impl Conversation {
 
     /// From now on changes of lists are told.
     pub(super) fn follow_lists(&self) {
-        self.router.follow_lists(&self.client);
+        self.client.follow_lists(self.router.manager());
     }
 }
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        self.router.close(&self.client);
+        self.router.clients().close(&self.client);
     }
 }
 
 /// Reads what belongs to no call.
 struct Reader {
-    router: Router,
     client: Arc<Client>,
     questions: Questions,
     updates: broadcast::Sender<Arc<str>>,
@@ -136,7 +134,7 @@ impl Reader {
                     Some(message) => self.hear(message),
                     None => return,
                 },
-                Some(response) = self.questions.next() => self.router.answer(&client, response),
+                Some(response) = self.questions.next() => client.answer(response),
             }
         }
     }

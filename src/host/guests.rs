@@ -49,7 +49,7 @@ impl Host {
         }
         let limit = self.0.router.limits().connections;
         // Where there is another door, it counts its connections and these.
-        if guests.count().max(self.0.router.gauges().connections) > limit {
+        if guests.count().max(self.0.router.meter().gauges().connections) > limit {
             return Err((Refusal::Full, format!("{limit} connections are in use (host.limits.connections)")));
         }
         let config = self.0.configured.current();

@@ -123,14 +123,14 @@ impl Host {
     /// The clients at the doors of this host, the oldest first; the embedding program is none of them.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
-        self.0.router.roster()
+        self.0.router.clients().list()
     }
 
     /// Clients that come and go, from now on. One without a session comes with its first request, and has left when it was
     /// silent for five minutes.
     #[must_use]
     pub fn client_events(&self) -> ClientEvents {
-        self.0.router.people().events()
+        self.0.router.clients().roster().events()
     }
 
     /// Serves one client over standard input and output, until input ends or the host shuts down. Calls that are under way at
@@ -171,7 +171,7 @@ impl Host {
     /// be used. Done once; a second call changes nothing.
     pub fn follow_config(&self, load: impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static) {
         if let Some(task) = self.0.configured.follow(Arc::new(load), self.0.stop.child_token()) {
-            self.0.router.spawn(task);
+            self.0.router.background().spawn(task);
         }
     }
 
@@ -231,7 +231,7 @@ impl Host {
         let _ = tokio::time::timeout(drain, self.0.doors.wait()).await;
         self.0.router.shutdown().await;
         self.0.manager.shutdown().await;
-        self.0.router.finish_reports().await;
+        self.0.router.observer().finish().await;
     }
 }
 

@@ -69,7 +69,7 @@ impl Session {
     /// What all servers offer now, under the names that [`Session::call_tool`] takes.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
-        let catalog = self.conversation.router.view(&self.conversation.client).shown;
+        let catalog = self.conversation.client.view(self.conversation.router.manager()).shown;
         self.conversation.follow_lists();
         catalog
     }
@@ -79,7 +79,12 @@ impl Session {
     /// # Cancel safety
     /// Dropping the wait changes nothing.
     pub async fn catalog_ready(&self) -> Arc<Catalog> {
-        let catalog = self.conversation.router.settled_view(&self.conversation.client).await.shown;
+        let catalog = self
+            .conversation
+            .client
+            .settled_view(self.conversation.router.manager(), self.conversation.router.background())
+            .await
+            .shown;
         self.conversation.follow_lists();
         catalog
     }

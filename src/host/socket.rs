@@ -71,7 +71,7 @@ impl Host {
         let (mut since, mut known) = (Instant::now(), 0);
         loop {
             let patience = self.0.manager.settings().idle_exit;
-            let gauges = self.0.router.gauges();
+            let gauges = self.0.router.meter().gauges();
             let so_far = guests.so_far();
             if so_far != known || guests.count() > 0 || gauges.requests > 0 || gauges.tasks > 0 {
                 (since, known) = (Instant::now(), so_far);

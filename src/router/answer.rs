@@ -1,4 +1,4 @@
-//! Failures of our own (`docs/bridging.md` 14): the only place where they get their kind and their public text.
+//! The host's own failures (`docs/bridging.md` 14): the only place where they get their kind and their public text.
 
 use crate::answered::{Failed, Kind, NoResult};
 use crate::manager::{NoLease, Server};
@@ -6,7 +6,8 @@ use crate::protocol::Theirs;
 use crate::transport;
 use crate::upstream::{StateName, Unavailable};
 
-/// Why there is no answer of the server's own. What it says may hold secrets, until it is known whose failure it is.
+/// Why the server gave no answer of its own. The text may hold secrets until [`Failure::of`] names the server and scrubs
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     kind: Kind,
@@ -25,19 +26,19 @@ impl Failure {
         Self { retryable: kind == Kind::Unavailable, cause: why.cause.clone(), ..Self::new(kind, text) }
     }
 
-    /// The same of a call that has waited for somebody to sign in.
+    /// The call waited for a sign-in that did not happen.
     #[cfg(feature = "server")]
     pub(super) fn not_signed_in(text: String) -> Self {
         Self::new(Kind::AuthRequired, text)
     }
 
-    /// What it says, where nothing was done for want of a token.
+    /// Returns the text if nothing was sent because there is no token.
     #[cfg(feature = "server")]
     pub(super) fn wants_sign_in(&self) -> Option<&str> {
         (self.kind == Kind::AuthRequired && !self.sent).then_some(&*self.text)
     }
 
-    /// It is never started, or may not be started once more.
+    /// There is no lease: the server is never started, or may not be started once more.
     pub(super) fn lease(none: NoLease) -> Self {
         let in_use = |limit, name| Self::overloaded(format!("has no connection left: {limit} are in use ({name})"));
         let share = |limit: usize, name| {
@@ -59,65 +60,65 @@ impl Failure {
         }
     }
 
-    /// The host ends and takes no more calls.
+    /// The host is shutting down and takes no more calls.
     pub(super) fn shutting_down() -> Self {
         let text = "was not sent: the host is shutting down".to_owned();
         Self { retryable: true, ..Self::new(Kind::ShuttingDown, text) }
     }
 
-    /// The host ended while it ran.
+    /// The host shut down while the request was in flight.
     pub(super) fn cut_off() -> Self {
         let text = "the request was not waited for any longer: the host is shutting down; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// Its client is not served any more.
+    /// The client is no longer served.
     pub(super) fn let_go() -> Self {
         let text = "the request was not waited for any longer: the host serves this client no more; whether the work was done is unknown";
         Self { sent: true, ..Self::new(Kind::ShuttingDown, text.to_owned()) }
     }
 
-    /// It was in the config when its name was looked up.
+    /// The server left the config after its name was looked up.
     pub(super) fn removed() -> Self {
         let text = "the server was removed a moment ago".to_owned();
         Self::new(Kind::Unavailable, text)
     }
 
-    /// It was listed, and its server has it no more.
+    /// The target was listed, and its server no longer has it.
     pub(super) fn gone(what: &str, name: &str) -> Self {
         let text = format!("has no {what} {} any more; list again", Theirs(name));
         Self::new(Kind::Unavailable, text)
     }
 
-    /// The tool takes other arguments than those that it was listed with.
+    /// The tool no longer takes the arguments that it was listed with.
     pub(super) fn takes_others(name: &str, why: &str) -> Self {
         let text = format!("has changed the arguments of the tool {}: {why}; list again", Theirs(name));
         Self::new(Kind::InvalidArguments, text)
     }
 
-    /// One client has too many requests.
+    /// One client has too many requests in flight.
     pub(super) fn client_limit(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests at once (host.limits.pendingPerClient)"))
     }
 
-    /// All clients together have too many requests.
+    /// All clients together have too many requests in flight.
     pub(super) fn pending(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} requests of all clients at once (host.limits.pending)"))
     }
 
-    /// One principal has half of what all may have.
+    /// One principal already has half of the requests that all may have in flight.
     pub(super) fn half_of_pending(half: usize) -> Self {
         Self::overloaded(format!(
             "{half} requests of yours at once, others need theirs, too (half of host.limits.pending)"
         ))
     }
 
-    /// One client has too many streams of changes.
+    /// One client has too many change streams.
     pub(super) fn listens(limit: usize) -> Self {
         Self::overloaded(format!("more than {limit} streams of changes at once (host.limits.pendingPerClient)"))
     }
 
-    /// Too many calls are held for clients without a session.
+    /// Too many calls are parked for clients without a session.
     pub(super) fn parked(limit: usize) -> Self {
         Self::overloaded(format!("{limit} calls are held for clients without a session (host.limits.parked)"))
     }
@@ -127,7 +128,7 @@ impl Failure {
         Self::overloaded(format!("{limit} kinds of clients are busy (host.limits.{name})"))
     }
 
-    /// Nothing was sent, and to try again is no use.
+    /// Nothing was sent, and a retry does not help.
     fn new(kind: Kind, text: String) -> Self {
         Self { kind, text, cause: None, sent: false, retryable: false }
     }
@@ -136,29 +137,29 @@ impl Failure {
         Self { retryable: true, ..Self::new(Kind::Overloaded, text) }
     }
 
-    /// Its `maxConcurrent` calls are running, and `queueTimeout` is over.
+    /// All `maxConcurrent` slots of the server stayed taken for `queueTimeout`.
     pub(super) fn queue(wait: std::time::Duration) -> Self {
         Self::overloaded(format!("had no free slot within {wait:?} (queueTimeout)"))
     }
 
-    /// No answer in time.
+    /// The server did not answer in time.
     pub(super) fn timeout(limit: std::time::Duration, name: &str) -> Self {
         let text = format!("gave no answer within {limit:?} ({name}); whether the work was done is unknown");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
-    /// A client without a session did not come back with answers.
+    /// A client without a session did not come back with answers in time.
     pub(super) fn nobody_answered(limit: std::time::Duration) -> Self {
         let text = format!("asked something, and nobody answered within {limit:?} (host.limits.answer)");
         Self { sent: true, ..Self::new(Kind::Timeout, text) }
     }
 
-    /// What the server answered is no answer of MCP.
+    /// The server's answer is not valid MCP.
     pub(super) fn malformed(what: &str) -> Self {
         Self { sent: true, ..Self::new(Kind::Malformed, format!("gave no answer of MCP: {what}")) }
     }
 
-    /// The request or its answer was lost on the way.
+    /// The transport lost the request or its answer.
     pub(super) fn lost(error: &transport::Error) -> Self {
         use transport::Error as E;
         let cause = Some(error.to_string());
@@ -172,7 +173,7 @@ impl Failure {
             return Self { retryable, cause, ..Self::new(kind, format!("did not take the request: {error}")) };
         }
         let kind = match error {
-            // It says so itself. That it did nothing for the request is likely, and not certain.
+            // The server says so itself. It likely did nothing for the request, but that is not certain.
             E::Status { status: 429 | 503, .. } => {
                 let text = format!("did not serve the request: {error}");
                 return Self { sent: true, retryable: true, cause, ..Self::new(Kind::Overloaded, text) };
@@ -190,22 +191,22 @@ impl Failure {
         Self { sent: true, cause, ..Self::new(kind, text) }
     }
 
-    /// The same of a request that had left us before.
+    /// Marks the failure as one of a request that had been sent before.
     pub(super) fn after_a_loss(self) -> Self {
         let kind = if self.sent { self.kind } else { Kind::OutcomeUnknown };
         Self { kind, sent: true, ..self }
     }
 
-    /// It is one of that server.
+    /// Makes it the answer of a request to that server, without the server's secrets.
     pub(super) fn of(&self, server: &Server) -> NoResult {
         let name = &server.config.name;
-        // What a server says of its end, or to an HTTP client, may hold what it was given.
+        // A server's last words, or its HTTP errors, may repeat secrets that it was given.
         let safe = |text: &str| server.scrubber.scrub(text).into_owned();
         let cause = self.cause.as_deref().map(|cause| safe(cause).into());
         self.told(Some(name), format!("server {name:?} {}", safe(&self.text)), cause)
     }
 
-    /// It is no server's: the host itself refuses.
+    /// Makes it an answer of the host itself, which concerns no server.
     pub(super) fn of_host(&self) -> NoResult {
         self.told(None, self.text.clone(), None)
     }

@@ -1,35 +1,35 @@
-//! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants them, and
-//! answers servers itself from then on. Clients that told the same share.
+//! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants them,
+//! and answers servers itself from then on. Clients with the same roots share leases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::ask_guard::AskGuard;
 use super::client::Client;
+use super::put::AskGuard;
 use crate::manager::{Manager, Server, Told};
 use crate::protocol::{Method, Profile};
 use crate::upstream::Ask;
 
-/// A client has so long to tell its roots. One that does not has none.
+/// How long a client may take to tell its roots. A client that takes longer has none.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The number of no call, under which a client is asked for its roots.
+/// The number under which a client is asked for its roots. No call has it.
 const NO_CALL: u64 = u64::MAX;
 
 impl Client {
-    /// Its roots, if they decide which lease of the server it gets.
+    /// Returns the client's roots, if they decide which lease of the server it gets.
     pub(super) async fn roots_for(self: &Arc<Self>, server: &Server) -> Option<Arc<Told>> {
         if !server.wants_roots(self.profile()) || server.is_sessionless(&self.who) {
             return None;
         }
         if self.revision().is_modern() {
-            // One that is asked by results told them with the request, or is asked nothing during it.
+            // A client that is asked by results brought them with the request, or is not asked during it.
             return self.roots();
         }
         Some(self.known_roots().await)
     }
 
-    /// The roots of a client with a session; it is asked if it was not before.
+    /// Returns the roots of a client with a session. Asks the client if that has not happened before.
     async fn known_roots(self: &Arc<Self>) -> Arc<Told> {
         if let Some(told) = self.roots() {
             return told;
@@ -46,7 +46,7 @@ impl Client {
 
     async fn ask_roots(self: &Arc<Self>) -> Arc<Told> {
         let (ask, answer) = Ask::gathered("roots", self.revision(), Method::RootsList, None);
-        // It is asked for a call of it: strict clients hear of such on the streams of requests alone.
+        // Strict clients take such a question only on the stream of a request.
         let leg = self.any_leg();
         let _taken_back = AskGuard::new(self, NO_CALL);
         self.ask_beside(ask, NO_CALL, leg);
@@ -56,8 +56,8 @@ impl Client {
         }
     }
 
-    /// It has other roots: it is asked anew, by the future that is returned. Where nobody else has called, its lease stays
-    /// with it and the server is told; else it moves at its next request.
+    /// Notes that the client has other roots. The returned future asks for them again. If no other client has called on a
+    /// lease, the client keeps the lease and the server is told; otherwise the client moves at its next request.
     pub(super) fn roots_changed(
         self: &Arc<Self>,
         manager: &Manager,
@@ -66,13 +66,13 @@ impl Client {
             return None;
         }
         if self.roots().is_none() {
-            // Nobody has asked it so far; a server that asks is told by the client itself.
+            // It was never asked so far. A server that asks is told by the client itself.
             self.tell_roots(manager, None);
             return None;
         }
         let asking = self.asking();
         if asking.has_others.swap(true, Ordering::AcqRel) {
-            // What it tells then is of now.
+            // The pending question brings the new roots.
             return None;
         }
         let (client, manager) = (self.clone(), manager.clone());

@@ -1,108 +1,115 @@
-//! One request of a client on its way through a server: sent under another id and name, with everything translated that
-//! comes back, until there is one answer.
+//! One request of a client on its way through a server: sent under another id and name, everything that comes back
+//! translated, until there is one answer.
 //!
-//! A server may come back from a loss as one of another era. So nothing that depends on both eras outlives a
-//! connection: which of the four ways the call takes, whether it runs as a task, how a resource is watched. A call that
-//! was not parked on one connection is parked on the next if it has to be, and keeps its clocks, its slot, and its
-//! repeats ([`Course`]). `Error::fate` says what became of a request, [`Repeats`] whether it is sent again.
+//! A server may come back from a loss in another era. So nothing that depends on both eras outlives a connection: which
+//! of the four ways the call takes, whether it runs as a task, how a resource is watched. A call that was not parked on
+//! one connection is parked on the next if necessary, and keeps its clocks, its slot, and its retries ([`Course`]).
+//! `Error::fate` says what became of a request, `Repeats` whether it is sent again.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::Mailbox;
 use super::answer::Failure;
 use super::changed::{changed, shown_before};
-use super::client::Client;
+use super::client::{Client, Guard};
+use super::clients::Clients;
 use super::clocks::Clocks;
 use super::driver::{Next, Stage};
-use super::forward::{Course, Forward};
+use super::finish::Finish;
+use super::forward::{Course, Forward, outgoing};
 #[cfg(feature = "server")]
-use super::invite::Invited;
-use super::parked::Table;
+use super::invite::{Invitations, Invited};
+use super::park::ParkedCalls;
+use super::parked::{Parked, Table};
 use super::plan::Plan;
-use super::reach::Reached;
-use super::relay::{relay_questions, visits_required};
-use super::route::{One, Route};
+use super::reach::{Connector, Reached};
+use super::relay::{Continuation, relay_questions, visits_required};
 use super::running::{Attempt, Running};
+use super::state::Sealer;
+use super::tasks::Tasks;
 use super::toward::{Handover, Toward};
 use super::verdict::{Bench, Verdict};
-use super::wanted::Wanted;
-use super::{Mailbox, Router};
-use crate::adapt;
 use crate::answered::{Answered, NoResult, reworded};
 use crate::config;
-use crate::manager::{Asked, Server, Slot, Stay};
-use crate::protocol::{Edits, ErrorObject, Method, Outcome, ProtocolVersion, Raw};
+use crate::manager::{Asked, Manager, Server, Slot, Stay};
+use crate::protocol::{ErrorObject, Outcome, ProtocolVersion, Raw};
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Terms, Upstream};
 
-impl Router {
-    /// Routes a request, unless a door has done that, and serves it where it belongs.
-    pub(super) async fn dispatch(
-        &self,
+/// Brings requests to servers, and their answers back.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) connector: Arc<Connector>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) parked: ParkedCalls,
+    #[cfg(feature = "server")]
+    pub(super) invitations: Invitations,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) finish: Arc<Finish>,
+}
+
+impl Forwarder {
+    /// Sends a request to a server, and brings its answer back.
+    pub(super) async fn forward(
+        self: &Arc<Self>,
         client: &Arc<Client>,
-        wanted: Wanted,
-        route: Option<Route>,
+        mut forward: Forward,
         leg: &Arc<Mailbox>,
     ) -> Answered {
-        let route = match route {
-            Some(route) => route,
-            None => self.route(client, wanted.what, &wanted.name).await.map_err(|lost| lost.of(&wanted))?,
-        };
-        match route {
-            Route::Own(tool) => tool.call(self, client, wanted.params).await,
-            Route::One(one) => self.to_one(client, one, wanted, leg).await,
-            Route::Every => self.to_every(client, &wanted, leg).await,
-        }
-    }
-
-    /// Serves a request that one server answers.
-    async fn to_one(&self, client: &Arc<Client>, one: One, mut wanted: Wanted, leg: &Arc<Mailbox>) -> Answered {
-        let (name, task) = (std::mem::take(&mut wanted.name), wanted.task.take());
-        let limits = leg.limits().clone();
-        match wanted.method {
-            Method::ToolsCall => {
-                let mut forward = Forward::new(one, wanted, limits);
-                self.plan_task(client, &mut forward, &name, task.as_ref()).await;
-                self.forward(client, forward, leg).await
-            }
-            Method::ResourcesRead => self.read_resource(client, Forward::new(one, wanted, limits), &name, leg).await,
-            Method::ResourcesSubscribe => self.subscribe(client, &one, &name, leg).await,
-            Method::Complete => self.complete(client, Forward::new(one, wanted, limits), leg).await,
-            _ => self.forward(client, Forward::new(one, wanted, limits), leg).await,
-        }
-    }
-
-    /// Serves a request that every server has a part in.
-    async fn to_every(&self, client: &Arc<Client>, wanted: &Wanted, leg: &Mailbox) -> Answered {
-        Ok(match wanted.method {
-            Method::SetLevel => self.set_level(client, &wanted.params)?,
-            _ => self.list(client, &wanted.method, &wanted.params, leg.limits()).await?,
-        })
-    }
-
-    /// Sends a request to a server and brings its answer back.
-    pub(super) async fn forward(&self, client: &Arc<Client>, mut forward: Forward, leg: &Arc<Mailbox>) -> Answered {
         leg.concerns(&forward.server, &forward.target);
-        forward.shown = shown_before(self.manager(), client, &forward);
+        forward.shown = shown_before(&self.manager, client, &forward);
         if client.revision().is_modern() && forward.method.may_ask() {
             return self.forward_modern(client, forward, leg).await;
         }
         self.carry(client, &forward, &mut Toward::leg(client, leg)).await
     }
 
-    /// Sends a request and brings its answer back.
-    pub(super) async fn carry(&self, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
+    /// Forwards a request of a client without a session whose server may ask something. The request is a new one, or
+    /// brings answers.
+    async fn forward_modern(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        mut forward: Forward,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
+        match forward.open_state(&self.sealer, client)? {
+            Continuation::Ready => {}
+            Continuation::Parked { call, round } => {
+                return self.parked.resume(client, (call, round), &forward, leg).await;
+            }
+            Continuation::Over(outcome) => return Ok(outcome?),
+            #[cfg(feature = "server")]
+            Continuation::SignIn { invitation, why } => {
+                if let Some(answered) = self.invitations.answered(client, &forward, invitation, why).await {
+                    return answered;
+                }
+                forward.start_afresh();
+            }
+        }
+        if let Some(asks) = forward.ask_for_roots(&self.sealer, client)? {
+            return Ok(asks);
+        }
+        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+    }
+
+    /// Takes a slot of the server, then sends the request and brings its answer back.
+    async fn carry(self: &Arc<Self>, client: &Arc<Client>, forward: &Forward, toward: &mut Toward<'_>) -> Answered {
         let server = &forward.server;
         let calling = server.calling();
-        let slot = slot(&self.0.parked, client, server).await.map_err(|failure| failure.of(server))?;
+        let slot = slot(&self.parked.table, client, server).await.map_err(|failure| failure.of(server))?;
         self.go_on(client, forward, toward, Course::begin(&server.config, calling, slot)).await
     }
 
-    /// The same with a call that is on its way; it is sent once more where that is safe (`docs/hazards.md` H57).
-    pub(super) async fn go_on(
-        &self,
+    /// Brings a call to its end. A call that is lost is sent again where that is safe (`docs/hazards.md` H57).
+    async fn go_on(
+        self: &Arc<Self>,
         client: &Arc<Client>,
         forward: &Forward,
         toward: &mut Toward<'_>,
@@ -112,7 +119,8 @@ impl Router {
             let asked = forward.server.asks();
             let failure = match self.attempt(client, forward, toward, &mut course).await {
                 Ok(answered) => {
-                    // Asked in vain, it may have failed for that: once more, where it is asked what it can answer, or nothing.
+                    // The call may have failed because the server asked in vain. Once more, on a lease where the client can
+                    // answer, or the server asks nothing.
                     let more = forward.server.asks() != asked && has_failed(&answered) && course.repeats.lost;
                     if more && forward.is_safe_twice() {
                         course.repeats.lost = false;
@@ -123,11 +131,11 @@ impl Router {
                 Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::Park(over)) => return self.park(client, forward.clone(), course, over).await,
                 Err(Stop::Attempt(Attempt::Failed(failure))) if course.repeats.lost => failure,
-                // It was sent, and its answer lost, before there was no connection any more.
+                // The request was sent before, and its answer was lost with the connection.
                 Err(Stop::Attempt(Attempt::Failed(failure))) => failure.after_a_loss(),
                 Err(Stop::Attempt(Attempt::Lost(error))) => {
                     if course.repeats.allow(&error, || forward.is_safe_twice()) {
-                        // Whoever is to notice that the connection is over has a turn.
+                        // The tasks that notice the end of the connection get a turn.
                         tokio::task::yield_now().await;
                         continue;
                     }
@@ -135,7 +143,7 @@ impl Router {
                 }
             };
             #[cfg(feature = "server")]
-            match Box::pin(self.invite(client, forward, toward, &mut course, &failure)).await {
+            match Box::pin(self.invitations.invite(client, forward, toward, &mut course, &failure)).await {
                 Invited::Nobody => {}
                 Invited::Asked(outcome) => return Ok(outcome?),
                 Invited::SignedIn => continue,
@@ -144,7 +152,21 @@ impl Router {
         }
     }
 
-    /// Sends the call to a lease, round by round, until it has its answer there or cannot have it.
+    /// Moves a call whose server may ask into a task of its own, and serves the request that began it.
+    async fn park(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        forward: Forward,
+        course: Course,
+        over: Handover,
+    ) -> Answered {
+        let (parked, guard, attending) = self.parked.begin(client, &forward, over)?;
+        let task = run_parked(self.clone(), client.clone(), (forward, course), parked.clone(), guard);
+        self.parked.background.spawn_whole(task);
+        self.parked.attend(&parked, 0, attending).await
+    }
+
+    /// Sends the call to one lease, round by round, until it has its answer there or fails.
     async fn attempt(
         &self,
         client: &Arc<Client>,
@@ -161,22 +183,22 @@ impl Router {
                 server.note_answer(&on.upstream, &on.connection);
             }
             return Ok(match bench.judge(outcome) {
-                Verdict::Over(outcome) => self.0.finish.adapted(client, forward, version, outcome),
+                Verdict::Over(outcome) => self.finish.adapted(client, forward, version, outcome),
                 Verdict::TaskOver(result) => {
-                    let answered = self.0.finish.adapted(client, forward, version, Ok(result));
-                    reworded(answered, |outcome| self.task_over_at_once(client, forward, outcome))
+                    let answered = self.finish.adapted(client, forward, version, Ok(result));
+                    reworded(answered, |outcome| self.tasks.over_at_once(client, forward, outcome))
                 }
                 Verdict::Task(result) => {
                     let lease = (&on.upstream, &on.connection);
                     let made = (&mut exchange, &result);
-                    let created = self.task_created(client, (forward, plan), lease, toward, made).await?;
-                    reworded(created, |created| self.0.finish.adapted(client, forward, version, created))
+                    let created = self.tasks.created(client, (forward, plan), lease, toward, made).await?;
+                    reworded(created, |created| self.finish.adapted(client, forward, version, created))
                 }
                 Verdict::Visits(error) => {
                     server.note_asked(Asked::ELICITATION, None);
-                    visits_required(&self.0.sealer, client, forward, error)
+                    visits_required(&self.sealer, client, forward, error)
                 }
-                Verdict::Relay(result) => relay_questions(&self.0.sealer, client, forward, &result),
+                Verdict::Relay(result) => relay_questions(&self.sealer, client, forward, &result),
                 Verdict::Ask(result) => match ask(client, forward, toward, course, (&on, id, &result)).await? {
                     Next::Again(params) => {
                         course.answers = Some(params);
@@ -189,7 +211,7 @@ impl Router {
         }
     }
 
-    /// Gets the lease that the call runs on, and decides how it runs there.
+    /// Gets the lease for the call, and decides how the call runs there.
     async fn board(
         &self,
         client: &Arc<Client>,
@@ -199,29 +221,29 @@ impl Router {
     ) -> Result<On, Stop> {
         let server = &forward.server;
         let Reached { upstream, connection, lane, stay } =
-            self.reach(client, server, toward, forward.roots.as_ref()).await?;
+            self.connector.connect_call(client, server, toward, forward.roots.as_ref()).await?;
         if let Some(failure) = changed(forward, &upstream) {
             return Err(Attempt::Failed(failure).into());
         }
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         let plan = judge(client, forward, toward, &connection, course)?;
         let mut terms = plan.dress(terms(client, server, toward));
-        // A session has one level; where requests say theirs, the most verbose one under way counts.
+        // A session has one level. Requests that say theirs share it: the most verbose one in flight counts.
         if client.revision().is_modern() && !version.is_modern() && client.level().is_some() {
-            self.0.clients.apply_level(server, &upstream);
+            self.clients.apply_level(server, &upstream);
         }
         upstream.level_told().await;
         terms.turn = Some(upstream.turn());
         let who = client.who_with(forward.roots.clone().or_else(|| client.roots()));
-        if !version.is_modern() && !self.manager().suits(server, &upstream, &who) {
-            // Meanwhile another client's server was told the roots of that one.
+        if !version.is_modern() && !self.manager.suits(server, &upstream, &who) {
+            // Meanwhile the lease was told the roots of another client.
             client.drop_lease(server.id);
             return Err(Attempt::Lost(transport::Error::Unwritten).into());
         }
         Ok(On { upstream, connection, version, plan, terms, _lane: lane, _stay: stay })
     }
 
-    /// Sends the call once, with what the client has answered so far, and waits for what the server answers.
+    /// Sends the call once, with the client's answers so far, and waits for the server's answer.
     async fn round(
         &self,
         client: &Client,
@@ -238,7 +260,7 @@ impl Router {
         let mut exchange = connection.open(id, &forward.method, Some(&params), &on.terms);
         let (idle, patience) = (server.config.call_timeout, forward.limits.answer);
         let clocks = Clocks::start(Instant::now(), idle, patience, course.end);
-        let vigil = self.manager().vigil();
+        let vigil = self.manager.vigil();
         let mut running = Running { toward, server, upstream, connection, answered: None, clocks, vigil };
         let outcome = running.wait(id, &mut exchange).await;
         course.end = running.clocks.end();
@@ -246,7 +268,22 @@ impl Router {
     }
 }
 
-/// A slot of the server, where it has `maxConcurrent`.
+/// The task of a parked call. Its type is named, since the future of a call would contain itself.
+fn run_parked(
+    calls: Arc<Forwarder>,
+    client: Arc<Client>,
+    (forward, course): (Forward, Course),
+    parked: Arc<Parked>,
+    guard: Guard,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut toward = Toward::Parked(parked.clone());
+        let work = pin!(calls.go_on(&client, &forward, &mut toward, course));
+        calls.parked.run(&parked, &guard, work).await;
+    })
+}
+
+/// Takes a slot of the server, if it has `maxConcurrent`.
 async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option<Slot>, Failure> {
     let Some(slots) = &server.slots else { return Ok(None) };
     let wait = server.config.queue_timeout;
@@ -256,8 +293,8 @@ async fn slot(parked: &Table, client: &Client, server: &Server) -> Result<Option
     slots.take(client.owner(), wait).await.map(Some).ok_or_else(|| Failure::queue(wait))
 }
 
-/// Judges a call by the connection that it runs on now: the one before may have been of another era. What becomes of it
-/// as a task.
+/// Decides how the call runs on this connection, since the one before may have been of another era. Returns whether it
+/// runs as a task.
 fn judge(
     client: &Client,
     forward: &Forward,
@@ -266,25 +303,25 @@ fn judge(
     course: &mut Course,
 ) -> Result<Plan, Stop> {
     if connection.is_modern() {
-        // A client with a session has no business with answers; the first request has none.
+        // A client with a session brings no answers, so the first request has none.
         if !client.revision().is_modern() {
             course.answers.get_or_insert_with(Raw::empty_object);
         }
     } else if forward.answers || course.driver.has_asked() {
-        // The answers that the client gave go nowhere now, and what came before them is not done twice.
+        // The client's answers are of no use to this connection, and the work before them must not be done twice.
         return Err(Attempt::Failed(Failure::lost(&transport::Error::Broken)).into());
     } else if client.revision().is_modern()
         && forward.method.may_ask()
         && !forward.server.declared(client.profile()).asks_nothing()
         && let Toward::Leg(leg) = toward
     {
-        // The server asks by requests of its own, and this client is asked by results: the call must wait without it.
+        // The server asks by requests of its own, and this client is asked by results: the call waits without the client.
         return Err(Stop::Park(leg.hand_over()));
     }
     forward.task.at(&forward.server, connection).map_err(Stop::Refused)
 }
 
-/// What a request says of its client.
+/// Returns what the request tells the server about the client.
 fn terms(client: &Client, server: &Server, toward: &Toward<'_>) -> Terms {
     let mut terms = match toward {
         Toward::Leg(leg) => client.terms(leg.mailbox()),
@@ -300,7 +337,7 @@ fn has_failed(answered: &Answered) -> bool {
     answered.as_ref().map_or(true, is_error)
 }
 
-/// The lease that a call runs on, and how it runs there.
+/// The lease of a call, and how the call runs there.
 struct On {
     upstream: Arc<Upstream>,
     connection: Arc<Connection>,
@@ -312,14 +349,14 @@ struct On {
     _stay: Option<Stay>,
 }
 
-/// A call that was sent once, and what came of that.
+/// One sending of a call, and its outcome.
 struct Round {
     id: u64,
     exchange: Exchange,
     outcome: Outcome,
 }
 
-/// Puts the questions in a server's result to a client with a session; what the call goes on with.
+/// Puts the questions of a server's result to a client with a session. Returns how the call goes on.
 async fn ask(
     client: &Arc<Client>,
     forward: &Forward,
@@ -341,12 +378,12 @@ async fn ask(
     Ok(next)
 }
 
-/// Why a call does not go on as it was.
+/// Why an attempt ended without an answer.
 enum Stop {
     Attempt(Attempt),
-    /// It cannot be had as it was asked for.
+    /// The call is not possible in the way the client wants it.
     Refused(ErrorObject),
-    /// It must go on in a task of its own.
+    /// The call must go on in a task of its own.
     Park(Handover),
 }
 
@@ -354,59 +391,4 @@ impl From<Attempt> for Stop {
     fn from(attempt: Attempt) -> Self {
         Self::Attempt(attempt)
     }
-}
-
-/// Members of params that only servers without a session know.
-const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];
-
-/// The params as they go out: raw names, our progress token, and none of the protocol's own keys in `_meta`. Also the
-/// client's progress token. `answers`: the params with answers to a server without a session in. `modern`: whether the
-/// client is of that era, and whether the server is.
-fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, bool), id: u64) -> (Raw, Option<Raw>) {
-    let (params, token) = dressed(forward, modern == (false, false), id);
-    let params = match answers {
-        Some(answers) => ANSWERS.iter().fold(params, |params, name| match answers.member(name) {
-            Some(value) => params.with_member(name, value.as_bytes()),
-            None => params.without_member(name),
-        }),
-        None if modern == (true, false) && params.members(ANSWERS).iter().any(Option::is_some) => {
-            ANSWERS.iter().fold(params, |params, name| params.without_member(name))
-        }
-        None => params,
-    };
-    // A server without a session decides by itself what runs as a task.
-    let params = if modern.1 && forward.task != Plan::Theirs { params.without_member("task") } else { params };
-    (params, token)
-}
-
-/// The params under the server's own name for the target, with our progress token in their `_meta`.
-fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
-    let mut edits = Edits::new(&forward.params);
-    if forward.named.string().as_deref() != Some(&*forward.target) {
-        edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
-    }
-    // A call has our own watchdog, which progress feeds.
-    let always = forward.method == Method::ToolsCall;
-    match &forward.meta {
-        None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
-        Some(meta) if meta.is_object() => {
-            let token = meta.member("progressToken");
-            let ours = (always || token.is_some()).then(|| id.to_string());
-            match adapt::request_meta(Some(meta), ours.as_deref(), both_legacy, trace) {
-                Some(new) if new == *meta => {}
-                Some(new) => edits.replace_part(meta, new.as_bytes().to_vec()),
-                None => edits.remove(forward.params.as_value(), "_meta"),
-            }
-            return (edits.apply(), token);
-        }
-        _ => {}
-    }
-    (edits.apply(), None)
-}
-
-fn trace() -> adapt::Trace {
-    let mut bytes = [0; 24];
-    // Without randomness the ids are poor, and nothing else.
-    let _ = getrandom::fill(&mut bytes);
-    adapt::Trace::from_random(bytes)
 }

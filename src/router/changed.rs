@@ -1,5 +1,6 @@
-//! Calls of what is not as it was shown: a list may be older than its server's start (`manager/kept`), or that of another
-//! lease. A client that calls what is gone, or takes other arguments now, is told to list again before anything is sent.
+//! Calls of tools and prompts that changed since they were shown. A list may be older than its server's start
+//! (`manager/kept`), or come from another lease. If the target is gone, or its arguments changed, the client is told to
+//! list again before anything is sent.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::protocol::Method;
 use crate::registry::{Kind, Offer, misfit};
 use crate::upstream::Upstream;
 
-/// What the client was shown of the server, if it was not shown what its own lease lists.
+/// Returns what the client was shown of the server, unless that came from its own lease.
 pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward) -> Option<Arc<Offer>> {
     let server = &forward.server;
     let is_live = |upstream: &Arc<Upstream>| upstream.connection().is_some();
@@ -21,7 +22,7 @@ pub(super) fn shown_before(manager: &Manager, client: &Client, forward: &Forward
     manager.shown_before(server, &client.who_now())
 }
 
-/// Why the request is not sent to that lease, which lists something else than the client was shown.
+/// Returns why the request must not be sent to that lease, if the lease lists something else than the client was shown.
 pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure> {
     let (shown, kind) = (forward.shown.as_ref()?, kind(&forward.method)?);
     let now = upstream.offer().filter(|now| now.hash() != shown.hash() && !now.failed(kind))?;
@@ -35,11 +36,11 @@ pub(super) fn changed(forward: &Forward, upstream: &Upstream) -> Option<Failure>
     }
     let arguments = forward.params.member("arguments");
     let why = misfit(definition, arguments.as_ref())?;
-    // What did not fit before is the client's own mistake, and the server tells it.
+    // Arguments that did not fit before either are the client's own mistake, and the server says so.
     misfit(before, arguments.as_ref()).is_none().then(|| Failure::takes_others(&forward.target, &why))
 }
 
-/// The list that shows the target of a request.
+/// Returns the kind of list that shows the target of a request.
 fn kind(method: &Method) -> Option<Kind> {
     match method {
         Method::ToolsCall => Some(Kind::Tools),

@@ -1,24 +1,46 @@
-//! One client: what it can do, what it is doing, what it was asked.
+//! One client: its abilities, its requests in flight, the questions put to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Mailbox;
-use super::gauges::Counts;
 use super::level::{DEFAULT_LEVEL, LEVELS, Level};
-use super::named::Named;
-use super::presence::Presence;
+use super::presence::{Named, Presence};
+use crate::config::Limits;
 use crate::manager::{self, Principal, Who};
-use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
+use crate::protocol::{Message, Method, Notification, Profile, ProtocolVersion, Raw, Request, RequestId, Response};
 use crate::queues::Account;
-use crate::registry::{Catalog, Kind};
+use crate::registry::Catalog;
 use crate::upstream::{Ask, Connection, Owner, Terms, Upstream};
+
+/// What a client declares when it comes.
+#[derive(Debug)]
+pub(crate) struct Abilities {
+    pub(crate) revision: ProtocolVersion,
+    /// The kinds of questions that it can be asked.
+    pub(crate) profile: Profile,
+    /// Its `capabilities.extensions`, as far as we carry them.
+    pub(crate) extensions: Option<Raw>,
+}
+
+/// How much a client holds.
+#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    /// Its requests in flight.
+    pub(super) requests: usize,
+    /// Questions put to it, without an answer yet.
+    pub(super) questions: usize,
+    /// Its change streams.
+    pub(super) listens: usize,
+    /// Resources that it watches.
+    pub(super) watched: usize,
+}
 
 /// One downstream session, or the program that embeds the host.
 #[derive(Debug)]
@@ -36,38 +58,38 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(super) struct State {
     running: BTreeMap<RequestId, Running>,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, OpenQuestion>,
     asked_so_far: u64,
-    /// Streams of changes and doors that need it to stay.
+    /// Change streams and doors that keep it from being reaped as idle.
     places: u32,
     listens: u32,
-    /// Resources that its streams of changes watch.
+    /// Resources watched by its change streams.
     watched: u32,
     level: Option<Level>,
-    /// Each with the stamp of its server at which it was given.
+    /// By server: the lease, and the server's stamp when the lease was given.
     pub(super) leases: Vec<(usize, Arc<Upstream>, u64)>,
-    /// The roots that it told, once it was asked for them.
+    /// Its roots, once it was asked for them.
     pub(super) roots: Option<Arc<manager::Told>>,
-    /// How it is asked for them. Few clients are, and each session counts.
+    /// The state of asking for them. Boxed away, since few clients are asked and each session costs memory.
     pub(super) asking: Option<Arc<Asking>>,
-    /// It is one conversation for sure, though it has no session: what it told once is good for all that it asks.
+    /// It is known to be one conversation, though it has no session, so its roots hold for all its requests.
     pub(super) is_apart: bool,
-    /// The embedding program is this client.
+    /// Whether the embedding program is this client.
     is_embedding: bool,
     pub(super) subscriptions: BTreeMap<Arc<str>, Subscription>,
-    seen: Option<Seen>,
-    told: Option<Told>,
-    /// Lists of several pages whose first one it was given, and when.
-    begun: Box<[(Instant, Arc<Catalog>)]>,
+    pub(super) seen: Option<LastView>,
+    pub(super) told: Option<ToldCatalogs>,
+    /// Catalogs of lists with several pages, and when the client got the first page.
+    pub(super) begun: Box<[(Instant, Arc<Catalog>)]>,
     pub(super) closed: bool,
 }
 
-/// How a client is asked for its roots.
+/// The state of asking a client for its roots.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Held while it is.
+    /// Held while it is asked.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// It has others and is about to be asked for them.
+    /// Its roots changed, and it is about to be asked for the new ones.
     pub(super) has_others: AtomicBool,
 }
 
@@ -77,9 +99,9 @@ struct Running {
     leg: Arc<Mailbox>,
 }
 
-/// A question that waits for the client's answer.
+/// A question waiting for the client's answer.
 #[derive(Debug)]
-struct Asked {
+struct OpenQuestion {
     ask: Ask,
     /// The exchange that it belongs to.
     call: Option<u64>,
@@ -87,7 +109,7 @@ struct Asked {
     leg: Option<Arc<Mailbox>>,
 }
 
-/// A watched resource: whose it is, and under which URI there.
+/// A watched resource: its server, its URI there, and the lease that watches it.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) server: usize,
@@ -95,22 +117,18 @@ pub(super) struct Subscription {
     pub(super) upstream: Arc<Upstream>,
 }
 
-/// What the client saw last.
+/// The client's last view of the catalog.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct LastView {
     pub(super) generation: u64,
     pub(super) view: manager::View,
-    /// Every server has listed or had its time.
+    /// Whether every server had listed or had its time.
     pub(super) settled: bool,
 }
 
-/// The catalog that each of its lists was of when the client was told of it last, by kind.
-pub(super) type Told = [Arc<Catalog>; 4];
+/// By kind of list: the catalog that the client was told of last.
+pub(super) type ToldCatalogs = [Arc<Catalog>; 4];
 
-/// A list that was begun is kept that long for whoever reads it page by page,
-const KEPT: Duration = Duration::from_secs(5 * 60);
-/// and so many of them.
-const BEGUN: usize = 4;
 impl State {
     pub(super) fn may_watch(&self, uri: &str, limit: usize) -> bool {
         self.subscriptions.contains_key(uri) || self.subscriptions.len() + (self.watched as usize) < limit
@@ -128,13 +146,13 @@ impl Client {
         Self { who, revision, extensions, mailbox, state: Mutex::default(), named, presence: Presence::default() }
     }
 
-    /// The agreed revision; that of its requests where there is no handshake.
+    /// Returns the agreed revision, or the one of its requests where there is no handshake.
     #[must_use]
     pub(crate) fn revision(&self) -> ProtocolVersion {
         self.revision
     }
 
-    /// Whether there is anything that servers may ask of it.
+    /// Reports whether servers may ask it anything.
     #[must_use]
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only the HTTP door asks"))]
     pub(crate) fn can_be_asked(&self) -> bool {
@@ -146,7 +164,7 @@ impl Client {
         self.state().is_embedding = true;
     }
 
-    /// Whether the embedding program is this client.
+    /// Reports whether the embedding program is this client.
     #[cfg(feature = "server")]
     pub(super) fn is_embedding(&self) -> bool {
         self.state().is_embedding
@@ -159,24 +177,30 @@ impl Client {
         }
     }
 
-    /// What belongs to none of its requests.
+    /// Returns the mailbox of messages that belong to none of its requests.
     #[must_use]
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// What waits for it.
+    /// Returns the account of what waits for it.
     #[must_use]
     pub(crate) fn account(&self) -> &Account {
         self.mailbox.account()
     }
 
-    /// What it calls itself and which version it says it is, where it has said so; shown, never believed.
+    /// Makes a mailbox for one of its requests, which these limits hold for.
+    #[must_use]
+    pub(crate) fn leg(&self, limits: Arc<Limits>) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(limits, self.account().clone()).of_request())
+    }
+
+    /// Returns its own name and version, where it has said them. They are shown, never trusted.
     pub(super) fn named(&self) -> (Option<&str>, Option<&str>) {
         self.named.parts()
     }
 
-    /// Its session, as people see it.
+    /// Returns its session as people see it.
     pub(super) fn presence(&self) -> &Presence {
         &self.presence
     }
@@ -189,19 +213,19 @@ impl Client {
         &self.who.principal
     }
 
-    /// What it can be asked.
+    /// Returns the kinds of questions that it can be asked.
     pub(super) fn profile(&self) -> Profile {
         self.who.profile
     }
 
-    /// Whether it declared that extension, and we carry it.
+    /// Reports whether it declared that extension, and we carry it.
     pub(super) fn declares(&self, extension: &str) -> bool {
         self.extensions.as_ref().is_some_and(|extensions| extensions.member(extension).is_some())
     }
 
-    /// What a request says of it to a server.
+    /// Returns what a request tells a server about the client.
     pub(super) fn terms(&self, leg: &Mailbox) -> Terms {
-        // Whoever has a session and said nothing hears what such servers say by default.
+        // A client with a session that set no level gets the default one.
         let level = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         let level = level.and_then(|level| LEVELS.get(usize::from(level)).copied());
         Terms {
@@ -217,28 +241,28 @@ impl Client {
         }
     }
 
-    /// Whether it has gone.
+    /// Reports whether it has gone.
     pub(super) fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// Whether nothing is under way for it.
+    /// Reports whether it is idle: no requests in flight, and nothing that keeps it.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.running.is_empty() && state.places == 0
     }
 
-    /// Requests of it that are being served.
+    /// Returns the number of its requests in flight.
     pub(super) fn requests(&self) -> usize {
         self.state().running.len()
     }
 
-    /// Whether it waits for no answer.
+    /// Reports whether it waits for no answer.
     pub(super) fn is_quiet(&self) -> bool {
         self.state().running.is_empty()
     }
 
-    /// What it holds.
+    /// Returns how much it holds.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn counts(&self) -> Counts {
         let state = self.state();
@@ -250,23 +274,31 @@ impl Client {
         }
     }
 
-    /// Questions that wait for its answer.
+    /// Returns the number of questions waiting for its answer.
     #[cfg(test)]
     pub(super) fn questions(&self) -> usize {
         self.state().asked.len()
     }
 
-    /// Notes a request; `None` if its id is in use or the client is gone.
-    pub(super) fn begin(self: &Arc<Self>, id: &RequestId, leg: &Arc<Mailbox>, limit: usize) -> Result<Guard, Refused> {
+    /// Registers a request, until the guard is dropped.
+    ///
+    /// # Errors
+    /// When its id is in use, the client has too many requests, or the client is gone.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        id: &RequestId,
+        leg: &Arc<Mailbox>,
+        limit: usize,
+    ) -> Result<Guard, RequestRefused> {
         let mut state = self.state();
         if state.closed {
-            return Err(Refused::Closed);
+            return Err(RequestRefused::Closed);
         }
         if state.running.contains_key(id) {
-            return Err(Refused::IdInUse);
+            return Err(RequestRefused::IdInUse);
         }
         if state.running.len() >= limit {
-            return Err(Refused::Limit);
+            return Err(RequestRefused::Limit);
         }
         let cancel = CancellationToken::new();
         state.running.insert(id.clone(), Running { cancel: cancel.clone(), leg: leg.clone() });
@@ -274,7 +306,7 @@ impl Client {
         Ok(Guard { client: self.clone(), id: id.clone(), cancel })
     }
 
-    /// Notes that a stream of changes is open, while the answer lives; `None` if there are too many.
+    /// Registers a change stream, until the returned value is dropped. `None` if there are too many.
     pub(super) fn listen(self: &Arc<Self>, limit: usize) -> Option<Listen> {
         let mut state = self.state();
         if state.closed || state.listens as usize >= limit {
@@ -285,10 +317,10 @@ impl Client {
         Some(Listen { place: self.stay(), watched: 0 })
     }
 
-    /// Keeps it from being let go as idle, while the answer lives.
-    pub(crate) fn stay(self: &Arc<Self>) -> Place {
+    /// Keeps the client from being reaped as idle, until the returned value is dropped.
+    pub(crate) fn stay(self: &Arc<Self>) -> ClientStay {
         self.state().places += 1;
-        Place(self.clone())
+        ClientStay(self.clone())
     }
 
     pub(super) fn cancel(&self, id: &RequestId) {
@@ -297,7 +329,7 @@ impl Client {
         }
     }
 
-    /// Ends everything that it does; says which resources it watched.
+    /// Ends everything that it does. Returns its subscriptions.
     pub(super) fn close(&self) -> Vec<Subscription> {
         let mut state = self.state();
         state.closed = true;
@@ -316,7 +348,7 @@ impl Client {
         subscriptions
     }
 
-    /// Puts a question of a server to the client, on the stream of the call it belongs to or on the general one.
+    /// Puts a question of a server to the client, on the stream of its call or on the general one.
     pub(super) fn ask(&self, ask: Ask, call: Option<(u64, &Arc<Mailbox>)>, answered: Option<Arc<Notify>>) {
         self.put_question(ask, call.map(|(call, _)| call), call.map(|(_, leg)| leg.clone()), answered);
     }
@@ -331,10 +363,10 @@ impl Client {
         let request = Message::Request(Request {
             id: RequestId::Number(i64::try_from(id).unwrap_or(i64::MAX)),
             method: ask.method.clone(),
-            // From here on the mailbox has them, and counts them; nobody needs them for the answer.
+            // From here on the mailbox holds and counts them. The answer does not need them.
             params: ask.params.take(),
         });
-        state.asked.insert(id, Asked { ask, call, answered, leg: leg.clone() });
+        state.asked.insert(id, OpenQuestion { ask, call, answered, leg: leg.clone() });
         drop(state);
         match leg {
             Some(leg) => leg.put(request),
@@ -342,35 +374,35 @@ impl Client {
         }
     }
 
-    /// The same of a question of the host itself, under a number of its own.
+    /// Puts a question of the host itself to the client, under a number of its own.
     pub(super) fn ask_beside(&self, ask: Ask, number: u64, leg: Option<Arc<Mailbox>>) {
         self.put_question(ask, Some(number), leg, None);
     }
 
-    /// The client answered a question.
-    pub(super) fn answer(&self, id: &RequestId, outcome: Outcome) {
-        let RequestId::Number(id) = id else { return };
-        let asked = u64::try_from(*id).ok().and_then(|id| self.state().asked.remove(&id));
+    /// Takes the client's answer to a request that went out through a mailbox.
+    pub(crate) fn answer(&self, response: Response) {
+        let Some(RequestId::Number(id)) = response.id else { return };
+        let asked = u64::try_from(id).ok().and_then(|id| self.state().asked.remove(&id));
         if let Some(asked) = asked {
-            asked.ask.answer(outcome);
+            asked.ask.answer(response.outcome);
             if let Some(answered) = asked.answered {
                 answered.notify_one();
             }
         }
     }
 
-    /// The server withdrew a question.
+    /// Takes back a question that the server withdrew.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         self.take_back(|asked| asked.ask.is(connection, id), Ask::forget);
     }
 
-    /// The call is over or nobody answers: its questions are taken back.
+    /// Takes back the questions of a call that is over or got no answer. `answer` answers them to the server.
     pub(super) fn drop_asks(&self, call: u64, answer: impl Fn(Ask)) {
         self.take_back(|asked| asked.call == Some(call), answer);
     }
 
-    fn take_back(&self, which: impl Fn(&Asked) -> bool, answer: impl Fn(Ask)) {
-        let taken: Vec<(u64, Asked)> = {
+    fn take_back(&self, which: impl Fn(&OpenQuestion) -> bool, answer: impl Fn(Ask)) {
+        let taken: Vec<(u64, OpenQuestion)> = {
             let mut state = self.state();
             let ids: Vec<u64> = state.asked.iter().filter(|(_, asked)| which(asked)).map(|(id, _)| *id).collect();
             ids.into_iter().filter_map(|id| Some((id, state.asked.remove(&id)?))).collect()
@@ -386,17 +418,18 @@ impl Client {
         }
     }
 
-    /// Whether questions of that call wait for an answer.
+    /// Reports whether questions of that call wait for an answer.
     pub(super) fn is_asked(&self, call: u64) -> bool {
         self.state().asked.values().any(|asked| asked.call == Some(call))
     }
 
-    /// A stream of one of its running requests.
+    /// Returns the stream of one of its requests in flight.
     pub(super) fn any_leg(&self) -> Option<Arc<Mailbox>> {
         self.state().running.values().next().map(|running| running.leg.clone())
     }
 
-    /// From which level on it wants log lines: what its session said, or the most verbose of its requests now.
+    /// Returns the least level of log lines that it wants: the one its session set, or the most verbose one of its requests
+    /// in flight.
     pub(super) fn level(&self) -> Option<Level> {
         let state = self.state();
         if !self.revision.is_modern() {
@@ -409,79 +442,19 @@ impl Client {
         self.state().level = Some(level);
     }
 
-    /// Questions with ids up to that one were put to it by another daemon: ours get ids above, so that an answer to one of
-    /// those fits none.
+    /// Notes that another daemon has put questions to it with ids up to this one. Ours get higher ids, so that a late answer
+    /// to one of those matches none of ours.
     pub(crate) fn has_asked(&self, asked: u64) {
         let mut state = self.state();
         state.asked_so_far = state.asked_so_far.max(asked);
     }
 
-    /// Whether a log line of that level is for it, on that leg: since 2026-07-28 each request says what it wants, before
-    /// that the session did.
+    /// Reports whether it wants a log line of that level on that leg. Since 2026-07-28 each request says so; before, the
+    /// session did.
     pub(super) fn wants(&self, level: &str, leg: &Mailbox) -> bool {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
         let least = if self.revision.is_modern() { leg.level() } else { Some(self.level().unwrap_or(DEFAULT_LEVEL)) };
         least.is_some_and(|least| level >= usize::from(least))
-    }
-
-    pub(super) fn seen(&self) -> Option<Seen> {
-        self.state().seen.clone()
-    }
-
-    /// Whether no list of its would wait for servers.
-    pub(super) fn is_settled(&self) -> bool {
-        self.state().seen.as_ref().is_some_and(|seen| seen.settled)
-    }
-
-    pub(super) fn keep_seen(&self, seen: Seen) {
-        let mut state = self.state();
-        if !state.closed {
-            state.seen = Some(seen);
-        }
-    }
-
-    /// Notes what a list told it. That says nothing of its other lists, which may be of an earlier catalog.
-    pub(super) fn tell(&self, kind: Kind, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        let told = state.told.get_or_insert_with(|| std::array::from_fn(|_| catalog.clone()));
-        told[kind as usize] = catalog.clone();
-    }
-
-    /// What it was told last, if it ever asked.
-    pub(super) fn told(&self) -> Option<Told> {
-        self.state().told.clone()
-    }
-
-    /// Notes that it is told of all that has changed up to this catalog.
-    pub(super) fn catch_up(&self, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if let Some(told) = &mut state.told {
-            told.fill(catalog.clone());
-        }
-    }
-
-    /// Notes that it was given the first page of a list that has more.
-    pub(super) fn begin_list(&self, catalog: &Arc<Catalog>) {
-        let mut state = self.state();
-        if state.closed || state.begun.last().is_some_and(|(_, last)| Arc::ptr_eq(last, catalog)) {
-            return;
-        }
-        let old = state.begun.len().saturating_sub(BEGUN - 1);
-        let kept = std::mem::take(&mut state.begun).into_iter().skip(old);
-        state.begun = kept.chain([(Instant::now(), catalog.clone())]).collect();
-    }
-
-    /// The lists that it may still be reading, page by page; the newest first.
-    pub(super) fn begun_lists(&self) -> Vec<Arc<Catalog>> {
-        let mut state = self.state();
-        if state.begun.iter().any(|(at, _)| at.elapsed() >= KEPT) {
-            let begun = std::mem::take(&mut state.begun).into_iter();
-            state.begun = begun.filter(|(at, _)| at.elapsed() < KEPT).collect();
-        }
-        state.begun.iter().rev().map(|(_, catalog)| catalog.clone()).collect()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -489,7 +462,7 @@ impl Client {
     }
 }
 
-/// Whether a URI names that resource, or a part of it.
+/// Reports whether a URI names that resource, or a part of it.
 pub(crate) fn is_part(uri: &str, whole: &str) -> bool {
     let rest = uri.strip_prefix(whole);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
@@ -497,30 +470,30 @@ pub(crate) fn is_part(uri: &str, whole: &str) -> bool {
 
 /// The client stays while this lives.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Client>);
+pub(crate) struct ClientStay(Arc<Client>);
 
-impl Place {
-    /// Whether it is that client's.
+impl ClientStay {
+    /// Reports whether it belongs to that client.
     pub(crate) fn is_of(&self, client: &Arc<Client>) -> bool {
         Arc::ptr_eq(&self.0, client)
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientStay {
     fn drop(&mut self) {
         self.0.state().places -= 1;
     }
 }
 
-/// A stream of changes is open while this lives.
+/// A change stream is open while this lives.
 #[derive(Debug)]
 pub(super) struct Listen {
-    place: Place,
+    place: ClientStay,
     watched: u32,
 }
 
 impl Listen {
-    /// Notes that it watches so many resources; false if its client would watch more than `limit`.
+    /// Notes that the stream watches `count` more resources. Returns false if its client would watch more than `limit`.
     pub(super) fn watch(&mut self, count: usize, limit: usize) -> bool {
         let mut state = self.place.0.state();
         let all = count.saturating_add(state.watched as usize).saturating_add(state.subscriptions.len());
@@ -539,20 +512,20 @@ impl Drop for Listen {
     }
 }
 
-/// Why a request is not begun.
+/// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum RequestRefused {
     IdInUse,
-    /// This client has too many.
+    /// The client has too many requests in flight.
     Limit,
-    /// There are too many in all.
+    /// All clients together have too many.
     Load,
-    /// Too many of all are of its principal.
+    /// The principal has half of all that may be in flight.
     Share,
     Closed,
 }
 
-/// A request is running while this lives.
+/// A request is in flight while this lives.
 #[derive(Debug)]
 pub(super) struct Guard {
     client: Arc<Client>,

@@ -1,26 +1,113 @@
-//! All clients, by who they are to the servers.
+//! All clients: who comes and goes, and how many requests they have in flight together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::client::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::Mailbox;
+use super::client::{Abilities, Client, RequestRefused};
 use super::level::{DEFAULT_LEVEL, LEVELS};
-use crate::manager::Server;
+use super::presence::Named;
+use super::roster::{ClientStatus, Roster};
+use crate::manager::{Manager, Principal, Server, Who};
+use crate::protocol::{ErrorObject, Outcome, Raw};
+use crate::queues::Account;
 use crate::upstream::{Owner, Upstream};
 
-/// The clients that there are.
-#[derive(Debug, Default)]
-pub(super) struct Clients {
+/// The clients of the router, with a session or without.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    manager: Manager,
     /// Oldest first.
     table: Mutex<BTreeMap<Owner, Arc<Client>>>,
     count: AtomicU64,
+    /// Requests in flight, of all clients.
+    load: Arc<AtomicUsize>,
+    /// The clients that people are shown.
+    roster: Roster,
 }
 
 impl Clients {
-    /// A name for one more.
-    pub(super) fn next(&self) -> Owner {
-        Owner(self.count.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(super) fn new(manager: Manager, closing: CancellationToken) -> Self {
+        let (table, count, load) = Default::default();
+        Self { manager, table, count, load, roster: Roster::new(closing) }
+    }
+
+    /// Takes a client in. What waits for it counts for `account`.
+    pub(crate) fn admit(
+        &self,
+        principal: Principal,
+        abilities: Abilities,
+        named: Named,
+        account: Account,
+    ) -> Arc<Client> {
+        let Abilities { revision, profile, extensions } = abilities;
+        let owner = Owner(self.count.fetch_add(1, Ordering::Relaxed) + 1);
+        let is_one = !revision.is_modern();
+        let who = Who { owner, principal, profile, era: revision.era(), roots: None, is_one };
+        let mailbox = Mailbox::new(self.manager.limits(), account);
+        let client = Arc::new(Client::new(who, revision, extensions, mailbox, named));
+        self.lock().insert(owner, client.clone());
+        client
+    }
+
+    /// Ends a client: its calls are cancelled, its leases given back.
+    pub(crate) fn close(&self, client: &Arc<Client>) {
+        if self.lock().remove(&client.owner()).is_some() {
+            self.roster.farewell(client);
+        }
+        for subscription in client.close() {
+            subscription.upstream.unwant_uri(&subscription.raw);
+        }
+        self.manager.release(client.owner());
+    }
+
+    /// The clients that people are shown.
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// Lists the clients that people are shown, oldest first.
+    #[must_use]
+    pub(crate) fn list(&self) -> Vec<ClientStatus> {
+        self.roster.list(&self.all())
+    }
+
+    /// Counts a request in, unless there are too many in flight.
+    pub(super) fn enter(&self, client: &Client, limit: usize) -> Result<InFlight, RequestRefused> {
+        let more = |now: usize| (now < limit).then_some(now + 1);
+        self.load.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|_| RequestRefused::Load)?;
+        let load = InFlight(self.load.clone());
+        let half = limit.div_ceil(2);
+        if self.load() > half && self.has_its_half(client, half) { Err(RequestRefused::Share) } else { Ok(load) }
+    }
+
+    /// Reports whether the principal of this client already has `half` of the requests, not counting the one just counted
+    /// in, while there are clients of others.
+    fn has_its_half(&self, client: &Client, half: usize) -> bool {
+        let clients = self.lock();
+        let (own, others): (Vec<_>, Vec<_>) =
+            clients.values().partition(|other| other.principal() == client.principal());
+        !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
+    }
+
+    /// Returns the number of requests in flight.
+    pub(super) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Reports whether there is room for no more requests now.
+    #[must_use]
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door asks"))]
+    pub(crate) fn is_full(&self) -> bool {
+        self.load() >= self.manager.limits().pending
+    }
+
+    /// Reports whether any client waits for an answer.
+    pub(super) fn are_busy(&self) -> bool {
+        self.lock().values().any(|client| !client.is_quiet())
     }
 
     pub(super) fn get(&self, owner: Owner) -> Option<Arc<Client>> {
@@ -32,15 +119,31 @@ impl Clients {
         self.lock().values().cloned().collect()
     }
 
-    /// Those whose lease that is.
+    /// The clients whose lease this is.
     pub(super) fn on(&self, server: &Server, upstream: &Upstream) -> Vec<Arc<Client>> {
         let users = server.users(upstream.id).unwrap_or_default();
         let clients = self.lock();
         users.iter().filter_map(|owner| clients.get(owner).cloned()).collect()
     }
 
-    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has said one. A client with
-    /// a session that said none is served as by default; one without wants nothing then.
+    /// Serves `logging/setLevel`.
+    pub(super) fn set_level(&self, client: &Client, params: &Raw) -> Outcome {
+        let name = params.text("level");
+        let known = name.as_deref().and_then(|name| LEVELS.iter().position(|level| *level == name));
+        let Some(level) = known.and_then(|level| u8::try_from(level).ok()) else {
+            return Err(ErrorObject::invalid_params(format!("`level` is none of {}", LEVELS.join(", "))));
+        };
+        client.set_level(level);
+        for (server, upstream) in client.leases() {
+            if let Some(server) = self.manager.server(server) {
+                self.apply_level(&server, &upstream);
+            }
+        }
+        Ok(Raw::empty_object())
+    }
+
+    /// Tells a server the most verbose level that any client of the lease wants; nothing if none has set one. A client
+    /// with a session that set none gets the default level; a client without a session then wants no log lines.
     pub(super) fn apply_level(&self, server: &Server, upstream: &Upstream) {
         let mut said = false;
         let mut least = None;
@@ -55,15 +158,16 @@ impl Clients {
         }
     }
 
-    /// Whether the principal of a client has `half` of the requests, and there are clients of others.
-    pub(super) fn has_its_half(&self, client: &Client, half: usize) -> bool {
-        let clients = self.lock();
-        let (own, others): (Vec<_>, Vec<_>) =
-            clients.values().partition(|other| other.principal() == client.principal());
-        !others.is_empty() && own.iter().map(|client| client.requests()).sum::<usize>() >= half
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<Owner, Arc<Client>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Owner, Arc<Client>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request is in flight while this lives.
+pub(super) struct InFlight(Arc<AtomicUsize>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,18 +1,18 @@
-//! The clocks of a request at a server; pure: signs and the time come in, a verdict goes out.
+//! The clocks of a request at a server. Pure: signs and the time come in, a verdict comes out.
 //!
 //! | turn | `Progress` | `Asked` | `Settled` | `Slept` | `Due` |
 //! |---|---|---|---|---|---|
-//! | `Server` | starts anew | person, if a question is open | = | = , later | silent, or too long |
-//! | `Person` | – | = | server; the time of the person counts for neither | = , later | unanswered, if a question is open; else as `Server` |
+//! | `Server` | restarts | person, if a question is open | = | = , later | silent, or too long |
+//! | `Person` | – | = | server; the person's time counts for neither | = , later | unanswered, if a question is open; else as `Server` |
 //!
-//! `idle` is how long the server may be silent, `patience` how long a person may take, and nothing goes on after `end`. A
-//! dash keeps the turn and its time. The time of a person does not count for `end`.
+//! `idle` is how long the server may be silent, `patience` how long a person may take, and `end` when the request ends at
+//! the latest. A dash keeps the turn and its time. A person's time does not count toward `end`.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What runs while a request waits for its answer.
+/// The clocks that run while a request waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Clocks {
     idle: Duration,
@@ -28,29 +28,29 @@ enum Turn {
     Person { since: Instant, due: Instant },
 }
 
-/// What happens meanwhile.
+/// What happens while the request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// The server says how far it is.
+    /// The server reported progress.
     Progress,
     /// The server asked something.
     Asked,
-    /// A question was answered, or taken back.
+    /// A question was answered or taken back.
     Settled,
-    /// The machine slept, which is nobody's silence.
+    /// The machine slept, which counts as silence for neither side.
     Slept(Duration),
-    /// The time is over.
+    /// The deadline of [`Clocks::due`] passed.
     Due,
 }
 
-/// Why nothing more is waited for.
+/// Why the wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     /// The server was silent for too long.
     Silent,
-    /// All of it took too long.
+    /// The whole request took too long.
     End,
-    /// Nobody answered the server's question.
+    /// The server's question got no answer.
     Unanswered,
 }
 
@@ -59,14 +59,14 @@ impl Clocks {
         Self { idle, patience, end, turn: Turn::Server { due: (now + idle).min(end) } }
     }
 
-    /// When the time is over, as far as is known now.
+    /// Returns the next deadline.
     pub(super) fn due(&self) -> Instant {
         match self.turn {
             Turn::Server { due } | Turn::Person { due, .. } => due,
         }
     }
 
-    /// Nothing goes on after that.
+    /// Returns when the request ends at the latest.
     pub(super) fn end(&self) -> Instant {
         self.end
     }
@@ -75,7 +75,7 @@ impl Clocks {
         self.patience
     }
 
-    /// Takes a sign. `is_asked`: whether a question of the request is open now.
+    /// Takes a sign. `is_asked` says whether a question of the request is open now.
     pub(super) fn step(&mut self, now: Instant, sign: Sign, is_asked: bool) -> Option<Late> {
         match (sign, self.turn) {
             (Sign::Slept(slept), _) => self.sleep(slept),
@@ -84,7 +84,7 @@ impl Clocks {
                 self.turn = Turn::Person { since: now, due: now + self.patience };
             }
             (Sign::Asked | Sign::Settled, Turn::Person { since, .. }) if !is_asked => self.resume(now, since),
-            // It was refused, or answered at once.
+            // The question was refused, or answered at once.
             (Sign::Asked, Turn::Server { .. }) => self.listen(now),
             (Sign::Due, _) if is_asked => return Some(Late::Unanswered),
             (Sign::Due, _) if now < self.end => return Some(Late::Silent),
@@ -94,13 +94,13 @@ impl Clocks {
         None
     }
 
-    /// It is the server's turn again.
+    /// Gives the server its turn back.
     fn resume(&mut self, now: Instant, since: Instant) {
         self.end += now.saturating_duration_since(since);
         self.turn = Turn::Server { due: (now + self.idle).min(self.end) };
     }
 
-    /// The server was heard.
+    /// Restarts the idle clock.
     fn listen(&mut self, now: Instant) {
         let heard = (now + self.idle).min(self.end);
         match &mut self.turn {
@@ -124,7 +124,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(100);
     const END: Duration = Duration::from_secs(25);
 
-    /// A request that began at a moment, and the time since.
+    /// A request, and when it began.
     struct Run(Clocks, Instant);
 
     impl Run {
@@ -133,7 +133,7 @@ mod tests {
             Self(Clocks::start(now, IDLE, PATIENCE, now + END), now)
         }
 
-        /// Takes a sign so many seconds after the beginning; when the time is over then, in seconds after it, too.
+        /// Takes a sign `at` seconds after the beginning. Returns the verdict, and the deadline in seconds.
         fn step(&mut self, at: u64, sign: Sign, is_asked: bool) -> (Option<Late>, u64) {
             let late = self.0.step(self.1 + Duration::from_secs(at), sign, is_asked);
             (late, (self.0.due() - self.1).as_secs())

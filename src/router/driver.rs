@@ -1,5 +1,5 @@
-//! The questions of a server without a session, put to a client with one (`docs/bridging.md` 5.4): each `input_required`
-//! result becomes requests to the client, and their answers the next request to the server.
+//! The questions of a server without a session, put to a client with one (`docs/bridging.md` 5.4). Each `input_required`
+//! result becomes requests to the client, and their answers go into the next request to the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use super::answer::Failure;
-use super::ask_guard::AskGuard;
 use super::client::Client;
+use super::put::AskGuard;
 use super::{Mailbox, put, question};
 use crate::adapt;
 use crate::manager::Server;
@@ -19,13 +19,14 @@ use crate::protocol::{
 };
 use crate::upstream::{Ask, Upstream};
 
-/// Rounds of one call, those that only wait for a page to be visited aside.
+/// Most rounds of one call. Rounds that only wait for a page to be visited do not count.
 const ROUNDS: u32 = 10;
-/// A server that asks nothing and only wants to be called again waits that long at first, and at most so long.
+/// How long to wait at first before calling a server again that asks nothing new.
 const PACE: Duration = Duration::from_millis(250);
+/// How long to wait at most, after doubling.
 const PACE_MAX: Duration = Duration::from_secs(5);
 
-/// What is kept of a call from round to round.
+/// The state of a call across its rounds.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
     rounds: u32,
@@ -33,11 +34,11 @@ pub(super) struct Driver {
     visits: Visits,
 }
 
-/// Pages that the client agreed to visit. Once the call is over, however it ends, the client is told that they need not be
-/// waited for.
+/// Pages that the client agreed to visit. Once the call is over, however it ends, the client is told that they are
+/// complete.
 #[derive(Debug, Default)]
 struct Visits {
-    /// The server's words for each, and the id under which the client was asked.
+    /// By page (see [`page`]), the id under which the client was asked.
     agreed: HashMap<String, String>,
     whose: Option<(Arc<Client>, Arc<Server>)>,
 }
@@ -54,7 +55,7 @@ impl Drop for Visits {
     }
 }
 
-/// Whose call it is, and at which server.
+/// The client and the server of a call.
 pub(super) struct Stage<'a> {
     pub(super) client: &'a Arc<Client>,
     pub(super) leg: &'a Arc<Mailbox>,
@@ -66,16 +67,16 @@ pub(super) struct Stage<'a> {
     pub(super) patience: Duration,
 }
 
-/// How a call goes on.
+/// How a call continues.
 pub(super) enum Next {
-    /// With these members in its params.
+    /// It is sent again with these params.
     Again(Raw),
-    /// It does not.
+    /// It has its outcome.
     Over(Outcome),
 }
 
 impl Driver {
-    /// Whether anything was asked so far: the server has worked on the call then.
+    /// Reports whether anything was asked so far. If so, the server has worked on the call.
     pub(super) fn has_asked(&self) -> bool {
         self.rounds > 0 || self.pause.is_some()
     }
@@ -120,7 +121,7 @@ impl Driver {
         self.visits.agreed.get(&page(entry)?)
     }
 
-    /// Asks everything side by side; the first refusal ends it all.
+    /// Puts all questions to the client concurrently. The first refusal ends all of them.
     async fn ask(
         &mut self,
         stage: &Stage<'_>,
@@ -171,7 +172,7 @@ impl Driver {
                     }
                     answers.push((key, answer));
                 }
-                // An elicitation has a word for it.
+                // An elicitation can say so: `cancel`.
                 (Err(_), Method::Elicit) => answers.push((key, question::cancelled())),
                 (Err(error), _) => return Ok(Err(error)),
             }
@@ -179,7 +180,7 @@ impl Driver {
         Ok(Ok(answers))
     }
 
-    /// The params of a question; a page to be visited gets an id, as 2025-11-25 wants it.
+    /// Returns the params of a question. A page to be visited gets an id, as 2025-11-25 requires.
     fn params(&self, entry: &Raw) -> (Option<Raw>, Option<String>) {
         let params = entry.member("params");
         if page(entry).is_none() {
@@ -191,7 +192,7 @@ impl Driver {
     }
 }
 
-/// Stands for a page that is to be visited: its URL and what is said about it.
+/// Returns the key of a page that is to be visited: its URL and message.
 fn page(entry: &Raw) -> Option<String> {
     let params = entry.member("params")?;
     let [mode, url, message] = params.members(["mode", "url", "message"]);
@@ -203,7 +204,7 @@ fn random() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
-/// The params of the next request: the same, with the answers and the server's own state.
+/// Returns the params of the next request: the same, with the answers and the server's own state.
 fn again(params: &Raw, answers: &[(String, Raw)], state: Option<&Raw>) -> Raw {
     let mut edits = Edits::new(params);
     let whole = params.as_value();
@@ -221,7 +222,7 @@ fn again(params: &Raw, answers: &[(String, Raw)], state: Option<&Raw>) -> Raw {
     }
 }
 
-/// The client refused what has no word for a refusal: the server is not asked again, and the client is told why.
+/// The client refused a question whose answer cannot say so. The server is not called again, and the client is told why.
 fn refused(stage: &Stage<'_>, error: ErrorObject) -> Outcome {
     if *stage.method != Method::ToolsCall {
         return Err(error);

@@ -1,32 +1,43 @@
-//! Routes a request. What is in no list yet may be of a server that is on its way: that one is waited for, as a call to it
-//! would wait.
+//! Finds the route of a request. A name that is in no list yet may belong to a server that is still starting: the request
+//! waits for that server, as a call to it would.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 
-use super::Router;
 use super::answer::Failure;
+use super::background::Background;
 use super::client::Client;
+use super::reach::Connector;
 use super::route::{Astray, Map, OwnTool, Route, Routed};
 use super::wanted::{Wanted, What};
 use crate::answered::NoResult;
 use crate::config::Prefix;
 use crate::exposed::carries;
-use crate::manager::Server;
+use crate::manager::{Manager, Server};
 use crate::protocol::{ErrorObject, Method, Raw, Request, Theirs};
 use crate::registry::Catalog;
 
-/// Why a request has no route.
+/// Finds the routes of requests.
+#[derive(Debug)]
+pub(super) struct Routes {
+    manager: Manager,
+    connector: Arc<Connector>,
+    background: Background,
+    /// Tools of the host itself.
+    own: OnceLock<Box<[Arc<dyn OwnTool>]>>,
+}
+
+/// Why a request has no route, seen after the waits.
 #[derive(Debug)]
 pub(super) enum Lost {
     Astray(Astray),
-    /// What it names is of a server that has never listed anything, and cannot be reached.
+    /// The name belongs to a server that has never listed anything and cannot be reached.
     Down(Arc<Server>, Failure),
 }
 
 impl Lost {
-    /// The answer to the request.
+    /// Returns the answer to the request.
     pub(super) fn of(self, wanted: &Wanted) -> NoResult {
         let (what, name) = (wanted.what.word(), Theirs(&wanted.name));
         let text = match self {
@@ -48,31 +59,37 @@ impl Lost {
     }
 }
 
-impl Router {
-    /// Looks a request up without waiting, for a door that needs its route before it is served.
+impl Routes {
+    pub(super) fn new(manager: Manager, connector: Arc<Connector>, background: Background) -> Self {
+        Self { manager, connector, background, own: OnceLock::new() }
+    }
+
+    /// Finds the route of a tool call without waiting, for a door that needs it before the call is served.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
-    pub(crate) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
+    pub(super) fn look_up(&self, client: &Arc<Client>, request: Request) -> Routed {
         let is_call = request.method == Method::ToolsCall;
         let name = request.params.as_ref().filter(|_| is_call).and_then(|params| params.text("name"));
-        let route = name.and_then(|name| self.find_in(client, &self.view(client).callable, What::Tool, &name).ok());
+        let route =
+            name.and_then(|name| self.find_in(client, &client.view(&self.manager).callable, What::Tool, &name).ok());
         Routed { request, route }
     }
 
-    /// Routes a request; a client that never listed waits for the servers as a list does.
-    pub(super) async fn route(&self, client: &Arc<Client>, what: What, name: &str) -> Result<Route, Lost> {
+    /// Finds the route of a request. If the client never listed, the request waits for servers as a list does.
+    pub(super) async fn find(&self, client: &Arc<Client>, what: What, name: &str) -> Result<Route, Lost> {
         if what == What::Nothing {
             return Ok(Route::Every);
         }
-        let mut found = self.find_in(client, &self.view(client).callable, what, name);
+        let mut found = self.find_in(client, &client.view(&self.manager).callable, what, name);
         if is_unknown(&found) && !client.is_settled() {
-            found = self.find_in(client, &self.settled_view(client).await.callable, what, name);
+            found =
+                self.find_in(client, &client.settled_view(&self.manager, &self.background).await.callable, what, name);
         }
         if is_unknown(&found) {
-            found = self.find_in(client, &self.manager().once_callable(&client.who_now()), what, name);
+            found = self.find_in(client, &self.manager.once_callable(&client.who_now()), what, name);
         }
         if is_unknown(&found) {
             let down = self.wait_for_owners(client, name).await;
-            found = self.find_in(client, &self.look(client, client.is_settled()).callable, what, name);
+            found = self.find_in(client, &client.look(&self.manager, client.is_settled()).callable, what, name);
             if let (true, Some((server, failure))) = (is_unknown(&found), down) {
                 return Err(Lost::Down(server, failure));
             }
@@ -82,43 +99,43 @@ impl Router {
 
     fn find_in(&self, client: &Client, callable: &Catalog, what: What, name: &str) -> Result<Route, Astray> {
         let principal = client.principal();
-        let servers = self.manager().callable_by(principal);
+        let servers = self.manager.callable_by(principal);
         let found = Map { own: self.own_tools(), callable, servers: &servers }.find(what, name);
-        // A name may carry the alias of a server that the principal may not call.
-        let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager().may_call_all(principal);
+        // The name may carry the alias of a server that the principal may not call, which must not show.
+        let is_hidden = matches!(found, Err(Astray::Removed)) && !self.manager.may_call_all(principal);
         if is_hidden { Err(Astray::Unknown) } else { found }
     }
 
     fn own_tools(&self) -> &[Arc<dyn OwnTool>] {
-        self.0.own_tools.get().map(|tools| &**tools).unwrap_or_default()
+        self.own.get().map(|tools| &**tools).unwrap_or_default()
     }
 
     /// Gives the host tools of its own.
     #[cfg(test)]
     pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
-        self.0.own_tools.set(tools.into()).expect("they are given once");
+        self.own.set(tools.into()).expect("they are given once");
     }
 
-    /// Waits for servers that may own the name and have not shown it to this client: one whose alias it carries as long as a
-    /// call to it would wait, those that show names without one and never listed anything as long as a first list. Why the
-    /// first is not to be had, if it is not.
+    /// Waits for servers that may own the name and have not shown it to this client. A server whose alias the name carries
+    /// is waited for as long as a call to it would wait; if it cannot be reached, the failure is returned. Servers that show
+    /// names without an alias and never listed anything are waited for as long as a first list waits.
     async fn wait_for_owners(&self, client: &Arc<Client>, name: &str) -> Option<(Arc<Server>, Failure)> {
         let who = client.who_now();
-        let silent = self.manager().having_more(&who);
-        let settings = self.manager().settings();
+        let silent = self.manager.having_more(&who);
+        let settings = self.manager.settings();
         let is_its = |server: &&Arc<Server>| {
             server.config.prefix != Prefix::Never && carries(&server.config.alias, name, &settings.naming)
         };
         if let Some(server) = silent.iter().find(is_its) {
-            let failure = self.reached(client, server, None).await.err()?;
+            let failure = self.connector.connect(client, server, None).await.err()?;
             return Some((server.clone(), failure));
         }
-        // A name that tells nothing of its server opens no lease of the client's own at those whose lists are known.
-        let silent = self.manager().never_listed(&who);
+        // A name without an alias opens no lease at servers whose lists are known already.
+        let silent = self.manager.never_listed(&who);
         let bare = silent.iter().filter(|server| server.config.prefix != Prefix::Always);
-        let wait = self.manager().startup_wait();
-        let all = join_all(bare.map(|server| self.reached(client, server, None)));
-        // Whether they came is seen by what they list.
+        let wait = self.manager.startup_wait();
+        let all = join_all(bare.map(|server| self.connector.connect(client, server, None)));
+        // What they list shows whether they came.
         let _ = tokio::time::timeout(wait, all).await;
         None
     }

@@ -1,4 +1,4 @@
-//! Answers as their clients get them: in the words of their revision, under the names that they know.
+//! Answers as clients get them: in the form of their revision, under the names that they know.
 
 use super::answer::Failure;
 use super::client::Client;
@@ -10,10 +10,10 @@ use crate::protocol::{self, Method, Outcome, ProtocolVersion, Raw};
 use crate::registry::expose_content;
 use crate::upstream::Cache;
 
-/// What makes an answer one of this host.
+/// Finishes answers for clients.
 #[derive(Debug)]
 pub(super) struct Finish {
-    /// Who we say that we are.
+    /// The host's own `serverInfo`.
     info: Raw,
 }
 
@@ -26,7 +26,7 @@ impl Finish {
         &self.info
     }
 
-    /// The result with all that each says since 2026-07-28, also where we made it ourselves.
+    /// Adds the members that every result has since 2026-07-28, also to results of our own.
     pub(super) fn whole(&self, client: &Client, method: &Method, result: Raw) -> Raw {
         let revision = client.revision();
         if !revision.is_modern() {
@@ -35,7 +35,7 @@ impl Finish {
         adapt::result(result, method, revision, revision, &self.info)
     }
 
-    /// The answer to a request of that method as the client gets it.
+    /// Returns the answer to a request of that method as the client gets it.
     pub(super) fn written(&self, client: &Client, method: &Method, answered: Answered) -> Outcome {
         match answered {
             Ok(result) => Ok(result),
@@ -44,7 +44,7 @@ impl Finish {
         }
     }
 
-    /// What a server answered to a call, as the client's revision has it, under the names that it knows.
+    /// Translates a server's answer to a call into the client's revision, under the names that the client knows.
     pub(super) fn adapted(
         &self,
         client: &Client,
@@ -62,7 +62,7 @@ impl Finish {
         self.across(client, server, from, &forward.method, outcome)
     }
 
-    /// What a server of revision `from` answered to a request of that method, as the client's revision has it.
+    /// Translates the answer of a server of revision `from` into the client's revision.
     pub(super) fn across(
         &self,
         client: &Client,
@@ -78,12 +78,12 @@ impl Finish {
         Ok(adapt::outcome(outcome, method, &gap)?)
     }
 
-    /// A result of our own, with what every one has since 2026-07-28, and with the caching hints that are due.
+    /// Completes a result of our own with the members that every result has since 2026-07-28, and with caching hints.
     pub(super) fn completed(&self, result: &Raw, hints: Option<Cache>) -> Raw {
         self.completed_with("", result, hints)
     }
 
-    /// The same with more members of `_meta`, each with its comma in front.
+    /// Completes a result likewise. `more` are further members of `_meta`, each with a comma in front.
     pub(super) fn completed_with(&self, more: &str, result: &Raw, hints: Option<Cache>) -> Raw {
         let (name, info) = (protocol::meta::SERVER_INFO, &self.info);
         let mut head = format!(r#"{{"resultType":"complete","_meta":{{"{name}":{info}{more}}}"#);

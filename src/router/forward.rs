@@ -1,4 +1,4 @@
-//! A request as it goes to a server, and what is kept of it from one connection to the next.
+//! A request as it goes to a server, and what a call keeps from one connection to the next.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,9 +9,10 @@ use super::plan::Plan;
 use super::route::{Listed, One};
 use super::state;
 use super::wanted::Wanted;
+use crate::adapt;
 use crate::config::{self, Limits};
 use crate::manager::{Calling, Server, Slot, Told};
-use crate::protocol::{Method, Raw};
+use crate::protocol::{Edits, Method, Raw};
 use crate::registry::Offer;
 use crate::transport::{self, Fate};
 
@@ -23,7 +24,7 @@ pub(super) struct Forward {
     pub(super) params: Raw,
     /// The member of the params that names the target, as it stands.
     pub(super) named: Raw,
-    /// What the server itself calls the target.
+    /// The server's own name for the target.
     pub(super) target: Arc<str>,
     /// How the target was listed when the call was routed.
     pub(super) listed: Listed,
@@ -31,15 +32,15 @@ pub(super) struct Forward {
     pub(super) meta: Option<Raw>,
     /// The limits that hold for the call to its end.
     pub(super) limits: Arc<Limits>,
-    /// It brings answers to a result that asked: its server was without a session when it did.
+    /// Whether it brings answers to a result that asked. The server had no session when it asked.
     pub(super) answers: bool,
-    /// Of the request as the client sent it; made when it is asked for.
+    /// Digest of the request as the client sent it; computed on demand.
     pub(super) digest: OnceLock<String>,
     /// Whether it runs as a task.
     pub(super) task: Plan,
-    /// The roots that its client told for it.
+    /// The roots that the client brought with it.
     pub(super) roots: Option<Arc<Told>>,
-    /// What the client was shown of the server, where that is not what its own lease lists.
+    /// What the client was shown of the server, unless its own lease lists that.
     pub(super) shown: Option<Arc<Offer>>,
 }
 
@@ -64,7 +65,7 @@ impl Forward {
         }
     }
 
-    /// Whether doing it twice does no harm: reads do none, and tools where the user says so.
+    /// Reports whether the request may safely run twice: reads may, and tools that the user says may.
     pub(super) fn is_safe_twice(&self) -> bool {
         let config = &self.server.config;
         self.method != Method::ToolsCall
@@ -72,7 +73,7 @@ impl Forward {
             || (config.trust_annotations && self.is_marked_safe())
     }
 
-    /// Whether the server says of the tool that calling it twice does no harm.
+    /// Reports whether the server's annotations say that the tool may safely be called twice.
     fn is_marked_safe(&self) -> bool {
         let entry = self.listed.entry();
         let Some(annotations) = entry.and_then(|entry| entry.definition().member("annotations")) else { return false };
@@ -80,17 +81,17 @@ impl Forward {
         hints.into_iter().flatten().any(|hint| hint.as_bytes() == b"true")
     }
 
-    /// The client's progress token, as JSON.
+    /// Returns the client's progress token, as JSON.
     pub(super) fn token(&self) -> Option<Raw> {
         self.meta.as_ref()?.member("progressToken")
     }
 
-    /// Stands for the request, however a client writes it down again.
+    /// Returns a digest that stays the same however a client writes the request down again.
     pub(super) fn digest(&self) -> &str {
         self.digest.get_or_init(|| state::digest(&self.method, &self.params))
     }
 
-    /// Finds its parts again after its params were edited.
+    /// Finds the parts again after the params were edited.
     pub(super) fn reopen(&mut self) {
         self.digest();
         let [name, meta] =
@@ -102,14 +103,70 @@ impl Forward {
     }
 }
 
-/// What is kept of a call from one connection to the next.
+/// Members of params that only servers without sessions know.
+const ANSWERS: [&str; 2] = ["inputResponses", "requestState"];
+
+/// Returns the params as they go out, and the client's progress token. The params hold raw names, our progress token, and
+/// none of the protocol's own keys in `_meta`. `answers` are params with answers to a server without a session. `modern`
+/// says whether the client is of that era, and whether the server is.
+pub(super) fn outgoing(forward: &Forward, answers: Option<&Raw>, modern: (bool, bool), id: u64) -> (Raw, Option<Raw>) {
+    let (params, token) = dressed(forward, modern == (false, false), id);
+    let params = match answers {
+        Some(answers) => ANSWERS.iter().fold(params, |params, name| match answers.member(name) {
+            Some(value) => params.with_member(name, value.as_bytes()),
+            None => params.without_member(name),
+        }),
+        None if modern == (true, false) && params.members(ANSWERS).iter().any(Option::is_some) => {
+            ANSWERS.iter().fold(params, |params, name| params.without_member(name))
+        }
+        None => params,
+    };
+    // A server without a session decides alone what runs as a task.
+    let params = if modern.1 && forward.task != Plan::Theirs { params.without_member("task") } else { params };
+    (params, token)
+}
+
+/// Returns the params with the server's own name for the target and our progress token in `_meta`, and the client's
+/// progress token.
+fn dressed(forward: &Forward, both_legacy: bool, id: u64) -> (Raw, Option<Raw>) {
+    let mut edits = Edits::new(&forward.params);
+    if forward.named.string().as_deref() != Some(&*forward.target) {
+        edits.replace_part(&forward.named, Raw::from_value(&*forward.target).as_bytes().to_vec());
+    }
+    // Our own watchdog of calls needs progress.
+    let always = forward.method == Method::ToolsCall;
+    match &forward.meta {
+        None if always => edits.append("_meta", format!(r#"{{"progressToken":{id}}}"#).as_bytes()),
+        Some(meta) if meta.is_object() => {
+            let token = meta.member("progressToken");
+            let ours = (always || token.is_some()).then(|| id.to_string());
+            match adapt::request_meta(Some(meta), ours.as_deref(), both_legacy, trace) {
+                Some(new) if new == *meta => {}
+                Some(new) => edits.replace_part(meta, new.as_bytes().to_vec()),
+                None => edits.remove(forward.params.as_value(), "_meta"),
+            }
+            return (edits.apply(), token);
+        }
+        _ => {}
+    }
+    (edits.apply(), None)
+}
+
+fn trace() -> adapt::Trace {
+    let mut bytes = [0; 24];
+    // Without randomness only the ids are poor.
+    let _ = getrandom::fill(&mut bytes);
+    adapt::Trace::from_random(bytes)
+}
+
+/// What a call keeps from one connection to the next.
 pub(super) struct Course {
     pub(super) driver: Driver,
-    /// The params with the client's answers in.
+    /// The params with the client's answers.
     pub(super) answers: Option<Raw>,
-    /// Nothing of it may run longer.
+    /// When the call ends at the latest.
     pub(super) end: Instant,
-    /// Whether its client may be invited to sign in: once.
+    /// Whether the client may still be invited to sign in, which happens once.
     #[cfg(feature = "server")]
     pub(super) invites: bool,
     pub(super) repeats: Repeats,
@@ -118,7 +175,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Its beginning.
+    /// Starts the clocks of a call.
     pub(super) fn begin(config: &config::Server, calling: Calling, slot: Option<Slot>) -> Self {
         let now = Instant::now();
         Self {
@@ -134,18 +191,18 @@ impl Course {
     }
 }
 
-/// How a request may be sent again (`docs/hazards.md` H57).
+/// How often a request may be sent again (`docs/hazards.md` H57).
 pub(super) struct Repeats {
-    /// Until then one that never left us.
+    /// A request that never left us may be sent again until then.
     until: Instant,
-    /// Once more after it was refused before any work.
+    /// Whether it may be sent once more after it was refused before any work.
     refused: bool,
-    /// Once more after its answer was lost.
+    /// Whether it may be sent once more after its answer was lost.
     pub(super) lost: bool,
 }
 
 impl Repeats {
-    /// Whether it may be after this; counts it.
+    /// Reports whether the request may be sent again after this error, and counts that.
     pub(super) fn allow(&mut self, error: &transport::Error, is_safe_twice: impl FnOnce() -> bool) -> bool {
         match error.fate() {
             Fate::NeverLeft => Instant::now() < self.until,

@@ -1,39 +1,42 @@
-//! How full the tables are (`docs/hazards.md` H55): the ones that must be empty when nothing runs, and how much is
-//! taken of each limit that clients can fill. The gauges look into the tables, so a call pays nothing for them.
+//! How full the tables are (`docs/hazards.md` H55): tables that must be empty when nothing runs, and how much is used of
+//! each limit that clients can fill. The gauges look into the tables, so a call pays nothing for them.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
 
-use super::Router;
+use super::clients::Clients;
+use super::parked::Table;
+use super::tasks::Tasks;
+use crate::manager::{Manager, Slots};
+use crate::queues::Queues;
 
-/// What there is at the moment.
+/// How many of each thing there are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct Gauges {
     /// Clients, sessions or not.
     pub clients: usize,
-    /// Requests of clients that are being served.
+    /// Requests of clients in flight.
     pub requests: usize,
-    /// Requests of clients at servers, without an answer yet.
+    /// Requests at servers, without an answer yet.
     pub pending: usize,
     /// Questions of servers without an answer yet.
     pub questions: usize,
-    /// Calls that have one of the `maxConcurrent` slots.
+    /// Calls that hold a `maxConcurrent` slot.
     pub slots: usize,
-    /// Calls that wait for one.
+    /// Calls that wait for a `maxConcurrent` slot.
     pub queued: usize,
-    /// Calls that are held for clients without a session.
+    /// Calls parked for clients without a session.
     pub parked: usize,
-    /// Tasks that clients know of.
+    /// Tasks that clients know.
     pub tasks: usize,
-    /// Streams of changes.
+    /// Change streams.
     pub listens: usize,
-    /// Resources that somebody watches, by a session or by a stream of changes.
+    /// Resources watched by a session or by a change stream.
     pub watched: usize,
-    /// Connections to servers, or about to be.
+    /// Connections to servers, open or opening.
     pub leases: usize,
     /// Connections of clients.
     pub connections: usize,
@@ -41,108 +44,85 @@ pub struct Gauges {
     pub sessions: usize,
 }
 
-/// How much of a limit is taken.
+/// How much of a limit is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Usage {
-    /// Its name in `host.limits`.
+    /// The key in `host.limits`.
     pub(crate) limit: &'static str,
-    /// How much is taken; of a limit for each client, server or principal, by the one that takes most.
+    /// How much is used. Of a limit per client, server, or principal: by the one that uses most.
     pub(crate) used: usize,
-    /// How much there is.
+    /// The limit itself.
     pub(crate) cap: usize,
-    /// `bytes`, where it is not a count.
+    /// `bytes`, unless the limit is a count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<&'static str>,
 }
 
-/// What a door holds.
+/// How much a door holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct DoorLoad {
     /// Connections.
     pub(crate) connections: usize,
     /// Sessions.
     pub(crate) sessions: usize,
-    /// Most sessions of one principal that proved who it is.
+    /// The most sessions of one authenticated principal.
     pub(crate) sessions_of_one: usize,
-    /// Bytes of bodies that are being received.
+    /// Bytes of bodies being received.
     pub(crate) bodies: usize,
 }
 
-/// A door that tells what it holds.
+/// A door that reports how much it holds.
 pub(crate) trait Holds: Send + Sync {
-    /// What it holds at the moment.
-    fn held(&self) -> Held;
+    /// Returns how much it holds now.
+    fn held(&self) -> DoorLoad;
 }
 
-/// The doors there are.
-#[derive(Default)]
-pub(super) struct Doors(Mutex<Vec<Weak<dyn Holds>>>);
+/// Measures how full the tables are.
+pub(crate) struct Meter {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) parked: Arc<Table>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) queues: Queues,
+    /// The open doors.
+    pub(super) doors: Mutex<Vec<Weak<dyn Holds>>>,
+}
 
-impl std::fmt::Debug for Doors {
+impl std::fmt::Debug for Meter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Doors")
+        f.write_str("Meter")
     }
 }
 
-impl Doors {
-    fn held(&self) -> Held {
-        let doors: Vec<Arc<dyn Holds>> = {
-            let mut doors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            doors.retain(|door| door.strong_count() > 0);
-            doors.iter().filter_map(Weak::upgrade).collect()
-        };
-        doors.iter().map(|door| door.held()).fold(Held::default(), |all, one| Held {
-            connections: all.connections + one.connections,
-            sessions: all.sessions + one.sessions,
-            sessions_of_one: all.sessions_of_one.max(one.sessions_of_one),
-            bodies: all.bodies + one.bodies,
-        })
-    }
-}
-
-/// What a client holds.
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
-    /// Its requests that are being served.
-    pub(super) requests: usize,
-    /// Questions that it was asked.
-    pub(super) questions: usize,
-    /// Its streams of changes.
-    pub(super) listens: usize,
-    /// Resources that it watches.
-    pub(super) watched: usize,
-}
-
-/// What the client holds that holds most, of each.
+/// Of each thing, how much the client holds that holds most.
 #[derive(Default)]
-struct Clients {
+struct Fullest {
     requests: usize,
     watched: usize,
     queue: usize,
 }
 
-impl Router {
-    /// Has a door tell what it holds, for as long as it lives.
+impl Meter {
+    /// Includes a door in the gauges, for as long as it lives.
     pub(crate) fn ask_of<D: Holds + 'static>(&self, door: &Arc<D>) {
         let door: Weak<D> = Arc::downgrade(door);
-        self.0.doors.0.lock().unwrap_or_else(PoisonError::into_inner).push(door);
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).push(door);
     }
 
-    /// What there is at the moment.
+    /// Returns how many of each thing there are now.
     pub(crate) fn gauges(&self) -> Gauges {
-        let held = self.0.doors.held();
+        let held = self.held();
         let mut gauges = Gauges {
-            requests: self.0.load.load(std::sync::atomic::Ordering::Relaxed),
-            parked: self.0.parked.len(),
-            tasks: self.0.known_tasks.len(),
-            leases: self.manager().lease_count(),
+            requests: self.clients.load(),
+            parked: self.parked.len(),
+            tasks: self.tasks.registry.len(),
+            leases: self.manager.lease_count(),
             connections: held.connections,
             sessions: held.sessions,
             ..Gauges::default()
         };
-        let clients = self.0.clients.all();
+        let clients = self.clients.all();
         gauges.clients = clients.len();
         for client in clients {
             let counts = client.counts();
@@ -150,8 +130,8 @@ impl Router {
             gauges.listens += counts.listens;
             gauges.watched += counts.watched;
         }
-        for server in self.manager().servers().iter() {
-            let (slots, queued) = server.slots.as_ref().map(crate::manager::Slots::count).unwrap_or_default();
+        for server in self.manager.servers().iter() {
+            let (slots, queued) = server.slots.as_ref().map(Slots::count).unwrap_or_default();
             gauges.slots += slots;
             gauges.queued += queued;
             for connection in server.upstreams().iter().filter_map(|upstream| upstream.connection()) {
@@ -162,13 +142,13 @@ impl Router {
         gauges
     }
 
-    /// How much of each limit is taken that what clients do can reach (`docs/hazards.md` H101 to H107).
+    /// Returns how much is used of each limit that clients can reach (`docs/hazards.md` H101 to H107).
     pub(crate) fn usage(&self) -> Vec<Usage> {
-        let limits = self.limits();
-        let held = self.0.doors.held();
+        let limits = self.manager.limits();
+        let held = self.held();
         let clients = self.fullest();
         let (mut of_server, mut leases) = (0, 0);
-        for server in self.manager().servers().iter() {
+        for server in self.manager.servers().iter() {
             let upstreams = server.upstreams();
             leases = leases.max(upstreams.len());
             let connections = upstreams.iter().filter_map(|upstream| upstream.connection());
@@ -181,35 +161,42 @@ impl Router {
             count("sessions", held.sessions, limits.sessions),
             count("sessionsPerPrincipal", held.sessions_of_one, limits.sessions_per_principal),
             bytes("bodies", held.bodies, limits.bodies),
-            count("pending", self.0.load.load(std::sync::atomic::Ordering::Relaxed), limits.pending),
+            count("pending", self.clients.load(), limits.pending),
             count("pendingPerClient", clients.requests, limits.pending_per_client),
             count("pendingPerServer", of_server, limits.pending_per_server),
-            bytes("clientQueues", self.queues().used(), limits.client_queues),
+            bytes("clientQueues", self.queues.used(), limits.client_queues),
             bytes("clientQueue", clients.queue, limits.client_queue),
-            count("leases", self.manager().lease_count(), limits.leases),
+            count("leases", self.manager.lease_count(), limits.leases),
             count("leasesPerServer", leases, limits.leases_per_server),
-            count("parked", self.0.parked.len(), limits.parked),
-            count("parkedPerPrincipal", self.0.parked.most_of_one(), limits.parked_per_principal),
+            count("parked", self.parked.len(), limits.parked),
+            count("parkedPerPrincipal", self.parked.most_of_one(), limits.parked_per_principal),
             count("subscriptions", clients.watched, limits.subscriptions),
         ]
     }
 
-    fn fullest(&self) -> Clients {
-        let clients = self.0.clients.all();
+    fn fullest(&self) -> Fullest {
+        let clients = self.clients.all();
         clients.iter().map(|client| (client.counts(), client.account().used())).fold(
-            Clients::default(),
-            |most, (counts, queue)| Clients {
+            Fullest::default(),
+            |most, (counts, queue)| Fullest {
                 requests: most.requests.max(counts.requests),
                 watched: most.watched.max(counts.watched),
                 queue: most.queue.max(queue),
             },
         )
     }
-}
 
-/// How many the one has that has most.
-pub(super) fn most<K: Eq + std::hash::Hash>(keys: impl Iterator<Item = K>) -> usize {
-    let mut counts: HashMap<K, usize> = HashMap::new();
-    keys.for_each(|key| *counts.entry(key).or_default() += 1);
-    counts.into_values().max().unwrap_or_default()
+    fn held(&self) -> DoorLoad {
+        let doors: Vec<Arc<dyn Holds>> = {
+            let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+            doors.retain(|door| door.strong_count() > 0);
+            doors.iter().filter_map(Weak::upgrade).collect()
+        };
+        doors.iter().map(|door| door.held()).fold(DoorLoad::default(), |all, one| DoorLoad {
+            connections: all.connections + one.connections,
+            sessions: all.sessions + one.sessions,
+            sessions_of_one: all.sessions_of_one.max(one.sessions_of_one),
+            bodies: all.bodies + one.bodies,
+        })
+    }
 }

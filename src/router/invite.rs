@@ -1,10 +1,10 @@
-//! Invitations to sign in: a call was refused for want of a token, before any work, and its client can be asked to open
-//! a page (`docs/bridging.md` 14). The question is an elicitation by URL in the words of the client's era;
-//! `auth/invitation.rs` has the page.
+//! Invitations to sign in: a call was refused before any work because there is no token, and its client can be asked to
+//! open a page (`docs/bridging.md` 14). The question is an elicitation by URL in the form of the client's era;
+//! `auth/invitation.rs` serves the page.
 //!
-//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback. The browser has to come back
-//! to this machine, and a client with a token of its own must not decide whose account all clients use. The embedding
-//! program has ways of its own. Any other client gets the error that names `mcp-host login`.
+//! **Invariant:** only the local user is asked, over a pipe or the endpoint on loopback. The browser must come back to
+//! this machine, and a client with a token of its own must not decide whose account all clients use. The embedding
+//! program signs in its own way. Any other client gets the error that names `mcp-host login`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,36 +12,44 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::Mailbox;
 use super::answer::Failure;
-use super::ask_guard::AskGuard;
 use super::client::Client;
 use super::forward::{Course, Forward};
+use super::put::AskGuard;
+use super::reach::Connector;
 use super::relay::input_required;
 use super::state::{Sealer, State};
 use super::toward::Toward;
-use super::{Mailbox, Router};
 use crate::adapt;
 use crate::answered::{Answered, NoResult};
 use crate::auth::{Invitation, Stands};
 use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolVersion, Raw, Theirs};
 use crate::upstream::Ask;
 
-/// What comes of a refusal.
+/// What an invitation leads to.
 pub(super) enum Invited {
-    /// The answer is the refusal.
+    /// Nobody signs in; the refusal is the answer.
     Nobody,
-    /// The client has to come again, with this answer.
+    /// The client gets this answer, and has to come again.
     Asked(Outcome),
     /// There is a token now.
     SignedIn,
 }
 
-/// A client without a session waits that long with one request; many give up on one after a minute.
+/// How long one request of a client without a session waits. Many clients give up after a minute.
 const PATIENCE: Duration = Duration::from_secs(45);
 const KEY: &str = "signIn";
 
-impl Router {
-    /// Asks the client of a call that was refused to sign in, and waits if it can be waited for.
+/// Invites clients to sign in.
+#[derive(Debug)]
+pub(super) struct Invitations {
+    pub(super) connector: Arc<Connector>,
+    pub(super) sealer: Arc<Sealer>,
+}
+
+impl Invitations {
+    /// Asks the client of a refused call to sign in, and waits for that where possible.
     pub(super) async fn invite(
         &self,
         client: &Arc<Client>,
@@ -51,18 +59,18 @@ impl Router {
         failure: &Failure,
     ) -> Invited {
         let Some(why) = failure.wants_sign_in() else { return Invited::Nobody };
-        if !forward.method.may_ask() || !self.is_at_hand(client) || !std::mem::take(&mut course.invites) {
+        if !forward.method.may_ask() || !is_at_hand(client) || !std::mem::take(&mut course.invites) {
             return Invited::Nobody;
         }
         let Some(tokens) = forward.server.tokens() else { return Invited::Nobody };
         let Some(invitation) = tokens.invite().await else { return Invited::Nobody };
         let is_new = invitation.is_new_to(client.owner().0);
         if client.revision().is_modern() {
-            // Others of the same kind look like the same client, so that each is asked in the end, until one says no.
+            // Clients with equal capabilities count as one client. So each of them is asked in the end, until one declines.
             if !is_new && let Some(end) = self.wait(client, forward, &invitation).await {
                 return end;
             }
-            return Invited::Asked(ask_to_sign_in(&self.0.sealer, client, forward, &invitation, why));
+            return Invited::Asked(ask_to_sign_in(&self.sealer, client, forward, &invitation, why));
         }
         let Toward::Leg(leg) = &*toward else { return Invited::Nobody };
         let leg = leg.mailbox().clone();
@@ -70,7 +78,7 @@ impl Router {
         let stands = if is_new {
             signed_in(client, forward, (&leg, toward), &invitation).await
         } else {
-            // As long as the one that asked: until its client says no, or the login ends.
+            // Waits like the call that asked: until its client declines, or the login ends.
             toward.tick();
             invitation.wait(client.owner().0, forward.limits.login).await
         };
@@ -83,8 +91,8 @@ impl Router {
         Invited::SignedIn
     }
 
-    /// A client without a session comes again: the answer, if that is one already.
-    pub(super) async fn invited(
+    /// Takes the answer that a client without a session brings. Returns the answer to its request, if there is one already.
+    pub(super) async fn answered(
         &self,
         client: &Arc<Client>,
         forward: &Forward,
@@ -95,7 +103,7 @@ impl Router {
         let refused = || Some(Err(refused.of(&forward.server)));
         let answer = forward.params.member("inputResponses").and_then(|answers| answers.member(KEY));
         let accepted = answer.and_then(|answer| answer.text("action")).as_deref() == Some("accept");
-        // Where it is not known any more, the call itself shows how it stands.
+        // If the invitation is gone, the call itself shows whether there is a token.
         let invitation = forward.server.tokens().and_then(|tokens| tokens.invitation(invitation));
         if let Some(invitation) = &invitation {
             invitation.answered(client.owner().0, accepted);
@@ -107,21 +115,12 @@ impl Router {
         match self.wait(client, forward, &invitation).await {
             Some(Invited::SignedIn) => None,
             Some(_) => refused(),
-            None if !self.is_at_hand(client) => refused(),
-            None => Some(ask_to_sign_in(&self.0.sealer, client, forward, &invitation, &why).map_err(NoResult::from)),
+            None if !is_at_hand(client) => refused(),
+            None => Some(ask_to_sign_in(&self.sealer, client, forward, &invitation, &why).map_err(NoResult::from)),
         }
     }
 
-    /// Whether somebody sits at this machine behind that client, who can be asked to open a page.
-    fn is_at_hand(&self, client: &Client) -> bool {
-        let revision = client.revision();
-        client.principal().is_local()
-            && !client.is_embedding()
-            && client.profile().has(Profile::ELICITATION_URL)
-            && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
-    }
-
-    /// Waits as long as one request may; `None` if the login goes on.
+    /// Waits as long as one request may. Returns `None` if the login is still open.
     async fn wait(&self, client: &Arc<Client>, forward: &Forward, invitation: &Invitation) -> Option<Invited> {
         match invitation.wait(client.owner().0, PATIENCE.min(forward.limits.answer)).await {
             Stands::SignedIn => {
@@ -133,15 +132,24 @@ impl Router {
         }
     }
 
-    /// The lease of the call knows of the token that has come.
+    /// Waits until the lease of the call knows of the new token.
     async fn token_is_known(&self, client: &Arc<Client>, forward: &Forward) {
-        if let Ok(upstream) = self.lease(client, &forward.server, forward.roots.as_ref()) {
+        if let Ok(upstream) = self.connector.lease(client, &forward.server, forward.roots.as_ref()) {
             upstream.knows_of_token().await;
         }
     }
 }
 
-/// The result that asks a client without a session.
+/// Reports whether there is a person at this machine behind the client, who can be asked to open a page.
+fn is_at_hand(client: &Client) -> bool {
+    let revision = client.revision();
+    client.principal().is_local()
+        && !client.is_embedding()
+        && client.profile().has(Profile::ELICITATION_URL)
+        && (revision.is_modern() || revision == ProtocolVersion::V2025_11_25)
+}
+
+/// Returns the result that asks a client without a session.
 fn ask_to_sign_in(sealer: &Sealer, client: &Client, forward: &Forward, invitation: &Invitation, why: &str) -> Outcome {
     let state = State::SignIn { invitation: invitation.number, why: why.to_owned() };
     let sealed = sealer.seal_state(client.principal(), state, forward.digest(), forward.limits.answer)?;
@@ -173,7 +181,7 @@ async fn signed_in(
         let _asks = AskGuard::new(client, call);
         client.ask(ask, Some((call, leg)), None);
         let accepted = tokio::select! {
-            // Somebody signs in by another window: this one is closed.
+            // The login ended in another window: the question is taken back.
             stands = invitation.wait(client.owner().0, limits.login) => return stands,
             answer = timeout(limits.answer, answer) => {
                 matches!(answer, Ok(Ok(Ok(answer))) if answer.text("action").as_deref() == Some("accept"))
@@ -191,7 +199,7 @@ async fn signed_in(
     stands
 }
 
-/// A client with a session is shown an invitation; whoever goes without an answer does not want it.
+/// An invitation shown to a client with a session. Dropped without an answer, it counts as declined.
 struct Shown<'a>(u64, Option<&'a Invitation>);
 
 impl<'a> Shown<'a> {
@@ -215,7 +223,7 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// The params of the question. The server that asks is us.
+/// Returns the params of the question. The host itself asks.
 fn page(forward: &Forward, invitation: &Invitation) -> Raw {
     let message = format!(
         "The server {:?} wants you to sign in. The link is one of mcp-host on this machine, and leads to {}.",

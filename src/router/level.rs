@@ -1,10 +1,10 @@
 //! The levels of log lines.
 
-/// How much a log line matters, from `debug` to `emergency`.
+/// The severity of a log line: an index into [`LEVELS`].
 pub(super) type Level = u8;
 
-/// The levels of `logging/setLevel`, least first.
+/// The levels of `logging/setLevel`, least severe first.
 pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// A client that set no level gets this and above.
+/// The level of a client that set none.
 pub(super) const DEFAULT_LEVEL: Level = 1;

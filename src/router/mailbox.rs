@@ -1,8 +1,8 @@
-//! What waits to be written to one client: a queue with a cap, made by the router, emptied by a door.
+//! Messages waiting to be written to one client: a queue with a cap, filled by the router, emptied by a door.
 //!
-//! **Invariant:** putting something in never waits, so a slow client never stops a server's reader (`docs/hazards.md` H48,
-//! H49): over the cap, or while all queues together are half full, progress and log lines go first, list changes are told
-//! once, and then the box overflows, which tells the door to cut the client off.
+//! **Invariant:** putting a message in never waits, so a slow client never stops a server's reader (`docs/hazards.md` H48,
+//! H49). Over the cap, or while all queues together are half full, progress and log lines are dropped first, and a list
+//! change is queued once. After that the box overflows, which tells the door to cut the client off.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,12 +24,12 @@ pub(crate) struct Mailbox {
     news: Notify,
     readers: AtomicUsize,
     reader_came: Notify,
-    /// The limits that hold for it, and for the request that it belongs to, to its end: those of the config when it was made.
+    /// The limits for the box and its request, from the config at the time it was made.
     limits: Arc<Limits>,
     account: Account,
-    /// From which level on the request that it belongs to wants log lines; only requests without a session say so.
+    /// The least level of log lines that its request wants. Only requests without a session say so.
     level: Option<Level>,
-    /// Where its request goes, if anybody wants to hear that.
+    /// Where its request goes, if a listener wants to know.
     subject: OnceLock<Arc<Subject>>,
 }
 
@@ -49,12 +49,12 @@ enum Opening {
     Closed,
 }
 
-/// While it lives, somebody reads the box.
+/// The box has a reader while this lives.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(&'a Mailbox);
 
 impl Mailbox {
-    /// An empty box that takes up to `clientQueue` bytes, or one message of any size; they count for `account`.
+    /// Makes an empty box for up to `clientQueue` bytes, or one message of any size. The bytes count for `account`.
     pub(crate) fn new(limits: Arc<Limits>, account: Account) -> Self {
         let queue =
             Queue { messages: VecDeque::new(), share: account.share(), state: Opening::default(), hang_up: None };
@@ -70,32 +70,32 @@ impl Mailbox {
         }
     }
 
-    /// The same for a request that wants log lines from a level on.
+    /// Makes it the box of a request that wants log lines from this level on.
     pub(crate) fn with_level(self, level: Option<Level>) -> Self {
         Self { level, ..self }
     }
 
-    /// The same for one request, whose door reads as long as it runs.
+    /// Makes it the box of one request, whose door reads as long as the request runs.
     pub(crate) fn of_request(self) -> Self {
         Self { readers: AtomicUsize::new(1), ..self }
     }
 
-    /// The limits that hold for its request, however the config changes meanwhile.
+    /// Returns the limits for its request, which config changes do not affect.
     pub(super) fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
 
-    /// What it counts for.
+    /// Returns the account that its bytes count for.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Where it is noted which server the request goes to; from now on it is.
+    /// Returns the note of which server the request goes to. From now on it is kept.
     pub(super) fn observed(&self) -> Arc<Subject> {
         self.subject.get_or_init(Arc::default).clone()
     }
 
-    /// The same, if anybody wants to hear of the request.
+    /// Returns that note, if a listener wants it.
     pub(super) fn subject(&self) -> Option<&Subject> {
         self.subject.get().map(|subject| &**subject)
     }
@@ -104,7 +104,7 @@ impl Mailbox {
         self.level
     }
 
-    /// Puts a message in, or drops it by the rules of the cap.
+    /// Puts a message in, or drops it as the cap demands.
     pub(crate) fn put(&self, message: Message) {
         let mut queue = self.lock();
         if queue.state != Opening::Open {
@@ -130,7 +130,7 @@ impl Mailbox {
                 (queue.state, queue.hang_up) = (Opening::Overflowed, None);
                 drop(queue);
                 self.news.notify_one();
-                // A connection that takes nothing asks for nothing either, so it would not notice.
+                // The door would not notice by itself: a connection that takes nothing asks for nothing either.
                 if self.has_reader() {
                     self.account.cut_off("it takes no messages (host.limits.clientQueue)");
                 }
@@ -143,7 +143,7 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// The next message; `None` once the box is closed and empty, or overflowed. One reader at a time.
+    /// Waits for the next message. Returns `None` once the box is closed and empty, or overflowed. One reader at a time.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -163,12 +163,12 @@ impl Mailbox {
         }
     }
 
-    /// The next message, if there is one now.
+    /// Returns the next message, if there is one now.
     pub(crate) fn try_next(&self) -> Option<Message> {
         self.lock().pop()
     }
 
-    /// Waits until there is something to read or to do, or nothing ever again.
+    /// Waits until the door has something to read or to do, or the box is closed or overflowed.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -186,27 +186,27 @@ impl Mailbox {
         }
     }
 
-    /// Asks the door to close the stream it writes this box to, after what waits now, and to tell the client to come back
-    /// for the rest after `retry` (2025-11-25, SEP-1699). A door without such streams goes on as if nothing was said.
+    /// Asks the door to close the stream of this box, after the messages that wait now, and to tell the client to come back
+    /// for the rest after `retry` (2025-11-25, SEP-1699). A door without such streams ignores this.
     pub(crate) fn hang_up(&self, retry: Duration) {
         self.lock().hang_up = Some(retry);
         self.news.notify_one();
     }
 
-    /// Whether the stream is to be closed, once everything before is read.
+    /// Returns how soon the client should come back, if the stream is to be closed now that everything before is read.
     #[cfg(feature = "server")]
     pub(crate) fn take_hang_up(&self) -> Option<Duration> {
         let mut queue = self.lock();
         if queue.messages.is_empty() { queue.hang_up.take() } else { None }
     }
 
-    /// Whether the client was too slow: the door must cut it off.
+    /// Reports whether the client was too slow, so that the door must cut it off.
     #[must_use]
     pub(crate) fn overflowed(&self) -> bool {
         self.lock().state == Opening::Overflowed
     }
 
-    /// No more messages; what waits can still be read.
+    /// Closes the box to new messages. The ones that wait can still be read.
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         if queue.state == Opening::Open {
@@ -216,14 +216,14 @@ impl Mailbox {
         self.news.notify_one();
     }
 
-    /// Says that a stream to the client is open, as long as the answer lives.
+    /// Notes that a stream to the client is open, until the returned value is dropped.
     pub(crate) fn read(&self) -> Reader<'_> {
         self.readers.fetch_add(1, Ordering::Relaxed);
         self.reader_came.notify_waiters();
         Reader(self)
     }
 
-    /// Whether a stream to the client is open.
+    /// Reports whether a stream to the client is open.
     #[must_use]
     pub(crate) fn has_reader(&self) -> bool {
         self.readers.load(Ordering::Relaxed) > 0

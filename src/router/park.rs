@@ -1,58 +1,68 @@
-//! Parked calls: a server with a session asks something while it works for a client without one (`docs/bridging.md` 5.2).
+//! Parked calls: a server with sessions asks something while it works for a client without one (`docs/bridging.md` 5.2).
 //!
-//! The request of the client is answered with the questions (`input_required`) and ends; the call goes on here, waiting. The
-//! client's next request brings the answers, which go to the server as the answers to its own requests, and is from then on
-//! the one that the call serves. **Invariant:** no answer reaches a server twice, and each round of a call has one result,
-//! however often the client asks for it.
+//! The client's request is answered with the questions (`input_required`) and ends, while the call waits here. The client's
+//! next request brings the answers, which go to the server as answers to its own requests. From then on the call serves
+//! that request. **Invariant:** no answer reaches a server twice, and each round of a call has one result, however often
+//! the client asks for it.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
+use super::background::Background;
 use super::client::{Client, Guard};
-use super::forward::{Course, Forward};
+use super::clients::Clients;
+use super::forward::Forward;
 use super::parked::{Attending, Inner, Parked, Table, weight};
 use super::rising::Rising;
 use super::state::{Sealer, State, expired};
-use super::toward::{Handover, Toward};
-use super::{Mailbox, Router, relay};
+use super::toward::Handover;
+use super::{Mailbox, relay};
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{Method, Outcome, RequestId};
+use crate::queues::Queues;
 
-/// Servers ask several things side by side: that long after the first one more are gathered.
+/// How long questions are gathered after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
 /// How long the last result is kept.
 const LINGER: Duration = Duration::from_secs(30);
 
-impl Router {
-    /// Lets a call that may ask its client go on in a task of its own, and serves the request that began it.
-    pub(super) async fn park(
+/// Parks calls, and leads the requests that bring answers back to them.
+#[derive(Debug)]
+pub(super) struct ParkedCalls {
+    pub(super) table: Arc<Table>,
+    pub(super) clients: Arc<Clients>,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) queues: Queues,
+    pub(super) background: Background,
+}
+
+impl ParkedCalls {
+    /// Parks a call, attended by the request that began it. The guard keeps the client while the call runs.
+    pub(super) fn begin(
         &self,
         client: &Arc<Client>,
-        forward: Forward,
-        course: Course,
+        forward: &Forward,
         Handover { leg, progress }: Handover,
-    ) -> Answered {
-        let table = &self.0.parked;
+    ) -> Result<(Arc<Parked>, Guard, Attending), NoResult> {
         let limits = forward.limits.clone();
         let limit = limits.parked;
-        if table.lock().len() >= limit {
+        if self.table.lock().len() >= limit {
             return Err(Failure::parked(limit).of_host());
         }
-        let number = table.count.fetch_add(1, Ordering::Relaxed) + 1;
-        // It holds its client, which has no session to be held by.
+        let number = self.table.count.fetch_add(1, Ordering::Relaxed) + 1;
+        // The call registers with its client, which has no session that would keep it.
         let id = RequestId::Text(format!("parked {number}").into());
         let Ok(guard) = client.begin(&id, &leg, limits.pending_per_client) else {
             return Err(Failure::client_limit(limits.pending_per_client).of_host());
         };
-        let account = self.account();
+        let account = self.queues.account();
         let parked = Arc::new(Parked {
             number,
             principal: client.principal().clone(),
@@ -67,15 +77,14 @@ impl Router {
             account,
             limits,
         });
-        table.lock().insert(number, parked.clone());
-        // A server with a session does not know them: they may be answers to what it has not asked yet.
+        self.table.lock().insert(number, parked.clone());
+        // A server with sessions does not know this member: the answers may be to questions that it has not asked yet.
         parked.lock().early = forward.params.member("inputResponses");
         let attending = parked.enter(0, client, &leg, progress.under(forward.token()));
-        self.0.tasks.spawn(serve(self.clone(), client.clone(), (forward, course), parked.clone(), guard));
-        parked.attend(table, &self.0.sealer, 0, attending).await
+        Ok((parked, guard, attending))
     }
 
-    /// Goes on with a call: the client brings answers.
+    /// Continues a parked call with the answers that the client brings.
     pub(super) async fn resume(
         &self,
         client: &Arc<Client>,
@@ -83,13 +92,13 @@ impl Router {
         forward: &Forward,
         leg: &Arc<Mailbox>,
     ) -> Answered {
-        let parked = self.0.parked.lock().get(&number).cloned();
+        let parked = self.table.lock().get(&number).cloned();
         let parked = parked.filter(|parked| parked.principal == *client.principal()).ok_or_else(expired)?;
         let answers = parked.take(round, forward.params.member("inputResponses"))?;
         let attending = parked.enter(round, client, leg, Rising::new(forward.token()));
         let upstream = parked.lock().upstream.clone().filter(|_| leg.level().is_some());
         if let Some(upstream) = upstream {
-            self.0.clients.apply_level(&parked.server, &upstream);
+            self.clients.apply_level(&parked.server, &upstream);
             upstream.level_told().await;
         }
         for (ask, value) in answers {
@@ -99,7 +108,42 @@ impl Router {
             ask.answer(Ok(value));
         }
         parked.answered.notify_one();
-        parked.attend(&self.0.parked, &self.0.sealer, round, attending).await
+        self.attend(&parked, round, attending).await
+    }
+
+    /// Waits for the result of a round.
+    pub(super) async fn attend(&self, parked: &Arc<Parked>, round: u32, attending: Attending) -> Answered {
+        parked.attend(&self.table, &self.sealer, round, attending).await
+    }
+
+    /// Runs a parked call to its end. `work` is the call itself.
+    pub(super) async fn run(&self, parked: &Parked, guard: &Guard, work: Pin<&mut impl Future<Output = Answered>>) {
+        let mut work = pin!(async {
+            parked.end(work.await);
+            // A client that was sent away may miss the last result and ask for it again. Other clients cannot.
+            let patience = {
+                let inner = parked.lock();
+                match (inner.round, inner.attending) {
+                    (0, _) => return,
+                    (_, 0) => parked.limits.answer,
+                    _ => LINGER,
+                }
+            };
+            tokio::time::sleep(patience).await;
+        });
+        tokio::select! {
+            biased;
+            // Before the work: its lease may end with the cancellation.
+            () = parked.cancel.cancelled() => {}
+            () = &mut work => {}
+            () = parked.account.cut() => {}
+            () = guard.cancelled() => {}
+            () = self.background.stop().cancelled() => {}
+        }
+        self.table.lock().remove(&parked.number);
+        // Open questions of the server are answered before its call is cancelled.
+        parked.expire();
+        parked.end(Err(expired().into()));
     }
 }
 
@@ -134,7 +178,7 @@ impl Parked {
     }
 
     fn result_of(&self, table: &Table, sealer: &Sealer, round: u32) -> Look {
-        // Before the call is locked: the others are locked to be counted.
+        // Before this call is locked, since the others are locked to be counted.
         table.make_way(&self.principal, self.number, self.limits.parked_per_principal);
         let mut inner = self.lock();
         if let Some((_, answered)) = inner.results.iter().find(|(of, _)| *of == round) {
@@ -163,7 +207,7 @@ impl Parked {
         Look::Result(answered)
     }
 
-    /// The result that sends the client away with the open questions.
+    /// Returns the result that sends the client away with the open questions.
     fn input_required(&self, sealer: &Sealer, inner: &Inner) -> Outcome {
         let state = State::Parked { call: self.number, round: inner.round + 1 };
         let sealed = sealer.seal_state(&self.principal, state, &self.digest, self.limits.answer)?;
@@ -176,44 +220,4 @@ enum Look {
     Result(Answered),
     Gathering(Instant),
     Nothing,
-}
-
-/// The task of one call. Its type is named, since a call comes here from within itself.
-fn serve(
-    router: Router,
-    client: Arc<Client>,
-    (forward, course): (Forward, Course),
-    parked: Arc<Parked>,
-    guard: Guard,
-) -> BoxFuture<'static, ()> {
-    Box::pin(async move {
-        let stop = router.0.stop.clone();
-        let mut work = pin!(async {
-            let answered = router.go_on(&client, &forward, &mut Toward::Parked(parked.clone()), course).await;
-            parked.end(answered);
-            // A client that was sent away may not get the last result, and ask for it again; whoever was not cannot.
-            let patience = {
-                let inner = parked.lock();
-                match (inner.round, inner.attending) {
-                    (0, _) => return,
-                    (_, 0) => parked.limits.answer,
-                    _ => LINGER,
-                }
-            };
-            tokio::time::sleep(patience).await;
-        });
-        tokio::select! {
-            biased;
-            // Before its work: its lease may end with it.
-            () = parked.cancel.cancelled() => {}
-            () = &mut work => {}
-            () = parked.account.cut() => {}
-            () = guard.cancelled() => {}
-            () = stop.cancelled() => {}
-        }
-        router.0.parked.lock().remove(&parked.number);
-        // What the server still waits for is answered before its call is cancelled.
-        parked.expire();
-        parked.end(Err(expired().into()));
-    })
 }

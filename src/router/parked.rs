@@ -1,6 +1,7 @@
-//! One parked call (`park.rs`): who waits for it, what its server asks, and what became of its rounds.
+//! Parked calls (`park.rs`): the requests that wait for each, its server's questions, and the results of its rounds. Also
+//! which calls end when others need what they hold while their clients are away (`docs/hazards.md` H101).
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,114 +10,171 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::missed::{Audience, Live, Said};
+use super::missed::{Audience, CallNotice, Live};
 use super::rising::Rising;
 use super::state::expired;
 use super::{Mailbox, question, roots};
 use crate::answered::Answered;
 use crate::config::Limits;
-use crate::manager::{Principal, Server, Told, Who};
+use crate::manager::{Parking, Principal, Server, Told, Waiting, Who, share};
 use crate::protocol::{ErrorObject, Method, Profile, ProtocolVersion, Raw, RequestId, Theirs, object};
 use crate::queues::{Account, Share};
 use crate::upstream::{Ask, Connection, Upstream};
 
-/// All calls that are served here, by number.
+/// All parked calls, by number.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     calls: Mutex<BTreeMap<u64, Arc<Parked>>>,
     pub(super) count: AtomicU64,
-    /// Counts the calls that have reached their server.
+    /// The number of calls that have reached their server so far.
     begun: watch::Sender<u64>,
 }
 
-/// One call of a client without a session at a server with one.
+/// One call of a client without a session at a server with sessions.
 #[derive(Debug)]
 pub(super) struct Parked {
     pub(super) number: u64,
     pub(super) principal: Principal,
     pub(super) digest: String,
     pub(super) server: Arc<Server>,
-    /// What its client can be asked.
+    /// The kinds of questions that its client can be asked.
     pub(super) declared: Profile,
     /// The client whose lease it runs on.
     pub(super) who: Who,
     pub(super) inner: Mutex<Inner>,
-    /// For whoever attends: questions, or the answer.
+    /// Wakes the requests that attend: there are questions, or the answer.
     pub(super) news: Notify,
-    /// For the call: the client has answered.
+    /// Wakes the call: the client has answered.
     pub(super) answered: Arc<Notify>,
     pub(super) cancel: CancellationToken,
-    /// What is kept for the client while it is away.
+    /// Counts what is kept for the client while it is away.
     pub(super) account: Account,
-    /// Those of its call.
+    /// The limits for the call.
     pub(super) limits: Arc<Limits>,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// That of `open`, `results` and `answered`.
+    /// The bytes of `open`, `results`, and `answered`.
     pub(super) share: Share,
-    /// The requests that it serves now, and what was said while it served none.
+    /// The requests that it serves now, and the messages that came while it served none.
     pub(super) audience: Audience,
     pub(super) attending: usize,
     /// How often the client was sent away with questions.
     pub(super) round: u32,
-    /// Up to this round the client has come back.
+    /// The last round that the client has come back for.
     resumed: u32,
     /// Questions without an answer, by key.
     pub(super) open: BTreeMap<String, Ask>,
-    /// Every key that was given.
+    /// All keys used so far.
     keys: HashSet<String>,
-    /// Answers that the first request brought unasked, by the keys that it expects.
+    /// Answers that the first request brought unasked, by the keys that it expects questions under.
     pub(super) early: Option<Raw>,
     /// When the first question came that the client has not been sent away with.
     pub(super) since: Option<Instant>,
     /// When the client was sent away last.
     pub(super) away: Option<Instant>,
-    /// What became of the last rounds.
+    /// The results of the last rounds.
     pub(super) results: VecDeque<(u32, Answered)>,
     pub(super) answered: Option<Answered>,
-    /// The lease, as long as roots may be kept for it.
+    /// The lease that it runs on.
     pub(super) upstream: Option<Arc<Upstream>>,
 }
 
-/// Results of rounds that are kept for a client that did not get them.
+/// How many results of rounds are kept for a client that did not get them.
 const KEPT: usize = 2;
 
 impl Table {
-    /// How many there are.
+    /// Returns the number of parked calls.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// A call runs on this lease now.
+    /// Notes that a call runs on this lease now.
     pub(super) fn runs_on(&self, parked: &Parked, upstream: &Arc<Upstream>) {
         parked.lock().upstream = Some(upstream.clone());
         self.begun.send_modify(|count| *count += 1);
     }
 
-    /// Tells when another call has reached its server.
+    /// Returns a receiver that changes when another call has reached its server.
     pub(super) fn watch_begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
     }
 
-    /// Whether the lane of this lease is held by a call whose client is away: a person takes longer than a call should wait.
+    /// Reports whether a call whose client is away holds the lane of this lease. A person takes longer than a call should
+    /// wait.
     pub(super) fn is_held_by_nobody(&self, upstream: &Arc<Upstream>) -> bool {
         self.all().iter().any(|parked| parked.is_on(upstream) && parked.lock().waits())
     }
 
-    /// A server withdraws a question that it did not put during a call.
+    /// Takes back a question that a server withdraws outside of a call.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         self.all().iter().for_each(|parked| parked.withdraw(connection, id));
     }
 
-    /// The call of this lease that a question may be attached to which came outside of any: the only one there is.
+    /// Returns the only call on this lease, which a question outside of any call may be attached to.
     pub(super) fn only_on(&self, upstream: &Arc<Upstream>) -> Option<Arc<Parked>> {
         let calls = self.lock();
         let mut on = calls.values().filter(|parked| parked.is_on(upstream));
         let first = on.next()?;
         on.next().is_none().then(|| first.clone())
+    }
+
+    /// Returns the most calls of one principal that wait for a client that is away.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status asks"))]
+    pub(super) fn most_of_one(&self) -> usize {
+        let calls: Vec<Arc<Parked>> = self.all();
+        let mut counts: HashMap<&Principal, usize> = HashMap::new();
+        for call in calls.iter().filter(|call| call.lock().waits()) {
+            *counts.entry(&call.principal).or_default() += 1;
+        }
+        counts.into_values().max().unwrap_or_default()
+    }
+
+    /// Makes room for one more waiting call of the principal. Over the limit, the call that has waited longest ends, since
+    /// its client has most likely abandoned it.
+    pub(super) fn make_way(&self, principal: &Principal, but: u64, limit: usize) {
+        let calls: Vec<Arc<Parked>> =
+            self.lock().values().filter(|call| call.number != but && call.principal == *principal).cloned().collect();
+        let waiting: Vec<(Instant, Arc<Parked>)> = calls
+            .into_iter()
+            .filter_map(|call| {
+                let away = {
+                    let inner = call.lock();
+                    inner.away.filter(|_| inner.waits())
+                };
+                away.map(|away| (away, call))
+            })
+            .collect();
+        if waiting.len() >= limit
+            && let Some((_, oldest)) = waiting.iter().min_by_key(|(away, _)| *away)
+        {
+            tracing::warn!("more calls wait for answers than may (host.limits.parkedPerPrincipal): the oldest ends");
+            oldest.cancel.cancel();
+        }
+    }
+
+    /// Frees slots of the server for a call of the principal. If calls that wait hold more than half of the slots for another
+    /// principal, the oldest of them end.
+    pub(super) fn make_room(&self, server: &Server, principal: &Principal) {
+        let calls: Vec<Arc<Parked>> =
+            self.lock().values().filter(|call| call.server.id == server.id).cloned().collect();
+        let mut of_each: HashMap<&Principal, Vec<(Instant, &Arc<Parked>)>> = HashMap::new();
+        for call in calls.iter().filter(|call| call.principal != *principal) {
+            if let Some((_, away)) = call.lock().left_at() {
+                of_each.entry(&call.principal).or_default().push((away, call));
+            }
+        }
+        let share = share(server.config.max_concurrent);
+        for waiting in of_each.values_mut().filter(|waiting| waiting.len() > share) {
+            tracing::warn!(
+                "another client waits for a call of its own (maxConcurrent): those end that waited longest for answers"
+            );
+            waiting.sort_by_key(|(away, _)| *away);
+            let over = waiting.len() - share;
+            waiting.iter().take(over).for_each(|(_, call)| call.cancel.cancel());
+        }
     }
 
     fn all(&self) -> Vec<Arc<Parked>> {
@@ -128,9 +186,28 @@ impl Table {
     }
 }
 
+impl Parking for Table {
+    fn waiting(&self) -> HashMap<u64, Waiting> {
+        let calls: Vec<Arc<Parked>> = self.all();
+        let mut all: HashMap<u64, Waiting> = HashMap::new();
+        for (lease, away) in calls.iter().filter_map(|call| call.lock().left_at()) {
+            let on = all.entry(lease).or_insert(Waiting { calls: 0, since: away });
+            on.calls += 1;
+            on.since = on.since.max(away);
+        }
+        all
+    }
+
+    fn end(&self, lease: u64) {
+        let calls: Vec<Arc<Parked>> = self.all();
+        let on = |call: &&Arc<Parked>| call.lock().left_at().is_some_and(|(on, _)| on == lease);
+        calls.iter().filter(on).for_each(|call| call.cancel.cancel());
+    }
+}
+
 impl Parked {
-    /// A request comes to attend the call. It hears of it from now on, and what the client has missed, unless it only asks for
-    /// the result of an earlier round again.
+    /// Lets a request attend the call. It gets what the client has missed and hears of the call from now on, unless it only
+    /// asks for the result of an earlier round again.
     pub(super) fn enter(
         self: &Arc<Self>,
         round: u32,
@@ -147,7 +224,7 @@ impl Parked {
         Attending { parked: self.clone(), leg: leg.clone(), over: false }
     }
 
-    /// Takes the answers that a request brings, unless another brought those of this round before.
+    /// Takes the answers that a request brings, unless another request brought those of this round before.
     pub(super) fn take(&self, round: u32, responses: Option<Raw>) -> Result<Vec<(Ask, Raw)>, ErrorObject> {
         let mut inner = self.lock();
         if round > inner.round {
@@ -171,12 +248,12 @@ impl Parked {
             }
         }
         inner.resumed = round;
-        // What was not answered is asked again.
+        // Questions without an answer are asked again.
         inner.since = (!inner.open.is_empty()).then(Instant::now);
         Ok(answers)
     }
 
-    /// The server asks something.
+    /// Takes a question of the server: answers it here, or keeps it for the client.
     pub(super) fn ask(&self, upstream: &Arc<Upstream>, mut ask: Ask) {
         let wish = question::wished_key(&mut ask);
         let Some(ask) = roots::for_whom_has_none(&self.server, upstream, &self.who, ask) else { return };
@@ -207,7 +284,7 @@ impl Parked {
         self.news.notify_waiters();
     }
 
-    /// What is kept for its client.
+    /// Returns the account of what is kept for its client.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
@@ -228,28 +305,28 @@ impl Parked {
         }
     }
 
-    /// The call runs on this connection no longer: what was asked there is put to nobody any more.
+    /// Drops the questions of a connection that the call no longer runs on.
     pub(super) fn leaves(&self, connection: &Arc<Connection>) {
         let asks = self.lock().take_back(|ask| ask.is_on(connection));
         drop(asks);
     }
 
-    /// The server says something of the call: to whoever attends, or to whoever comes next.
-    pub(super) fn tell(&self, said: Said) {
+    /// Passes on a message about the call: to the request that attends, or to the next one.
+    pub(super) fn tell(&self, said: CallNotice) {
         self.lock().audience.tell(&self.server, said);
     }
 
-    /// Nobody came back: the server is told.
+    /// Tells the server that its questions get no answer: the client did not come back.
     pub(super) fn expire(&self) {
         let asks = self.lock().take_back(|_| true);
         asks.into_iter().for_each(question::unanswered);
     }
 
-    /// The call is over.
+    /// Ends the call with its answer.
     pub(super) fn end(&self, answered: Answered) {
         let mut inner = self.lock();
         inner.since = None;
-        // A result that nobody has taken yet stays.
+        // A result that no request has taken yet stays.
         let over = inner.answered.is_some() || inner.results.iter().any(|(round, _)| *round == inner.round);
         if !over {
             inner.share.add(weight(&answered));
@@ -261,7 +338,7 @@ impl Parked {
         self.news.notify_waiters();
     }
 
-    /// Its client has told its roots.
+    /// Keeps the roots that its client told.
     pub(super) fn keep_roots(&self, client: &Client, roots: &Raw) {
         let (upstream, told) = (self.lock().upstream.clone(), Told::read(roots));
         if client.is_one_conversation() {
@@ -272,8 +349,8 @@ impl Parked {
         }
     }
 
-    /// The roots that a server is told without asking: those of the lease; none where several clients have called; those of
-    /// the call where a lease of its client's own serves several conversations.
+    /// Returns the roots that the server is told without asking the client: those of the lease; none if several clients have
+    /// called; those of the call if a lease of the client's own serves several conversations.
     fn roots_on(&self, upstream: &Upstream) -> Option<Raw> {
         if let Some(roots) = upstream.roots() {
             return Some(roots);
@@ -283,7 +360,7 @@ impl Parked {
         told.map(|told| told.result().clone())
     }
 
-    /// Whether it runs on that lease.
+    /// Reports whether it runs on that lease.
     pub(super) fn is_on(&self, upstream: &Arc<Upstream>) -> bool {
         let inner = self.lock();
         inner.answered.is_none() && inner.upstream.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, upstream))
@@ -295,7 +372,7 @@ impl Parked {
 }
 
 impl Inner {
-    /// Nothing so far.
+    /// Makes the state of a new call.
     pub(super) fn of(account: &Account) -> Self {
         Self {
             share: account.share(),
@@ -314,18 +391,18 @@ impl Inner {
         }
     }
 
-    /// Whether it waits for a client that is away. A call that is over stays for a while, and waits for nobody.
+    /// Reports whether it waits for a client that is away. A call that is over stays for a while, and waits for no client.
     pub(super) fn waits(&self) -> bool {
         self.audience.is_away() && !self.open.is_empty()
     }
 
-    /// The lease on which it waits for a client that is away, and since when.
+    /// Returns the lease on which it waits for a client that is away, and since when.
     pub(super) fn left_at(&self) -> Option<(u64, Instant)> {
         let upstream = self.upstream.as_ref().filter(|_| self.waits() && self.answered.is_none())?;
         Some((upstream.id, self.away?))
     }
 
-    /// Takes questions out that are not to be asked any more.
+    /// Takes out questions that are no longer to be asked.
     pub(super) fn take_back(&mut self, which: impl Fn(&Ask) -> bool) -> Vec<Ask> {
         let keys: Vec<String> = self.open.iter().filter(|(_, ask)| which(ask)).map(|(key, _)| key.clone()).collect();
         let taken = keys.iter().filter_map(|key| self.close(key)).collect();
@@ -342,7 +419,7 @@ impl Inner {
         Some(ask)
     }
 
-    /// A key that this call has not used yet.
+    /// Returns a key that this call has not used yet.
     fn key(&mut self, wish: Option<String>) -> String {
         let numbered = |count: usize| format!("i{count}");
         let mut key = wish.unwrap_or_else(|| numbered(self.keys.len() + 1));
@@ -366,16 +443,16 @@ impl Inner {
     }
 }
 
-/// How much it holds.
+/// Returns the bytes that an answer holds.
 pub(super) fn weight(answered: &Answered) -> usize {
     answered.as_ref().map_or(0, |result| result.as_bytes().len())
 }
 
-/// A request that waits for the call. When the last one goes before its result, the client no longer wants the call.
+/// A request that waits for the call. If the last one goes before its result, the client no longer wants the call.
 pub(super) struct Attending {
     parked: Arc<Parked>,
     leg: Arc<Mailbox>,
-    /// It has its result.
+    /// Whether it has its result.
     pub(super) over: bool,
 }
 

@@ -1,33 +1,33 @@
-//! How a call of a tool is to run: as a task, or not.
+//! Whether a call of a tool runs as a task.
 
 use crate::adapt::task;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, ProtocolVersion, Raw, code};
 use crate::upstream::{Connection, Terms};
 
-/// What is to become of a call that may run as a task.
+/// How a call that may run as a task is to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Whatever client and server agree on: since 2026-07-28 the server alone decides.
+    /// As the server decides, which is its right since 2026-07-28.
     #[default]
     Theirs,
-    /// The client, of 2025-11-25, wants one.
+    /// The client, of 2025-11-25, wants a task.
     Wanted,
-    /// Both have tasks as in 2025-11-25, and the client wants one.
+    /// The client wants a task, and both sides have tasks of 2025-11-25.
     Core,
-    /// A client of 2025-11-25 wants a task of a server of 2026-07-28.
+    /// A client of 2025-11-25 wants a task from a server of 2026-07-28.
     Upward,
-    /// A tool of 2025-11-25 runs as a task only, and a client of 2026-07-28 knows tasks.
+    /// A tool of 2025-11-25 runs only as a task, and a client of 2026-07-28 knows tasks.
     Downward,
-    /// A tool of 2025-11-25 runs as a task only, and the client knows nothing of tasks.
+    /// A tool of 2025-11-25 runs only as a task, and the client does not know tasks.
     Hidden,
 }
 
 impl Plan {
-    /// What it comes to over this connection.
+    /// Settles the plan for this connection.
     ///
     /// # Errors
-    /// `-32601`: the client wants a task of a server that has none.
+    /// `-32601`: the client wants a task from a server that has none.
     pub(super) fn at(self, server: &Server, connection: &Connection) -> Result<Self, ErrorObject> {
         let Some(peer) = connection.peer() else { return Ok(self) };
         let has_extension = || peer.extensions.as_ref().is_some_and(|all| all.member(task::EXTENSION).is_some());
@@ -38,13 +38,13 @@ impl Plan {
                 let text = format!("server {:?} runs no tools as tasks", server.config.name);
                 Err(ErrorObject::new(code::METHOD_NOT_FOUND, text))
             }
-            // Its tools ran as tasks only as long as it was of 2025-11-25.
+            // Only while the server was of 2025-11-25 did its tools have to run as tasks.
             (Self::Downward | Self::Hidden, version) if version.is_modern() => Ok(Self::Theirs),
             (plan, _) => Ok(plan),
         }
     }
 
-    /// Adds to what a request says of its client what the plan needs.
+    /// Adds what the plan needs to what a request tells the server.
     pub(super) fn dress(self, mut terms: Terms) -> Terms {
         if self == Self::Upward {
             terms.extensions = Some(declared(terms.extensions.as_ref()));
@@ -54,7 +54,7 @@ impl Plan {
     }
 }
 
-/// These extensions, with that of tasks among them.
+/// Returns these extensions, with the one of tasks added.
 pub(super) fn declared(extensions: Option<&Raw>) -> Raw {
     match extensions {
         Some(extensions) if extensions.member(task::EXTENSION).is_some() => extensions.clone(),

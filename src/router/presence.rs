@@ -1,8 +1,8 @@
-//! What people are shown of a session: when it came and by which door, when it was last heard of, and its calls.
+//! What people see of a client: its name, when it came and by which door, its last request, and its calls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The way a client comes in.
+/// The door that a client comes in by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Via {
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "there is no HTTP door"))]
@@ -24,28 +24,56 @@ impl Via {
     }
 }
 
-/// What people are shown of a session. There is one for each session, so it is small.
+/// What people see of a session. There is one for each session, so it is small.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    /// Milliseconds from the start of the roster to that of the session, times four, and which door it is, counted from 1;
-    /// 0 while the session is not shown.
+    /// Milliseconds from the start of the roster to the start of the session, times four, plus the number of the door,
+    /// from 1. 0 while the session is not shown.
     came: AtomicU64,
-    /// Milliseconds from there to its last request.
+    /// Milliseconds from the start of the session to its last request.
     pub(super) used: AtomicU32,
     pub(super) calls: AtomicU32,
 }
 
 impl Presence {
-    /// From now on it is shown; false if it was before.
+    /// Shows the session from now on. Returns false if it was shown before.
     pub(super) fn begin(&self, now: u64, via: Via) -> bool {
         let came = now << 2 | (via as u64 + 1);
         self.came.compare_exchange(0, came, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// When it came and by which door, if it is shown.
+    /// Returns when the session came and by which door, if it is shown.
     pub(super) fn came(&self) -> Option<(u64, Via)> {
         let came = self.came.load(Ordering::Relaxed);
         let door = usize::try_from(came & 3).ok()?.checked_sub(1)?;
         Some((came >> 2, *Via::ALL.get(door)?))
+    }
+}
+
+/// The name, then a NUL and the version if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Named(Box<str>);
+
+/// How many characters of each are kept.
+const LONGEST: usize = 200;
+/// Separates name and version.
+const BETWEEN: char = '\0';
+
+impl Named {
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Self {
+        let mut both: String =
+            name.chars().take(LONGEST).map(|c| if c == BETWEEN { char::REPLACEMENT_CHARACTER } else { c }).collect();
+        if let Some(version) = version {
+            both.push(BETWEEN);
+            both.extend(version.chars().take(LONGEST));
+        }
+        Self(both.into())
+    }
+
+    /// Returns the name and the version, where the client said them.
+    pub(super) fn parts(&self) -> (Option<&str>, Option<&str>) {
+        let said = |text| Some(text).filter(|text: &&str| !text.is_empty());
+        let (name, version) = self.0.split_once(BETWEEN).unwrap_or((&self.0, ""));
+        (said(name), said(version))
     }
 }

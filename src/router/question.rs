@@ -1,6 +1,7 @@
-//! A question of a server: judged here, reworded, or answered by the config. `put.rs` puts it to the client.
+//! A question of a server: judged, reworded, or answered from the config. `put.rs` puts it to the client.
 //!
-//! It goes out under an id of ours, and its answer goes back under the server's id. `callTimeout` stops meanwhile.
+//! The question goes out under an id of ours, and its answer goes back under the server's id. Meanwhile `callTimeout`
+//! stops.
 
 use std::borrow::Cow;
 
@@ -16,10 +17,10 @@ use crate::protocol::{ErrorObject, Message, Method, Notification, Profile, Proto
 use crate::registry::expose_content;
 use crate::upstream::Ask;
 
-/// The answer to a question with a page that is shown to nobody.
+/// The answer to a question with a page that must not be shown to a person.
 pub(super) const NO_PAGE: &str = "a page to visit must be one of https, or of this machine";
 
-/// Lets a question pass that may be asked. What was not declared is refused, configured roots are told.
+/// Passes a question on if it may be asked. Refuses what was not declared, and answers for configured roots.
 pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<Ask> {
     server.note_ask(&ask);
     if let (Method::RootsList, Roots::Fixed(uris)) = (&ask.method, &server.config.roots) {
@@ -37,7 +38,8 @@ pub(super) fn judge(server: &Server, declared: Profile, mut ask: Ask) -> Option<
     Some(ask)
 }
 
-/// The question as the client's revision has it; nothing if it was answered instead, since the client cannot take it.
+/// Translates a question into the client's revision. Returns `None` if the client cannot take it, and it was answered
+/// instead.
 pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<Ask> {
     let alias = server.config.alias.as_str();
     match adapt::question(&ask.method, ask.params.clone(), ask.revision(), to, alias) {
@@ -51,24 +53,25 @@ pub(super) fn reword(server: &Server, ask: Ask, to: ProtocolVersion) -> Option<A
     }
 }
 
-/// A question of a task, naming the task as the client knows it.
+/// Names the task in its question as the client knows it.
 pub(super) fn of_task(mut ask: Ask, handle: &str) -> Ask {
     ask.params = ask.params.take().map(|params| adapt::task::related(&params, handle));
     ask
 }
 
-/// Whether a page may be put to a person (`docs/hazards.md` H45): over https, or on this very machine. We never open it.
+/// Reports whether a page may be shown to a person (`docs/hazards.md` H45): over https, or on this very machine. We never
+/// open it.
 pub(super) fn may_visit(params: &Raw) -> bool {
     let Some(url) = params.text("url").and_then(|url| Url::parse(&url).ok()) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none();
     is_bare && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)))
 }
 
-/// Whether a client with this profile can be asked this.
+/// Checks that a client with this profile can be asked this.
 ///
 /// # Errors
-/// `-32601` for a capability that it lacks, `-32602` for a mode of it (2025-11-25, elicitation) or a page that is shown to
-/// nobody.
+/// `-32601` for a capability that it lacks, `-32602` for a mode that it lacks (2025-11-25, elicitation) or a page that must
+/// not be shown to a person.
 pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -> Result<(), ErrorObject> {
     let known = match method {
         Method::RootsList => declared.has(Profile::ROOTS),
@@ -90,7 +93,7 @@ pub(super) fn permit(declared: Profile, method: &Method, params: Option<&Raw>) -
     Ok(())
 }
 
-/// What a server gets when no person answers in time.
+/// Answers a question that no person answered in time.
 pub(super) fn unanswered(ask: Ask) {
     let outcome = match ask.method {
         Method::Elicit => Ok(cancelled()),
@@ -100,7 +103,7 @@ pub(super) fn unanswered(ask: Ask) {
     ask.answer(outcome);
 }
 
-/// A question that is nobody's for sure is never guessed to be somebody's (`docs/bridging.md` 5.5).
+/// Refuses a question whose client is not known for sure. We never guess whose it is (`docs/bridging.md` 5.5).
 pub(super) fn refuse(ask: Ask) {
     tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {
@@ -111,12 +114,12 @@ pub(super) fn refuse(ask: Ask) {
     ask.answer(outcome);
 }
 
-/// The answer to an elicitation that nobody gave.
+/// Returns the answer to an elicitation that got none.
 pub(super) fn cancelled() -> Raw {
     Raw::trusted(bytes::Bytes::from_static(br#"{"action":"cancel"}"#))
 }
 
-/// Hands a log line to a client that wants its level, with the alias in front of the logger's name.
+/// Gives a log line to a client that wants its level, with the alias in front of the logger's name.
 pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &Raw) {
     if !client.wants(params.text("level").as_deref().unwrap_or_default(), mailbox) {
         return;
@@ -130,8 +133,8 @@ pub(super) fn log(client: &Client, mailbox: &Mailbox, server: &Server, params: &
     mailbox.put(Message::Notification(Notification { method: Method::LogMessage, params }));
 }
 
-/// The key that a server would like its question to have, taken out of it: clients may show keys to people. Only a name;
-/// a question of ours that has none is as good.
+/// Takes out the key that a server would like its question to have. Clients may show keys to people, so only a plain name
+/// counts; other questions get a key of ours.
 pub(super) fn wished_key(ask: &mut Ask) -> Option<String> {
     let params = ask.params.as_ref()?;
     let meta = params.member("_meta")?;

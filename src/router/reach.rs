@@ -1,8 +1,8 @@
 //! The lease and the connection that serve a request of a client.
 //!
-//! Over a pipe a legacy server does not say during which call it asks. Calls of modern clients may belong to two
-//! conversations, so each has such a lease to itself in turn, and gets a lease beside it if its turn does not come;
-//! that one closes after a minute without calls. When a server comes back with sessions, its shared lease becomes
+//! Over a pipe a legacy server does not say during which call it asks. Calls of modern clients may belong to different
+//! conversations, so they take turns on such a lease (its *lane*). A call whose turn does not come gets a lease beside
+//! it, which closes after a minute without calls. When a server comes back with sessions, its shared lease becomes
 //! private.
 
 use std::sync::Arc;
@@ -11,15 +11,24 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Router;
 use super::answer::Failure;
 use super::client::Client;
+use super::clients::Clients;
+use super::parked::Table;
 use super::running::Attempt;
 use super::toward::Toward;
-use crate::manager::{NoLease, Server, Stay, Told};
-use crate::upstream::{Connection, Upstream};
+use crate::manager::{Manager, NoLease, Server, Stay, Told};
+use crate::upstream::{Connection, Offers, Upstream};
 
-/// A connection, and the right to use it alone where that is needed.
+/// Finds the lease and the connection of a request.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) manager: Manager,
+    pub(super) clients: Arc<Clients>,
+    pub(super) parked: Arc<Table>,
+}
+
+/// A connection, and the right to use it alone if that is necessary.
 pub(super) struct Reached {
     pub(super) upstream: Arc<Upstream>,
     pub(super) connection: Arc<Connection>,
@@ -29,22 +38,22 @@ pub(super) struct Reached {
 
 /// How long a call waits for the lane of its lease before it gets a lease beside it.
 const LANE: Duration = Duration::from_secs(5);
-/// How long a call waits for a lease where each one has only just been given to a client.
+/// How long a call waits for a lease if each one has only just been given to a client.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it asks again at most.
+/// The least time between two tries.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A client tries so many leases of a server whose era changes under it.
+/// How many leases a client tries if the era of the server changes under it.
 const LEASES: usize = 3;
 
-impl Router {
-    /// The lease of this server for this client, which told these roots.
+impl Connector {
+    /// Returns the lease of this server for this client, which told these roots.
     pub(super) fn lease(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
         roots: Option<&Arc<Told>>,
     ) -> Result<Arc<Upstream>, NoLease> {
-        // Read first: what becomes known meanwhile is looked at the next time.
+        // Read first, so that facts which become known meanwhile count the next time.
         let stamp = server.stamp();
         // Another conversation that counts as the same client may have told other roots.
         let is_fixed = client.is_one_conversation() || !server.wants_roots(client.profile());
@@ -52,18 +61,18 @@ impl Router {
         if let Some(upstream) = client.lease(server.id, stamp).filter(stays) {
             return Ok(upstream);
         }
-        let upstream = self.manager().lease(server, &client.who_with(roots.cloned()))?;
+        let upstream = self.manager.lease(server, &client.who_with(roots.cloned()))?;
         client.keep_lease(server.id, &upstream, stamp);
-        if client.is_gone(self.manager()) {
+        if client.is_gone(&self.manager) {
             return Err(NoLease::Closed);
         }
-        self.0.clients.apply_level(server, &upstream);
+        self.clients.apply_level(server, &upstream);
         Ok(upstream)
     }
 
-    /// The same with its connection. One that everybody shared as long as its server had no sessions is not everybody's once
-    /// it has some. What the client watches on another lease is watched on this one first.
-    pub(super) async fn reached(
+    /// Waits for the lease of this server for this client, and its connection. When the server comes back with sessions, its
+    /// shared lease becomes private. Resources that the client watches on another lease are watched on this one first.
+    pub(super) async fn connect(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
@@ -77,20 +86,20 @@ impl Router {
             let upstream = in_time(|| self.lease(client, server, told.as_ref())).await?;
             let connection = upstream.ready().await;
             if connection.as_ref().is_ok_and(|connection| connection.is_modern()) {
-                self.manager().settle_era(server, &client.who).await;
-                if client.is_gone(self.manager()) {
+                self.manager.settle_era(server, &client.who).await;
+                if client.is_gone(&self.manager) {
                     return Err(Failure::lease(NoLease::Closed));
                 }
             }
-            // There may be another one for clients with a session by now, or none any more.
+            // By now the server may have another lease for this client, if its era changed.
             if server.is_in_era(&upstream, &client.who) {
                 let connection = match connection {
                     Ok(connection) => connection,
-                    // It was closed in this moment, since nobody had used it for long.
+                    // The lease was closed as idle at this very moment.
                     Err(_) if upstream.is_stopped() => continue,
                     Err(why) => return Err(Failure::unavailable(&why)),
                 };
-                if connection.is_modern() || self.manager().suits(server, &upstream, &client.who_with(told)) {
+                if connection.is_modern() || self.manager.suits(server, &upstream, &client.who_with(told)) {
                     client.watch_anew(server, &upstream).await;
                     return Ok((upstream, connection));
                 }
@@ -100,38 +109,52 @@ impl Router {
         Err(Failure::lost(&crate::transport::Error::Unwritten))
     }
 
-    /// The connection that serves the call. Where questions of the server do not tell whose they are, a call of a client
-    /// without a session has it for itself (`docs/bridging.md` 5.3).
-    pub(super) async fn reach(
+    /// Reports whether the server offers a family. Starts the server for that if necessary.
+    pub(super) async fn offers(
+        &self,
+        client: &Arc<Client>,
+        server: &Arc<Server>,
+        family: impl Fn(&Offers) -> bool,
+    ) -> bool {
+        match self.connect(client, server, None).await {
+            Ok((_, connection)) => connection.peer().is_none_or(|peer| family(&peer.offers)),
+            // The request itself gets the failure.
+            Err(_) => true,
+        }
+    }
+
+    /// Waits for the connection of a call. If questions of the server do not say which call they belong to, a call of a client
+    /// without a session gets the connection to itself (`docs/bridging.md` 5.3).
+    pub(super) async fn connect_call(
         &self,
         client: &Arc<Client>,
         server: &Arc<Server>,
         toward: &Toward<'_>,
         roots: Option<&Arc<Told>>,
     ) -> Result<Reached, Attempt> {
-        let (mut upstream, mut connection) = self.reached(client, server, roots).await.map_err(Attempt::Failed)?;
+        let (mut upstream, mut connection) = self.connect(client, server, roots).await.map_err(Attempt::Failed)?;
         let Toward::Parked(parked) = toward else {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         };
-        self.0.parked.runs_on(parked, &upstream);
-        // One that several share has none: what is asked there without a name is refused.
+        self.parked.runs_on(parked, &upstream);
+        // A shared lease has no lane: questions that name no call are refused there.
         let is_own = upstream.bound_to() == Some(client.owner());
         if connection.tells_whose() || !is_own || server.asks().is_empty() {
             return Ok(Reached { upstream, connection, lane: None, stay: None });
         }
-        let patience = if self.0.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
+        let patience = if self.parked.is_held_by_nobody(&upstream) { Duration::ZERO } else { LANE };
         let (lane, stay) = match timeout(patience, upstream.lane().clone().acquire_owned()).await {
             Ok(lane) => (lane.ok(), None),
-            // Its client may be waiting for this very call before it answers the one that has the lane.
+            // The client may be waiting for this very call before it answers the one that holds the lane.
             Err(_) => {
-                let beside = in_time(|| self.manager().lease_beside(server, &client.who));
+                let beside = in_time(|| self.manager.lease_beside(server, &client.who));
                 let beside = beside.await.map_err(Attempt::Failed)?;
-                if client.is_gone(self.manager()) {
+                if client.is_gone(&self.manager) {
                     return Err(Attempt::Failed(Failure::lease(NoLease::Closed)));
                 }
                 upstream = beside.upstream;
                 connection = upstream.ready().await.map_err(|why| Attempt::Failed(Failure::unavailable(&why)))?;
-                self.0.parked.runs_on(parked, &upstream);
+                self.parked.runs_on(parked, &upstream);
                 (None, Some(beside.stay))
             }
         };
@@ -139,7 +162,7 @@ impl Router {
     }
 }
 
-/// Asks until there is one that may be taken.
+/// Asks for a lease until there is one that may be taken.
 async fn in_time<T>(mut ask: impl FnMut() -> Result<T, NoLease>) -> Result<T, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,86 +1,90 @@
-//! Questions that travel as results: those of a server without a session to a client without one, and pages that a server of
-//! 2025-11-25 wants visited before it does anything (`-32042`); `docs/bridging.md` 5.4.
+//! Questions that travel as results (`docs/bridging.md` 5.4): those of a server without sessions to a client without one,
+//! and pages that a server of 2025-11-25 wants visited before it does anything (`-32042`).
 
-use std::sync::Arc;
-
-use super::Router;
 use super::answer::Failure;
 use super::client::Client;
 use super::forward::Forward;
 use super::question::{NO_PAGE, may_visit, permit};
 use super::roots;
 use super::state::{Sealer, State, expired};
-use super::toward::Toward;
 use crate::adapt;
 use crate::answered::Answered;
 use crate::protocol::{Edits, ErrorObject, Method, Outcome, Profile, ProtocolVersion, Raw, Theirs, code, object};
 use crate::registry::expose_content;
 
-impl Router {
-    /// Serves a request of a client without a session that may ask it something: a new one, or one that brings answers.
-    pub(super) async fn forward_modern(
-        &self,
-        client: &Arc<Client>,
-        mut forward: Forward,
-        leg: &Arc<super::Mailbox>,
-    ) -> Answered {
-        let state = match forward.params.member("requestState") {
-            None => None,
-            Some(state) => {
-                let text = state.string().ok_or_else(expired)?;
-                Some(self.0.sealer.open_state(client.principal(), &text, forward.digest())?)
-            }
-        };
-        match state {
-            Some(State::Parked { call, round }) => return self.resume(client, (call, round), &forward, leg).await,
-            Some(State::Relay { server, state }) => {
-                if server != *forward.server.config.alias.as_str() {
-                    return Err(expired().into());
+/// How a request of a client without a session continues, by the `requestState` that it brings.
+pub(super) enum Continuation {
+    /// It is sent to its server.
+    Ready,
+    /// It brings answers to this round of this parked call.
+    Parked { call: u64, round: u32 },
+    /// It has its answer.
+    Over(Outcome),
+    /// It answers this invitation to sign in. `why` is the failure if it was declined.
+    #[cfg(feature = "server")]
+    SignIn { invitation: u64, why: String },
+}
+
+impl Forward {
+    /// Opens the `requestState` that the request brings, and changes the params to those that the server gets.
+    ///
+    /// # Errors
+    /// When the state is none of ours for this request, or too old.
+    pub(super) fn open_state(&mut self, sealer: &Sealer, client: &Client) -> Result<Continuation, ErrorObject> {
+        let Some(state) = self.params.member("requestState") else { return Ok(Continuation::Ready) };
+        let text = state.string().ok_or_else(expired)?;
+        match sealer.open_state(client.principal(), &text, self.digest())? {
+            State::Parked { call, round } => return Ok(Continuation::Parked { call, round }),
+            State::Relay { server, state } => {
+                if server != *self.server.config.alias.as_str() {
+                    return Err(expired());
                 }
-                forward.params = match state {
-                    Some(state) => forward.params.with_member("requestState", Raw::from_value(&state).as_bytes()),
-                    None => forward.params.without_member("requestState"),
+                self.params = match state {
+                    Some(state) => self.params.with_member("requestState", Raw::from_value(&state).as_bytes()),
+                    None => self.params.without_member("requestState"),
                 };
-                forward.reopen();
-                forward.answers = true;
+                self.reopen();
+                self.answers = true;
             }
-            Some(State::Afresh { keys }) => {
-                if let Some(outcome) = forward.not_visited(&keys) {
-                    return Ok(outcome?);
+            State::Afresh { keys } => {
+                if let Some(outcome) = self.not_visited(&keys) {
+                    return Ok(Continuation::Over(outcome));
                 }
-                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
-                forward.reopen();
+                self.start_afresh();
             }
             #[cfg(feature = "server")]
-            Some(State::SignIn { invitation, why }) => {
-                if let Some(answered) = self.invited(client, &forward, invitation, why).await {
-                    return answered;
-                }
-                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
-                forward.reopen();
-            }
-            Some(State::Roots) => {
-                let told = roots::brought(forward.params.member("inputResponses"));
+            State::SignIn { invitation, why } => return Ok(Continuation::SignIn { invitation, why }),
+            State::Roots => {
+                let told = roots::brought(self.params.member("inputResponses"));
                 if client.is_one_conversation() {
                     client.keep_roots(Some(told.clone()));
                 }
-                forward.params = forward.params.without_member("requestState").without_member("inputResponses");
-                forward.reopen();
-                forward.roots = Some(told);
+                self.start_afresh();
+                self.roots = Some(told);
             }
-            None => {}
         }
-        if forward.roots.is_none() && !forward.answers && wants_roots_first(client, &forward) {
-            let sealed =
-                self.0.sealer.seal_state(client.principal(), State::Roots, forward.digest(), forward.limits.answer)?;
-            return Ok(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed));
+        Ok(Continuation::Ready)
+    }
+
+    /// Takes the answers to a question of the host out of the params.
+    pub(super) fn start_afresh(&mut self) {
+        self.params = self.params.without_member("requestState").without_member("inputResponses");
+        self.reopen();
+    }
+
+    /// Returns the result that asks the client for its roots, if they must be known before anything is sent.
+    pub(super) fn ask_for_roots(&self, sealer: &Sealer, client: &Client) -> Result<Option<Raw>, ErrorObject> {
+        if self.roots.is_some() || self.answers || !wants_roots_first(client, self) {
+            return Ok(None);
         }
-        self.carry(client, &forward, &mut Toward::leg(client, leg)).await
+        let sealed = sealer.seal_state(client.principal(), State::Roots, self.digest(), self.limits.answer)?;
+        Ok(Some(input_required([(roots::KEY, &Method::RootsList, None)].into_iter(), &sealed)))
     }
 }
 
-/// The `input_required` result of a server as its client gets it: the questions as they are, the server's state sealed.
-/// It is sealed although the way back is by name: the server sees one credential for several people.
+/// Returns a server's `input_required` result as its client gets it: the questions as they are, the server's state sealed.
+/// The state is sealed although the name leads back to the server, since the server sees one credential for several
+/// people.
 pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forward, result: &Raw) -> Answered {
     let [requests, state] = result.members(["inputRequests", "requestState"]);
     let state = state.and_then(|state| state.string().map(std::borrow::Cow::into_owned));
@@ -96,7 +100,7 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
             let method = entry.text("method").map(|method| Method::parse(&method));
             let known =
                 method.filter(|method| matches!(method, Method::RootsList | Method::CreateMessage | Method::Elicit));
-            // It was told with its request what this client can be asked.
+            // The request told the server what this client can be asked.
             if let Some(Err(error)) = known.map(|method| permit(declared, &method, entry.member("params").as_ref())) {
                 let what = format!("a question that this client cannot be asked ({})", error.message);
                 return Err(Failure::malformed(&what).of(&forward.server));
@@ -112,8 +116,8 @@ pub(super) fn relay_questions(sealer: &Sealer, client: &Client, forward: &Forwar
     Ok(edits.apply())
 }
 
-/// What becomes of `-32042`: a client without a session gets the pages as questions, one of 2025-11-25 the error with the
-/// ids as it may send them back, every other one a sentence.
+/// Returns the answer to `-32042`. A client without a session gets the pages as questions, a client of 2025-11-25 the error
+/// with ids that it may send back, every other client a sentence.
 pub(super) fn visits_required(sealer: &Sealer, client: &Client, forward: &Forward, error: ErrorObject) -> Answered {
     let pages = adapt::url::required(&error).unwrap_or_default();
     if !pages.iter().all(may_visit) {
@@ -146,13 +150,13 @@ fn ask_for_visits(sealer: &Sealer, client: &Client, forward: &Forward, pages: &[
     Ok(input_required(questions, &sealed))
 }
 
-/// Whether the client is asked for its roots before anything is sent: once, if it is one conversation for sure.
+/// Reports whether the client is asked for its roots before anything is sent: once, if it is known to be one conversation.
 fn wants_roots_first(client: &Client, forward: &Forward) -> bool {
     let server = &forward.server;
     server.wants_roots(client.profile()) && !server.is_sessionless(&client.who) && client.roots().is_none()
 }
 
-/// A result that asks: each question under its key, and the state to come back with.
+/// Returns a result that asks: each question under its key, and the state to come back with.
 pub(super) fn input_required<'a>(
     questions: impl Iterator<Item = (&'a str, &'a Method, Option<&'a Raw>)>,
     state: &str,
@@ -172,7 +176,7 @@ pub(super) fn input_required<'a>(
 }
 
 impl Forward {
-    /// The answer if a page was not agreed to be visited.
+    /// Returns the answer if the client declined to visit a page.
     fn not_visited(&self, keys: &[String]) -> Option<Outcome> {
         let answers = self.params.member("inputResponses").unwrap_or_else(Raw::empty_object);
         let action = |key: &String| answers.member(key).and_then(|answer| answer.text("action"));

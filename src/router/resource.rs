@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::Mailbox;
 use super::answer::Failure;
+use super::call::Forwarder;
 use super::client::{Client, Subscription};
 use super::forward::Forward;
+use super::reach::Connector;
 use super::route::One;
-use super::{Mailbox, Router};
 use crate::answered::Answered;
 use crate::manager::Server;
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 use crate::upstream::{Unsubscribed, Upstream};
 
-impl Router {
-    /// Reads a resource that the client knows by that URI.
+impl Forwarder {
+    /// Reads a resource that the client knows by this URI.
     pub(super) async fn read_resource(
-        &self,
+        self: &Arc<Self>,
         client: &Arc<Client>,
         forward: Forward,
         uri: &str,
@@ -27,15 +29,22 @@ impl Router {
         answered.map_err(|none| none.map_error(|error| with_exposed_uri(error, uri)))
     }
 
-    pub(super) async fn complete(&self, client: &Arc<Client>, forward: Forward, leg: &Arc<Mailbox>) -> Answered {
-        if !self.offers(client, &forward.server, |offers| offers.completions).await {
+    pub(super) async fn complete(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        forward: Forward,
+        leg: &Arc<Mailbox>,
+    ) -> Answered {
+        if !self.connector.offers(client, &forward.server, |offers| offers.completions).await {
             let none = Raw::trusted(Bytes::from_static(br#"{"completion":{"values":[],"total":0,"hasMore":false}}"#));
-            return Ok(if client.revision().is_modern() { self.0.finish.completed(&none, None) } else { none });
+            return Ok(if client.revision().is_modern() { self.finish.completed(&none, None) } else { none });
         }
         self.forward(client, forward, leg).await
     }
+}
 
-    /// Watches a resource that the client knows by that URI.
+impl Connector {
+    /// Watches a resource that the client knows by this URI.
     pub(super) async fn subscribe(&self, client: &Arc<Client>, one: &One, uri: &str, leg: &Mailbox) -> Answered {
         let One { server, target: raw, .. } = one;
         leg.concerns(server, raw);
@@ -47,7 +56,7 @@ impl Router {
             let text = format!("server {:?} does not offer subscriptions to resources", server.config.name);
             return Err(ErrorObject::invalid_params(text).into());
         }
-        let (upstream, _) = self.reached(client, server, None).await.map_err(|failure| failure.of(server))?;
+        let (upstream, _) = self.connect(client, server, None).await.map_err(|failure| failure.of(server))?;
         let watched = watch(server, &upstream, raw).await;
         watched.map_err(|none| none.map_error(|error| with_exposed_uri(error, uri)))?;
         let subscribed = client.subscribe(uri, Subscription { server: server.id, raw: raw.clone(), upstream }, limit);
@@ -57,23 +66,9 @@ impl Router {
         }
         if is_full { Err(too_many(&Method::ResourcesSubscribe, limit).into()) } else { Ok(Raw::empty_object()) }
     }
-
-    /// Whether the server offers a family; it is started for that if need be.
-    async fn offers(
-        &self,
-        client: &Arc<Client>,
-        server: &Arc<Server>,
-        family: impl Fn(&crate::upstream::Offers) -> bool,
-    ) -> bool {
-        match self.reached(client, server, None).await {
-            Ok((_, connection)) => connection.peer().is_none_or(|peer| family(&peer.offers)),
-            // The request itself tells why.
-            Err(_) => true,
-        }
-    }
 }
 
-/// A client watches a resource no longer.
+/// Ends a client's subscription to a resource.
 pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
     let uri = params
         .and_then(|params| params.text("uri"))
@@ -82,17 +77,17 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&Raw>) -> Outcome {
     Ok(Raw::empty_object())
 }
 
-/// A client watches as many resources as it may.
+/// Returns the error of a client that watches as many resources as it may.
 pub(super) fn too_many(method: &Method, limit: usize) -> ErrorObject {
     let text =
         format!("{method}: a client watches {limit} resources at most (host.limits.subscriptions); end some first");
     ErrorObject::invalid_params(text)
 }
 
-/// Watches a resource for one more subscriber; the server has agreed to it where this is `Ok`.
+/// Watches a resource for one more subscriber. `Ok` means that the server has agreed.
 ///
 /// # Cancel safety
-/// A dropped wait subscribes nobody.
+/// A dropped wait adds no subscriber.
 async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered {
     let limit = server.config.call_timeout;
     let failure = match tokio::time::timeout(limit, upstream.subscribe(raw)).await {
@@ -104,7 +99,7 @@ async fn watch(server: &Server, upstream: &Upstream, raw: &Arc<str>) -> Answered
     Err(failure.of(server))
 }
 
-/// An error that names the resource names it as the client did.
+/// Makes an error that names the resource name it as the client did.
 fn with_exposed_uri(error: ErrorObject, uri: &str) -> ErrorObject {
     let data = error.data.as_ref().filter(|data| data.text("uri").is_some());
     match data.map(|data| data.with_member("uri", Raw::from_value(uri).as_bytes())) {

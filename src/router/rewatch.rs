@@ -1,4 +1,4 @@
-//! What a client with a session watches, watched anew where another lease serves it than the one that was told.
+//! Resources of a client with a session, watched again when another lease serves the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::manager::Server;
 use crate::protocol::Theirs;
 use crate::upstream::Upstream;
 
-/// A request waits that long for its resources to be watched anew. What is not done by then is tried before the next one.
+/// How long a request waits for resources to be watched again. The rest is tried before the next request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Client {
-    /// Has the lease that it is on now watch what one before it watched: before its request goes there, so
-    /// that no change is missed that the request makes.
+    /// Makes the client's current lease watch what an earlier one watched. This happens before a request goes there, so
+    /// that no change by the request is missed.
     ///
     /// # Cancel safety
     /// A dropped wait leaves the rest to the next request.
     pub(super) async fn watch_anew(&self, server: &Server, upstream: &Arc<Upstream>) {
         let is_left = |old: &Subscription| {
             let is_over = || old.upstream.is_stopped() || !server.is_in_era(&old.upstream, &self.who);
-            // What is watched on a newer lease stays there: a call of before is on its way to this one.
+            // Resources watched on a newer lease stay there: this call started earlier, on the older one.
             let is_older = || old.upstream.id < upstream.id;
             old.server == server.id && old.upstream.id != upstream.id && (is_older() || is_over())
         };
@@ -34,7 +34,7 @@ impl Client {
             let over = match timeout_at(end, upstream.subscribe(&old.raw)).await {
                 Ok(Ok(Ok(_))) => {
                     let new = Subscription { upstream: upstream.clone(), ..old.clone() };
-                    // It may watch it no longer, or by another of its requests.
+                    // The client may have unsubscribed, or another of its requests may have been faster.
                     self.watched(|all| match all.get_mut(&uri) {
                         Some(now) if now.upstream.id == old.upstream.id => Some(std::mem::replace(now, new)),
                         _ => Some(new),

@@ -1,12 +1,12 @@
-//! Progress as a client hears of it: under its own token, and rising.
+//! Progress as a client gets it: under its own token, and rising.
 
 use crate::adapt;
 use crate::protocol::{Message, Method, Notification, Raw};
 
-/// By so much a sign of life of our own is more than what was said before it.
+/// How much a sign of life of our own adds to the last value.
 const TICK: f64 = 1e-6;
 
-/// Progress under the client's own token: values that do not increase are dropped.
+/// Progress under the client's own token. Values that do not increase are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Rising {
     /// The client's token, as JSON.
@@ -19,22 +19,22 @@ impl Rising {
         Self { token, last: None }
     }
 
-    /// The same, under that token if it has none yet.
+    /// Sets the token, if there is none yet.
     pub(super) fn under(self, token: Option<Raw>) -> Self {
         Self { token: self.token.or(token), ..self }
     }
 
-    /// The same without the message that the token came in: for what is kept longer than the call.
+    /// Frees it from the message that the token came in, to be kept longer than the call.
     pub(super) fn detached(self) -> Self {
         Self { token: self.token.as_ref().map(Raw::detached), ..self }
     }
 
-    /// How much it holds.
+    /// Returns the bytes that it holds.
     pub(super) fn weight(&self) -> usize {
         self.token.as_ref().map_or(0, |token| token.as_bytes().len())
     }
 
-    /// The notification to send, if one is due.
+    /// Returns the notification to send, if one is due.
     pub(super) fn step(&mut self, params: &Raw) -> Option<Message> {
         let token = self.token.as_ref()?;
         let value = params.member("progress").and_then(|value| value.read::<f64>().ok());
@@ -43,8 +43,8 @@ impl Rising {
         Some(Message::Notification(Notification { method: Method::Progress, params }))
     }
 
-    /// A sign of life between two rounds of questions: many clients give up on a call that is silent for a minute. It rises
-    /// by so little that what the server says next is more; one that has said nothing yet may begin with 0.
+    /// Returns a sign of life between two rounds of questions, since many clients give up on a call that is silent for a
+    /// minute. It rises by so little that the server's next value is higher, even a first value of 0.
     pub(super) fn tick(&mut self) -> Option<Message> {
         let next = match self.last {
             None => -TICK,

@@ -1,8 +1,8 @@
 //! Roots (`docs/bridging.md` 15.3): the host asks a client for them once, at its first call of a server that wants
 //! them (`ask_roots.rs`), and answers servers itself from then on.
 //!
-//! Clients that told the same roots share. A question for roots that a lease already knows makes the lease nobody's
-//! own. A client that could not be asked, because a completion cannot ask, is on the rest lease.
+//! Clients that told the same roots share leases. A question for roots that a lease already knows does not bind the lease
+//! to one client. A client that could not be asked, because a completion cannot ask, is on the rest lease.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::manager::{Server, Told, Who};
 use crate::protocol::{Method, Outcome, Profile, Raw};
 use crate::upstream::{Ask, Upstream};
 
-/// Tells a server no roots during the call of a client that has none, where several share a lease that declares them.
+/// Answers a server with no roots during the call of a client that has none, if several clients share a lease that declares
+/// them.
 pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who, ask: Ask) -> Option<Ask> {
     let is_asked =
         ask.method == Method::RootsList && !ask.is_gathered() && matches!(server.config.roots, Roots::Client);
@@ -26,8 +27,8 @@ pub(super) fn for_whom_has_none(server: &Server, upstream: &Upstream, who: &Who,
     Some(ask)
 }
 
-/// Answers a question for roots where they are known, and where several clients have called: a server takes what it is told
-/// for all of them.
+/// Answers a question for roots if they are known. If several clients have called, the answer is no roots, since a server
+/// takes the answer for all of them.
 pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Option<Ask> {
     if ask.method != Method::RootsList || ask.is_gathered() {
         return Some(ask);
@@ -46,7 +47,7 @@ pub(super) fn known(client: &Client, server: &Arc<Server>, upstream: &Arc<Upstre
     Some(ask)
 }
 
-/// The question for roots, of which the answer is kept: for the client if it is one conversation, and for the lease.
+/// Makes a question for roots keep its answer: for the client if it is one conversation, and for the lease.
 pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Arc<Upstream>, ask: Ask) -> Ask {
     if ask.method != Method::RootsList || ask.is_gathered() {
         return ask;
@@ -68,7 +69,7 @@ pub(super) fn learning(client: &Arc<Client>, server: &Arc<Server>, upstream: &Ar
     ask.put(params, Box::new(keep))
 }
 
-/// The answer to a question on a connection on which no client has called, or several that cannot be told apart.
+/// Answers a question on a connection on which no client has called, or several that cannot be told apart.
 pub(super) fn for_nobody(server: &Server, upstream: &Upstream, ask: Ask, started: bool) {
     let Some(ask) = question::judge(server, upstream.profile(), ask) else { return };
     if ask.method == Method::RootsList {
@@ -82,10 +83,10 @@ pub(super) fn for_nobody(server: &Server, upstream: &Upstream, ask: Ask, started
     question::refuse(ask);
 }
 
-/// The entry of a result that asks a client without a session for its roots.
+/// The key of the question that asks a client without a session for its roots.
 pub(super) const KEY: &str = "roots";
 
-/// The roots among the answers that a request brings.
+/// Returns the roots among the answers that a request brings.
 pub(super) fn brought(answers: Option<Raw>) -> Arc<Told> {
     let result = answers.and_then(|answers| answers.member(KEY));
     result.map_or_else(Told::nothing, |result| Told::read(&result))

@@ -1,8 +1,8 @@
 //! Where a request goes: to a tool of the host itself, to one server, or to every server. Pure: snapshots in, a [`Route`] out.
 //!
-//! A request is routed once, and the route holds what the rest of its way needs: the server, and the tool as it is listed.
-//! `find.rs` decides which snapshots are looked at, and waits for servers between two of them. **Invariant:** of a name that
-//! several servers could mean, none gets the request.
+//! A request is routed once, and the route holds what the request needs from then on: the server, and the tool as it is
+//! listed. `find.rs` decides which snapshots to look at, and waits for servers between two of them. **Invariant:** if
+//! several servers could be meant by a name, none gets the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub(super) enum Route {
 
 /// A tool of the host itself.
 ///
-/// The host has none so far. This is the seam for the first one: [`Map::own`] is where its name is looked up, and [`Route::Own`] is how
-/// its calls are told from those of servers. Its name wins over a server's, so it must be one that no server is shown under.
-/// Lists do not show it: what a client is shown is decided in `manager/view.rs`.
+/// The host has none so far; this is the seam for the first one. [`Map::own`] is where its name is looked up, and
+/// [`Route::Own`] distinguishes its calls from those of servers. Its name wins over a server's, so no tool of a server may
+/// be shown under it. Lists do not show it yet: `manager/view.rs` decides what a client is shown.
 pub(super) trait OwnTool: fmt::Debug + Send + Sync {
-    /// The name that clients call it by.
+    /// Returns the name that clients call it by.
     fn name(&self) -> &str;
 
     /// Serves one call. `params` are those of the request, as its client sent them.
@@ -43,45 +43,45 @@ pub(super) trait OwnTool: fmt::Debug + Send + Sync {
     fn call<'a>(&'a self, router: &'a Router, client: &'a Arc<Client>, params: Raw) -> BoxFuture<'a, Answered>;
 }
 
-/// One server, and what a request names there.
+/// One server, and the target of a request there.
 #[derive(Clone, Debug)]
 pub(super) struct One {
     pub(super) server: Arc<Server>,
-    /// What the server itself calls it.
+    /// The server's own name for the target.
     pub(super) target: Arc<str>,
     pub(super) listed: Listed,
 }
 
-/// How a tool is listed by its server.
+/// Whether a tool is listed by its server.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Listed {
     As(Entry),
-    /// It is not, or it is no tool.
+    /// The server does not list it, or it is no tool.
     #[default]
     Not,
-    /// Its server has listed no tools so far.
+    /// The server has listed no tools so far.
     NotYet,
 }
 
 /// Why a request goes nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Astray {
-    /// No server has what it names.
+    /// No server has the target.
     Unknown,
-    /// Several servers have it, under these names.
+    /// Several servers have the target, under these names.
     Ambiguous(Vec<Arc<str>>),
-    /// Its server left the config a moment ago.
+    /// The server left the config a moment ago.
     Removed,
 }
 
-/// What a name is looked up in.
+/// Where names are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map<'a> {
     /// Tools of the host itself.
     pub(super) own: &'a [Arc<dyn OwnTool>],
-    /// What the client may call.
+    /// The targets that the client may call.
     pub(super) callable: &'a Catalog,
-    /// The servers that it may call.
+    /// The servers that the client may call.
     pub(super) servers: &'a [Arc<Server>],
 }
 
@@ -99,18 +99,18 @@ impl From<Request> for Routed {
 }
 
 impl Routed {
-    /// The headers in which the client was told to repeat arguments of the tool that it calls.
+    /// Returns the headers in which the client was told to repeat arguments of the tool that it calls.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the HTTP door has headers"))]
     pub(crate) fn param_headers(&self) -> Vec<ParamHeader> {
         let Some(Route::One(One { listed: Listed::As(entry), .. })) = &self.route else { return Vec::new() };
-        // Who calls it by another name than the one in the list was told nothing.
+        // A client that calls the tool by another name than the listed one was not told.
         let name = self.request.params.as_ref().and_then(|params| params.text("name"));
         if name.as_deref() == Some(entry.name()) { entry.param_headers() } else { Vec::new() }
     }
 }
 
 impl Map<'_> {
-    /// The route of a request that names something.
+    /// Finds the route of a request that names something.
     pub(super) fn find(&self, what: What, name: &str) -> Result<Route, Astray> {
         let found = match what {
             What::Tool => {
@@ -138,7 +138,7 @@ impl Map<'_> {
 }
 
 impl Listed {
-    /// How the server lists the tool that clients may call `exposed`.
+    /// Finds how the server lists the tool that clients may call `exposed`.
     pub(super) fn of(catalog: &Catalog, exposed: &str, server: &Server, raw: &str) -> Self {
         let alias = &server.config.alias;
         let is_it = |tool: &&Entry| tool.server() == alias && tool.raw_name() == raw;
@@ -150,7 +150,7 @@ impl Listed {
         }
     }
 
-    /// The tool as it is listed.
+    /// Returns the tool as it is listed.
     pub(super) fn entry(&self) -> Option<&Entry> {
         match self {
             Self::As(entry) => Some(entry),

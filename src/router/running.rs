@@ -1,4 +1,4 @@
-//! A request of ours that a server is working on: waits for the answer, hands on what comes before it, keeps its clocks.
+//! A request that a server is working on: waits for the answer, passes on what comes before it, and keeps the clocks.
 
 use std::sync::Arc;
 
@@ -6,45 +6,45 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer::Failure;
-use super::ask_guard::AskGuard;
 use super::clocks::{Clocks, Late, Sign};
+use super::put::AskGuard;
 use super::toward::{Leg, Toward};
 use crate::manager::Server;
 use crate::protocol::Outcome;
 use crate::transport;
 use crate::upstream::{Connection, Exchange, Item, Upstream, Vigil};
 
-/// Why there is no answer.
+/// Why an attempt brought no answer.
 pub(super) enum Attempt {
     /// The transport lost the request or its answer.
     Lost(transport::Error),
     Failed(Failure),
 }
 
-/// What is kept of a call while it runs.
+/// A call while it runs on one connection.
 pub(super) struct Running<'a, 'b> {
     pub(super) toward: &'a mut Toward<'b>,
     pub(super) server: &'a Arc<Server>,
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) connection: &'a Arc<Connection>,
-    /// For the call: its client has answered. Once something was asked.
+    /// Woken when the client has answered. `None` until something was asked.
     pub(super) answered: Option<Arc<Notify>>,
     pub(super) clocks: Clocks,
     pub(super) vigil: &'a Vigil,
 }
 
-/// What a call is woken by.
+/// What wakes a call.
 enum Heard {
     Item(Item),
-    /// Its client has answered a question.
+    /// The client has answered a question.
     Answer,
-    /// Its time is over.
+    /// The deadline passed.
     Due,
 }
 
 impl Running<'_, '_> {
-    /// Waits for the answer, and hands on what comes before it. The clock of `callTimeout` starts anew with each progress
-    /// and stops while a person is asked.
+    /// Waits for the answer, and passes on what comes before it. The clock of `callTimeout` restarts with each progress and
+    /// stops while a person is asked.
     pub(super) async fn wait(&mut self, id: u64, exchange: &mut Exchange) -> Result<Outcome, Attempt> {
         let mut awake = self.vigil.mark();
         let timer = tokio::time::sleep_until(self.clocks.due());
@@ -84,7 +84,7 @@ impl Running<'_, '_> {
         }
     }
 
-    /// Hands on what the server says before it answers.
+    /// Passes on what the server says before it answers.
     fn hand_on(&mut self, id: u64, item: Item) {
         match item {
             Item::Progress(params) => {
@@ -110,7 +110,7 @@ impl Running<'_, '_> {
                 self.toward.withdraw(self.connection, &ask);
                 self.step(id, Sign::Settled);
             }
-            // They end the wait.
+            // These end the wait.
             Item::Done(_) | Item::Lost(_) => {}
         }
     }
@@ -119,7 +119,7 @@ impl Running<'_, '_> {
         self.clocks.step(Instant::now(), sign, self.toward.is_asked(id))
     }
 
-    /// The time is over; the call goes on where only its questions end with that.
+    /// Handles the deadline. The call goes on if only its questions end.
     fn late(&mut self, id: u64) -> Result<(), Attempt> {
         let config = &self.server.config;
         let failure = match self.step(id, Sign::Due) {

@@ -1,5 +1,5 @@
-//! `requestState`: what a client without a session brings back with the answers to our questions (2026-07-28, multi round-trip
-//! requests). Sealed, bound to the principal and to the very request, good for a limited time.
+//! `requestState`: what a client without a session brings back with the answers to our questions (2026-07-28, multi
+//! round-trip requests). It is sealed, bound to the principal and to the request, and expires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,43 +11,43 @@ use crate::manager::Principal;
 use crate::protocol::{ErrorObject, Method, Raw};
 use crate::seal::{Purpose, Seal};
 
-/// What is sealed.
+/// The sealed content.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Envelope {
     state: State,
     digest: String,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     expires: u64,
 }
 
-/// What the next request is to go on with.
+/// What the next request continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
-    /// A call that waits here: its number, and how often it has asked.
+    /// A call parked here: its number, and how often it has asked.
     Parked { call: u64, round: u32 },
-    /// A server without a session asked; this is its own state, if it gave one.
+    /// The questions of a server without sessions. `state` is the server's own, if it gave one.
     Relay { server: String, state: Option<String> },
-    /// A server wanted URLs visited before it did anything: the call is sent afresh.
+    /// A server wanted pages visited before it did anything. The call is sent afresh.
     Afresh { keys: Vec<String> },
     /// The client was asked for its roots before anything was sent.
     Roots,
-    /// Somebody is to sign in to the server: the invitation, and what the answer is if nobody does.
+    /// The client was invited to sign in to the server. `why` is the failure if it declines.
     #[cfg(feature = "server")]
     SignIn { invitation: u64, why: String },
 }
 
-/// Clocks of two processes may differ by that much.
+/// How much the clocks of two processes may differ.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Stands for a request: its method, its target and its arguments, however a client writes them down again. Arguments with
-/// numbers that no double holds, or that nest very deep, have to come back as they were.
+/// Returns a digest of a request: its method, target, and arguments, however a client writes them down again. Arguments
+/// with numbers that no double holds, or that nest very deep, must come back unchanged.
 pub(super) fn digest(method: &Method, params: &Raw) -> String {
     let [name, uri, arguments] = params.members(["name", "uri", "arguments"]);
     let mut text = method.as_str().to_owned();
     for part in [name, uri, arguments] {
         text.push('\0');
         let value = part.map(|part| part.read::<Value>().unwrap_or_else(|_| part.as_str().into()));
-        // An absent object of arguments and an empty one are the same.
+        // Absent arguments and an empty object are the same.
         if let Some(value) = value.filter(|value| !value.is_null() && *value != Value::Object(serde_json::Map::new())) {
             canonical(&value, &mut text);
         }
@@ -55,7 +55,7 @@ pub(super) fn digest(method: &Method, params: &Raw) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a value with its members in order and its numbers in one way (RFC 8785 in spirit: `1.0` is `1`).
+/// Writes a value with sorted members and one form of numbers (RFC 8785 in spirit: `1.0` is `1`).
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {
@@ -87,7 +87,7 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// Seals what clients keep for us.
+/// Seals the states and handles that clients keep for us.
 #[derive(Debug)]
 pub(super) struct Sealer(Option<Seal>);
 
@@ -96,7 +96,7 @@ impl Sealer {
         Self(Seal::new().inspect_err(|error| tracing::error!("nothing can be sealed: {error}")).ok())
     }
 
-    /// What seals handles that clients keep.
+    /// Returns the seal.
     ///
     /// # Errors
     /// When the system had no randomness for a key.
@@ -117,10 +117,10 @@ impl Sealer {
         sealed.map_err(|error| ErrorObject::internal(format!("no `requestState` can be made: {error}")))
     }
 
-    /// Opens what a request brings back.
+    /// Opens the state that a request brings back.
     ///
     /// # Errors
-    /// `-32602`: it is none of ours for this principal and request, or it is too old.
+    /// `-32602`: the state is none of ours for this principal and request, or it has expired.
     pub(super) fn open_state(&self, principal: &Principal, text: &str, digest: &str) -> Result<State, ErrorObject> {
         let opened = self.seal()?.open::<Envelope>(Purpose::RequestState, principal.as_str(), text);
         opened
@@ -131,7 +131,7 @@ impl Sealer {
     }
 }
 
-/// The answer to a state that leads nowhere (any more).
+/// Returns the error for a state that leads nowhere, or no longer does.
 pub(super) fn expired() -> ErrorObject {
     ErrorObject::invalid_params(
         "`requestState` has expired, was altered, or is of another request; send the request anew without it \
@@ -139,12 +139,12 @@ pub(super) fn expired() -> ErrorObject {
     )
 }
 
-/// Until when a state is good that is made now.
+/// Returns when a state made now expires.
 pub(super) fn expires_at(now: SystemTime, life: Duration) -> u64 {
     seconds(now + life + SLACK)
 }
 
-/// Whether a state is good still.
+/// Reports whether a state has not expired.
 pub(super) fn is_good(expires: u64, now: SystemTime) -> bool {
     expires >= seconds(now)
 }

@@ -1,8 +1,8 @@
-//! `subscriptions/listen` (2026-07-28): a stream of changes for clients without a session. Changes that belong to no
-//! request are told here and nowhere else.
+//! `subscriptions/listen` (2026-07-28): a change stream for clients without a session. Changes that belong to no request
+//! are told here and nowhere else.
 //!
-//! A listen is acknowledged first, with what is honored of its filter. Then it gets exactly that, each message with the
-//! id of the listen in it, and a result when the door closes. A list change is told when the catalog that the client
+//! A listen is acknowledged first, with the part of its filter that is honored. Then it gets exactly those changes, each
+//! with the id of the listen, and a result when the door closes. A list change is told when the catalog that the client
 //! sees differs from the one it was told of last, a change of a resource when its server says so.
 
 use std::collections::BTreeMap;
@@ -13,27 +13,44 @@ use std::time::Duration;
 use futures_util::future::{FutureExt as _, join_all};
 use tokio_util::sync::CancellationToken;
 
+use super::Mailbox;
 use super::answer::Failure;
+use super::background::Background;
 use super::client::{Client, is_part};
+use super::find::Routes;
+use super::finish::Finish;
+use super::reach::Connector;
 use super::resource::too_many;
 use super::route::{One, Route};
-use super::tasks::Task;
+use super::tasks::{Task, Tasks};
 use super::wanted::{What, measured};
-use super::{Mailbox, Router};
 use crate::adapt::task;
 use crate::answered::Answered;
 use crate::exposed;
+use crate::manager::Manager;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, RequestId, code, meta};
 use crate::registry::{Catalog, Kind};
 use crate::upstream::Upstream;
 
-/// The acknowledgement waits that long for servers to accept their part.
+/// How long the acknowledgement waits for servers to accept their part.
 const ACCEPT: Duration = Duration::from_secs(2);
 
-/// What all listens of the router are kept in.
-#[derive(Debug, Default)]
+/// Serves listens.
+#[derive(Debug)]
 pub(super) struct Listens {
-    open: Mutex<BTreeMap<u64, Arc<Listening>>>,
+    pub(super) manager: Manager,
+    pub(super) connector: Arc<Connector>,
+    pub(super) routes: Arc<Routes>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) finish: Arc<Finish>,
+    pub(super) background: Background,
+    pub(super) open: OpenListens,
+}
+
+/// The listens that are open, by number.
+#[derive(Debug, Default)]
+pub(super) struct OpenListens {
+    listens: Mutex<BTreeMap<u64, Arc<Listening>>>,
     next: AtomicU64,
 }
 
@@ -43,32 +60,32 @@ struct Listening {
     client: Arc<Client>,
     id: RequestId,
     leg: Arc<Mailbox>,
-    lists: Lists,
+    lists: WantedLists,
     watches: Vec<Watch>,
     tasks: Vec<Arc<Task>>,
-    /// The lists as the client was told of them last.
+    /// The catalog that the client was told of last.
     told: Mutex<Arc<Catalog>>,
-    /// It cannot go on as it was acknowledged.
+    /// Cancelled when it can no longer honor what it acknowledged.
     over: CancellationToken,
 }
 
-/// Which lists a listen is about.
+/// The lists that a listen is about.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lists {
+struct WantedLists {
     tools: bool,
     prompts: bool,
     resources: bool,
 }
 
-/// What a client asks to hear of.
+/// The changes that a client asks for.
 #[derive(Debug)]
 struct Filter {
-    lists: Lists,
+    lists: WantedLists,
     uris: Vec<String>,
     tasks: Vec<String>,
 }
 
-/// A watched resource; dropped, it is not watched any more.
+/// A resource that is watched while this lives.
 #[derive(Debug)]
 struct Watch {
     uri: Arc<str>,
@@ -82,9 +99,9 @@ impl Drop for Watch {
     }
 }
 
-/// A listen is in the table while this lives.
+/// An entry of the table of open listens, removed on drop.
 struct Entry<'a> {
-    listens: &'a Listens,
+    listens: &'a OpenListens,
     number: u64,
 }
 
@@ -94,13 +111,13 @@ impl Drop for Entry<'_> {
     }
 }
 
-impl Router {
-    /// Serves a listen until `closing`, or until it cannot go on; what it hears goes into `leg`. `id` is the client's own.
+impl Listens {
+    /// Serves a listen until `closing`, or until it cannot continue. Changes go into `leg`. `id` is the client's own.
     ///
     /// # Cancel safety
     /// Dropping the future ends the listen.
     pub(super) async fn listen(
-        self,
+        self: Arc<Self>,
         client: Arc<Client>,
         id: RequestId,
         params: Option<Raw>,
@@ -119,18 +136,18 @@ impl Router {
         if !place.watch(filter.uris.len(), limit) {
             return Err(too_many(&Method::Listen, limit).into());
         }
-        let tasks = self.0.known_tasks.watched(&self.0.sealer, self.manager(), &client, &filter.tasks);
+        let tasks = self.tasks.watched(&client, &filter.tasks);
         let watches = join_all(filter.uris.into_iter().map(|uri| {
             let watch = self.watch(&client, uri);
             async move { tokio::time::timeout(ACCEPT, watch).await.ok().flatten() }
         }));
         let watches: Vec<Watch> = watches.await.into_iter().flatten().collect();
         if filter.lists.any() && !client.is_settled() {
-            // Servers that nobody uses would tell nobody. Whoever comes up later is news.
-            let _ = self.manager().prepare(&client.who_now()).now_or_never();
-            client.is_gone(self.manager());
+            // Servers without a client would tell no changes. Servers that come up later are a change.
+            let _ = self.manager.prepare(&client.who_now()).now_or_never();
+            client.is_gone(&self.manager);
         }
-        let told = Mutex::new(self.view(&client).shown);
+        let told = Mutex::new(client.view(&self.manager).shown);
         let listening = Arc::new(Listening {
             client,
             id,
@@ -143,32 +160,32 @@ impl Router {
         });
         listening.put(Method::Acknowledged, Some(listening.honored()));
         let over = listening.over.clone();
-        let entry = self.0.listens.add(listening.clone());
-        // What changed while it was being opened.
+        let entry = self.open.add(listening.clone());
+        // Changes from while the listen was being opened.
         self.tell_listen(&listening);
         let news = async {
             let put = |told| listening.put(Method::TaskNews, Some(told));
-            self.watch_tasks(&listening.client, &listening.tasks, &listening.leg, put).await;
+            self.tasks.watch(&listening.client, &listening.tasks, &listening.leg, put).await;
             std::future::pending().await
         };
         tokio::select! {
             biased;
             () = news => {}
             () = closing.cancelled() => {}
-            () = self.0.stop.cancelled() => {}
+            () = self.background.stop().cancelled() => {}
             () = over.cancelled() => {}
         }
         drop(entry);
-        // The result alone: to the SDKs for Python and TypeScript `notifications/cancelled` before it means that the stream is
-        // lost, and after it there is nothing left to cancel.
-        Ok(tagged(&self.0.finish.completed(&Raw::empty_object(), None), &listening.id))
+        // The result alone, without `notifications/cancelled`: before the result, the SDKs for Python and TypeScript take that
+        // for a lost stream, and after it there is nothing left to cancel.
+        Ok(tagged(&self.finish.completed(&Raw::empty_object(), None), &listening.id))
     }
 
-    /// Watches a resource, if its server lets itself be watched.
+    /// Watches a resource, if its server supports that.
     async fn watch(&self, client: &Arc<Client>, uri: String) -> Option<Watch> {
-        let Ok(Route::One(one)) = self.route(client, What::Resource, &uri).await else { return None };
+        let Ok(Route::One(one)) = self.routes.find(client, What::Resource, &uri).await else { return None };
         let One { server, target: raw, .. } = one;
-        let (upstream, connection) = self.reached(client, &server, None).await.ok()?;
+        let (upstream, connection) = self.connector.connect(client, &server, None).await.ok()?;
         if connection.peer().is_none_or(|peer| !peer.offers.subscribe) {
             return None;
         }
@@ -176,19 +193,19 @@ impl Router {
         matches!(agreed, Ok(Ok(_))).then(|| Watch { uri: exposed::one_copy(&uri, &raw), raw, upstream })
     }
 
-    /// Tells every listen which of its lists have changed; whether any have.
-    pub(super) fn tell_listens(&self) -> bool {
-        self.0.listens.all().iter().fold(false, |any, listening| self.tell_listen(listening) | any)
+    /// Tells every listen which of its lists have changed. Returns whether any have.
+    pub(super) fn tell_changes(&self) -> bool {
+        self.open.all().iter().fold(false, |any, listening| self.tell_listen(listening) | any)
     }
 
     fn tell_listen(&self, listening: &Listening) -> bool {
-        // A server that was taken out of the config, or that another lease stands for now.
+        // The server was removed from the config, or has another lease now.
         if listening.watches.iter().any(|watch| watch.upstream.is_stopped()) {
             listening.over.cancel();
             return false;
         }
         let mut any = false;
-        let catalog = self.view(&listening.client).shown;
+        let catalog = listening.client.view(&self.manager).shown;
         let told = std::mem::replace(&mut *lock(&listening.told), catalog.clone());
         for (method, wanted) in changes(|_| &told, &catalog).into_iter().zip(listening.lists.in_order()) {
             if let (Some(method), true) = (method, wanted) {
@@ -198,9 +215,19 @@ impl Router {
         }
         any
     }
+
+    /// Tells the listens that watch a resource that it has changed. `params` are as clients see them.
+    pub(super) fn tell(&self, upstream: &Upstream, raw: &str, params: &Raw) {
+        for listening in self.open.all() {
+            let mut watches = listening.watches.iter();
+            if watches.any(|watch| watch.upstream.id == upstream.id && is_part(raw, &watch.raw)) {
+                listening.put(Method::ResourceUpdated, Some(params.clone()));
+            }
+        }
+    }
 }
 
-/// The news that tell of a change of tools, of prompts, of resources, since the catalog that each list is of.
+/// Returns the notifications for changes of tools, prompts, and resources, since the catalog that each kind was told of.
 pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc<Catalog>) -> [Option<Method>; 3] {
     let differs = |kind| {
         let before = before(kind);
@@ -213,17 +240,7 @@ pub(super) fn changes<'a>(before: impl Fn(Kind) -> &'a Arc<Catalog>, after: &Arc
     ]
 }
 
-impl Listens {
-    /// Tells those who watch it that a resource has changed; `params` are as clients see them.
-    pub(super) fn tell(&self, upstream: &Upstream, raw: &str, params: &Raw) {
-        for listening in self.all() {
-            let mut watches = listening.watches.iter();
-            if watches.any(|watch| watch.upstream.id == upstream.id && is_part(raw, &watch.raw)) {
-                listening.put(Method::ResourceUpdated, Some(params.clone()));
-            }
-        }
-    }
-
+impl OpenListens {
     fn add(&self, listening: Arc<Listening>) -> Entry<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, listening);
@@ -235,12 +252,12 @@ impl Listens {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Listening>>> {
-        lock(&self.open)
+        lock(&self.listens)
     }
 }
 
 impl Listening {
-    /// Tells the client something, with the id of its listen. One that does not take it has to listen anew.
+    /// Sends a notification with the id of the listen. A client that does not take it has to listen again.
     fn put(&self, method: Method, params: Option<Raw>) {
         let params = Some(tagged(&params.unwrap_or_else(Raw::empty_object), &self.id));
         self.leg.put(Message::Notification(Notification { method, params }));
@@ -249,7 +266,7 @@ impl Listening {
         }
     }
 
-    /// What of the filter will be told.
+    /// Returns the part of the filter that is honored.
     fn honored(&self) -> Raw {
         let mut honored = serde_json::Map::new();
         let names = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
@@ -270,7 +287,7 @@ impl Listening {
     }
 }
 
-impl Lists {
+impl WantedLists {
     fn in_order(self) -> [bool; 3] {
         [self.tools, self.prompts, self.resources]
     }
@@ -281,10 +298,10 @@ impl Lists {
 }
 
 impl Filter {
-    /// Reads a filter. What it may hold beside is not honored.
+    /// Reads a filter. Unknown members are not honored.
     ///
     /// # Errors
-    /// When there is none, or its parts have other types; when it names tasks and the client has none.
+    /// When there is no filter, its members have wrong types, or it names tasks and the client did not declare them.
     fn read(params: Option<&Raw>, has_tasks: bool) -> Result<Self, ErrorObject> {
         let wrong = |what: &str| ErrorObject::invalid_params(format!("subscriptions/listen: {what}"));
         let filter = params.and_then(|params| params.member("notifications"));
@@ -307,7 +324,7 @@ impl Filter {
             None => Ok(false),
             Some(value) => value.read::<bool>().map_err(|_| wrong("a flag is neither true nor false")),
         };
-        let lists = Lists { tools: flag(tools)?, prompts: flag(prompts)?, resources: flag(resources)? };
+        let lists = WantedLists { tools: flag(tools)?, prompts: flag(prompts)?, resources: flag(resources)? };
         let mut uris: Vec<String> = match uris {
             None => Vec::new(),
             Some(uris) => uris.read().map_err(|_| wrong("`resourceSubscriptions` is no list of URIs"))?,
@@ -322,7 +339,7 @@ impl Filter {
     }
 }
 
-/// The object with the id of its listen in `_meta`.
+/// Adds the id of the listen to `_meta` of an object.
 fn tagged(object: &Raw, id: &RequestId) -> Raw {
     let meta = object.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
     object.with_member("_meta", meta.with_member(meta::SUBSCRIPTION_ID, &written(id)).as_bytes())

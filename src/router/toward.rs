@@ -1,11 +1,12 @@
-//! Where what a call has to say before its answer goes: to the stream of its request, or to whoever waits for it.
+//! Where the messages of a call before its answer go: to the stream of its request, or to the request that waits for a
+//! parked call.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::client::Client;
-use super::missed::Said;
+use super::missed::CallNotice;
 use super::parked::Parked;
 use super::question::{self, log};
 use super::rising::Rising;
@@ -15,11 +16,11 @@ use crate::manager::Server;
 use crate::protocol::{Raw, RequestId};
 use crate::upstream::{Ask, Connection, Exchange, Item, Upstream};
 
-/// Where what a call has to say before its answer goes.
+/// Where the messages of a call before its answer go.
 pub(super) enum Toward<'a> {
     /// To the stream of the one request that it serves.
     Leg(Leg<'a>),
-    /// To the request that waits for it at the moment, if one does: the call of a client without a session.
+    /// To the request that waits at the moment for this parked call, if one does.
     Parked(Arc<Parked>),
 }
 
@@ -28,11 +29,11 @@ pub(super) struct Leg<'a> {
     pub(super) client: &'a Arc<Client>,
     pub(super) leg: &'a Arc<Mailbox>,
     progress: Rising,
-    /// The task that all of it belongs to, as the client knows it.
+    /// The task that the request is about, by the id that the client knows.
     task: Option<Arc<str>>,
 }
 
-/// The stream of a request whose call goes on in a task of its own, and what was said on it of progress.
+/// The stream of a request whose call moves into a task of its own, and the progress told on it.
 pub(super) struct Handover {
     pub(super) leg: Arc<Mailbox>,
     pub(super) progress: Rising,
@@ -43,19 +44,19 @@ impl Leg<'_> {
         self.leg
     }
 
-    /// Leaves the stream to whoever serves it from now on.
+    /// Hands the stream over to a parked call.
     pub(super) fn hand_over(&mut self) -> Handover {
         Handover { leg: self.leg.clone(), progress: std::mem::take(&mut self.progress) }
     }
 }
 
 impl<'a> Toward<'a> {
-    /// To the stream of a request.
+    /// Sends messages to the stream of a request.
     pub(super) fn leg(client: &'a Arc<Client>, leg: &'a Arc<Mailbox>) -> Self {
         Self::Leg(Leg { client, leg, progress: Rising::default(), task: None })
     }
 
-    /// The same for a request about a task.
+    /// Marks the request as one about a task.
     pub(super) fn about(self, task: &Arc<str>) -> Self {
         match self {
             Self::Leg(leg) => Self::Leg(Leg { task: Some(task.clone()), ..leg }),
@@ -63,7 +64,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// The limits that hold for the call.
+    /// Returns the limits for the call.
     pub(super) fn limits(&self) -> &Limits {
         match self {
             Self::Leg(leg) => leg.leg.limits(),
@@ -71,7 +72,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Under which token the client hears of progress.
+    /// Sets the token under which the client gets progress, if there is none yet.
     pub(super) fn set_token(&mut self, token: Option<Raw>) {
         if let Self::Leg(leg) = self
             && leg.progress.token.is_none()
@@ -80,7 +81,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// What was said of progress so far; nothing of it is said here any more.
+    /// Takes the progress out. None is told here any more.
     pub(super) fn take_progress(&mut self) -> Rising {
         match self {
             Self::Leg(leg) => std::mem::take(&mut leg.progress),
@@ -88,7 +89,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Waits for something else, and hands on what the server says of its request meanwhile.
+    /// Waits for `other`, and passes on what the server says about its request meanwhile.
     pub(super) async fn hear_until<T>(
         &mut self,
         server: &Server,
@@ -109,7 +110,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// The server tells how far it is.
+    /// Passes on progress of the server.
     pub(super) fn progress(&mut self, params: &Raw) {
         match self {
             Self::Leg(Leg { leg, progress, .. }) => {
@@ -117,11 +118,11 @@ impl<'a> Toward<'a> {
                     leg.put(message);
                 }
             }
-            Self::Parked(parked) => parked.tell(Said::Progress(params.clone())),
+            Self::Parked(parked) => parked.tell(CallNotice::Progress(params.clone())),
         }
     }
 
-    /// Shows the client that its call lives.
+    /// Shows the client that its call is alive.
     pub(super) fn tick(&mut self) {
         if let Self::Leg(Leg { leg, progress, .. }) = self
             && let Some(message) = progress.tick()
@@ -130,11 +131,11 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// The server writes a log line.
+    /// Passes on a log line of the server.
     pub(super) fn log(&self, server: &Server, params: &Raw) {
         match self {
             Self::Leg(Leg { client, leg, .. }) => log(client, leg, server, params),
-            Self::Parked(parked) => parked.tell(Said::Log(params.clone())),
+            Self::Parked(parked) => parked.tell(CallNotice::Log(params.clone())),
         }
     }
 
@@ -153,7 +154,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Whether the client has questions of the call.
+    /// Reports whether the client has open questions of the call.
     pub(super) fn is_asked(&self, call: u64) -> bool {
         match self {
             Self::Leg(Leg { client, .. }) => client.is_asked(call),
@@ -161,7 +162,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// The server wants no answer to a question any more.
+    /// Takes back a question that the server withdrew.
     pub(super) fn withdraw(&self, connection: &Arc<Connection>, id: &RequestId) {
         match self {
             Self::Leg(Leg { client, .. }) => client.withdraw(connection, id),
@@ -169,7 +170,7 @@ impl<'a> Toward<'a> {
         }
     }
 
-    /// Nobody answered in time; false if the call is to end with that.
+    /// Answers the questions that no person answered in time. Returns false if the call ends with that.
     pub(super) fn give_up_asking(&self, call: u64) -> bool {
         match self {
             Self::Leg(Leg { client, .. }) => {

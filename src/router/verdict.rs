@@ -1,15 +1,15 @@
-//! What a server's answer to a call is, and so what becomes of the call; pure.
+//! What a server's answer means for its call. Pure.
 //!
 //! | server | answer | call |
 //! |---|---|---|
 //! | with sessions | a result with `task`, and a task was planned | is a task |
-//! | with sessions, 2025-11-25 | error `-32042` | has pages to be visited |
+//! | with sessions, 2025-11-25 | error `-32042` | needs pages visited first |
 //! | with sessions | any other | is over |
 //! | without | an error, or a result that is complete | is over |
-//! | without | a complete result, and the client wants a task | is a task that is over |
+//! | without | a complete result, and the client wants a task | is a finished task |
 //! | without | a result of the type `task` | is a task |
 //! | without | `input_required` | asks: by a result, or by requests where the client has a session |
-//! | without | any other type | has no answer of MCP |
+//! | without | any other type | has no valid answer |
 
 use super::plan::Plan;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, code};
@@ -19,28 +19,28 @@ use crate::transport::excerpt;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Over(Outcome),
-    /// It was to be a task, and was over at once.
+    /// It was to run as a task, and was over at once.
     TaskOver(Raw),
-    /// It goes on as a task, which this result tells of.
+    /// It continues as the task in this result.
     Task(Raw),
     /// The server wants pages visited first.
     Visits(ErrorObject),
     /// The questions go to the client in the result.
     Relay(Raw),
-    /// The questions in this result are put to the client, and the call is sent again with its answers.
+    /// The questions in this result are put to the client, and the call is sent again with the answers.
     Ask(Raw),
-    /// The server gave no answer of MCP, but this.
+    /// The server's answer is not valid MCP, but this.
     Malformed(String),
 }
 
-/// What the verdict depends on beside the answer.
+/// What the verdict depends on besides the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bench<'a> {
     pub(super) method: &'a Method,
     pub(super) plan: Plan,
     /// The revision of the server.
     pub(super) server: ProtocolVersion,
-    /// That of the client.
+    /// The revision of the client.
     pub(super) client: ProtocolVersion,
 }
 
@@ -53,7 +53,7 @@ impl Bench<'_> {
             Ok(result) => result,
             Err(error) => return Verdict::Over(Err(error)),
         };
-        // A type that is no text is unknown, too.
+        // A type that is not a string is unknown, too.
         let kind = result.member("resultType");
         let kind = kind.as_ref().map(|kind| kind.string().unwrap_or_else(|| kind.as_str().into()));
         match kind.as_deref() {
@@ -71,7 +71,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The same for a server with sessions.
+    /// Judges the answer of a server with sessions.
     fn judge_session(&self, outcome: Outcome) -> Verdict {
         match outcome {
             Ok(result) if self.plan != Plan::Theirs && result.member("task").is_some() => Verdict::Task(result),

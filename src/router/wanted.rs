@@ -1,25 +1,25 @@
-//! What a request names, read from its params; that decides where the request goes (`route.rs`). Pure.
+//! What a request names, read from its params, which decides where the request goes (`route.rs`). Pure.
 //!
 //! In: params as the client sent them. Out: a [`Wanted`], or the error that the client gets. **Invariant:** a member that
-//! decides where a request goes, or what it does there, stands in the params once (`docs/hazards.md` H37).
+//! decides where a request goes, or what it does there, occurs in the params once (`docs/hazards.md` H37).
 
 use crate::config::Limits;
 use crate::protocol::{ErrorObject, Method, Raw, Theirs};
 
-/// What a request names.
+/// The kind of thing that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Tool,
     Prompt,
     Resource,
-    /// A URI template, or a URI of it.
+    /// A URI template, or a URI that matches one.
     Template,
-    /// Nothing: lists and settings are about every server.
+    /// Nothing: lists and settings concern every server.
     Nothing,
 }
 
 impl What {
-    /// The word for it in errors.
+    /// Returns the word for it in errors.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -31,7 +31,7 @@ impl What {
     }
 }
 
-/// A request whose params have been read as far as its way depends on them.
+/// A request whose params have been read as far as routing depends on them.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) method: Method,
@@ -43,12 +43,12 @@ pub(super) struct Wanted {
     pub(super) named: Raw,
     /// `_meta` of the params.
     pub(super) meta: Option<Raw>,
-    /// `task` of a call.
+    /// `task` of the params, if it is a call.
     pub(super) task: Option<Raw>,
 }
 
 impl Wanted {
-    /// A call of a tool.
+    /// Reads a call of a tool.
     pub(super) fn tool(params: Option<Raw>) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "arguments", "_meta", "task", "requestState", "inputResponses"];
@@ -63,7 +63,7 @@ impl Wanted {
         Ok(Self { method: Method::ToolsCall, params, what: What::Tool, name, named, meta, task })
     }
 
-    /// A request for a prompt.
+    /// Reads a request for a prompt.
     pub(super) fn prompt(params: Option<Raw>) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let names = ["name", "_meta", "arguments", "requestState", "inputResponses"];
@@ -74,7 +74,7 @@ impl Wanted {
         Ok(Self { method: Method::PromptsGet, params, what: What::Prompt, name, named, meta, task: None })
     }
 
-    /// A request about a resource.
+    /// Reads a request about a resource.
     pub(super) fn resource(method: Method, params: Option<Raw>, limits: &Limits) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let [named, meta, ..] = params.distinct(["uri", "_meta", "requestState", "inputResponses"]).map_err(twice)?;
@@ -85,7 +85,7 @@ impl Wanted {
         Ok(Self { method, params, what: What::Resource, name, named, meta, task: None })
     }
 
-    /// A completion of an argument of a prompt or of a URI template.
+    /// Reads a completion of an argument of a prompt or of a URI template.
     pub(super) fn completion(params: Option<Raw>, limits: &Limits) -> Result<Self, ErrorObject> {
         let params = params.unwrap_or_else(Raw::empty_object);
         let [reference, meta] = params.distinct(["ref", "_meta"]).map_err(twice)?;
@@ -104,7 +104,7 @@ impl Wanted {
         Ok(Self { method: Method::Complete, params, what, name, named, meta, task: None })
     }
 
-    /// A request that names nothing.
+    /// Reads a request that names nothing.
     pub(super) fn unnamed(method: Method, params: Option<Raw>) -> Self {
         let params = params.unwrap_or_else(Raw::empty_object);
         let (named, meta) = (Raw::from_value(""), params.member("_meta"));
@@ -112,7 +112,7 @@ impl Wanted {
     }
 }
 
-/// Refuses a URI, a cursor, or a name that is larger than any of them may be.
+/// Refuses a URI, a cursor, or a name over the limit (`host.limits.uri`, in bytes).
 pub(super) fn measured(what: &str, text: &str, limits: &Limits) -> Result<(), ErrorObject> {
     if text.len() <= limits.uri {
         return Ok(());
@@ -121,7 +121,7 @@ pub(super) fn measured(what: &str, text: &str, limits: &Limits) -> Result<(), Er
     Err(ErrorObject::invalid_params(text))
 }
 
-/// The router and the server must read the same member.
+/// Returns the error for a duplicate member: the router and the server must read the same one.
 fn twice(name: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("the params hold `{name}` twice"))
 }

@@ -99,7 +99,9 @@ pub(crate) async fn receive(
     let mut salt = [0u8; 16];
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     let boot = boot.to_owned();
-    arrival.say(&Reply { client: ReplyBody::Prove { boot, salt: hex::encode(&salt), compare: wanted.clone() } }).await?;
+    arrival
+        .say(&Reply { client: ReplyBody::Prove { boot, salt: hex::encode(&salt), compare: wanted.clone() } })
+        .await?;
     if !wanted.is_empty() {
         let line = arrival.line().await?;
         let proven: EnvProofs = serde_json::from_slice(&line).map_err(io::Error::other)?;

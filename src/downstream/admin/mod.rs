@@ -193,10 +193,10 @@ impl StatusSocket {
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: router.manager().config_status().borrow().clone(),
-            servers: router.status(),
-            clients: router.roster(),
-            gauges: router.gauges(),
-            limits: router.usage().into_iter().map(LimitUsage::from).collect(),
+            servers: router.manager().status(),
+            clients: router.clients().list(),
+            gauges: router.meter().gauges(),
+            limits: router.meter().usage().into_iter().map(LimitUsage::from).collect(),
         }
     }
 }

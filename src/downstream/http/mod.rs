@@ -47,7 +47,7 @@ use self::wires::Wires;
 use super::admin::Guests;
 use super::classify::Eras;
 use crate::queues::STUCK;
-use crate::router::{Held, Holds, Principal, Router};
+use crate::router::{DoorLoad, Holds, Principal, Router};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// How long the door pauses after `accept` fails, most likely for lack of file descriptors.
@@ -121,7 +121,7 @@ pub(crate) async fn serve(
         eras: settings.eras,
         router,
     });
-    door.router.ask_of(&door);
+    door.router.meter().ask_of(&door);
     let connections = TaskTracker::new();
     let kill = CancellationToken::new();
     accept(&door, listener, &connections, &kill).await;
@@ -192,9 +192,9 @@ fn turn_away(stream: &TcpStream) {
 }
 
 impl Holds for Door {
-    fn held(&self) -> Held {
+    fn held(&self) -> DoorLoad {
         let (sessions, sessions_of_one) = self.sessions.counts();
-        Held {
+        DoorLoad {
             connections: self.wires.count() + self.guests.count(),
             sessions,
             sessions_of_one,
@@ -283,7 +283,7 @@ impl Door {
 
     /// Cleans up a session that has left the table.
     fn close(&self, session: &Session) {
-        self.router.close(&session.client);
+        self.router.clients().close(&session.client);
         session.end_streams();
     }
 

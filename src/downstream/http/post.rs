@@ -56,7 +56,7 @@ pub(super) async fn post(
     };
     let about = |refusal: Refusal| refusal.about(id.clone());
     // Answers and cancellations still pass: they free room.
-    if id.is_some() && door.router.is_full() {
+    if id.is_some() && door.router.clients().is_full() {
         return Err(about(Refusal::busy("too many requests at once (host.limits.pending)")));
     }
     let route = classify::route(message, version, door.eras);
@@ -97,7 +97,7 @@ async fn session(
         Message::Notification(notice) => door.router.notify(client, notice),
         Message::Response(response) => {
             in_use.session().note_use();
-            door.router.answer(client, response);
+            client.answer(response);
         }
     }
     Ok(answer::accepted())
@@ -119,7 +119,7 @@ fn initialize(
         about(Refusal::busy("no session id could be created"))
     })?;
     let id = Some(request.id.clone());
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
     let (client, result) = match door.router.open(principal.clone(), request.params.as_ref(), account) {
         Ok(opened) => opened,
@@ -129,7 +129,7 @@ fn initialize(
     if let Ok(value) = HeaderValue::try_from(key.to_string()) {
         response.headers_mut().insert(SESSION, value);
     }
-    door.router.people().welcome(&client, Via::Http);
+    door.router.clients().roster().welcome(&client, Via::Http);
     door.sessions.add(key, place, client);
     Ok(response)
 }
@@ -170,7 +170,7 @@ async fn items(
         return Err(Refusal::judged(classify::no_batches()));
     }
     in_use.session().note_use();
-    let leg = door.router.leg(client);
+    let leg = client.leg(door.router.limits());
     let outlet = wire.outlet(leg.account());
     let mut calls = Vec::new();
     let mut malformed = Vec::new();
@@ -178,7 +178,7 @@ async fn items(
         match message {
             Ok(Message::Request(request)) => calls.push(reply(door, client, request, &leg)),
             Ok(Message::Notification(notice)) => door.router.notify(client, notice),
-            Ok(Message::Response(response)) => door.router.answer(client, response),
+            Ok(Message::Response(response)) => client.answer(response),
             Err(Malformed { id, code, reason }) => {
                 malformed.push(Response { id, outcome: Err(ErrorObject::new(code, reason)) });
             }
@@ -196,7 +196,7 @@ async fn items(
 
 async fn call(door: &Arc<Door>, in_use: Use, request: Request, wire: &HttpWire) -> HttpResponse {
     let client = &in_use.session().client;
-    let leg = door.router.leg(client);
+    let leg = client.leg(door.router.limits());
     let outlet = wire.outlet(leg.account());
     // Such a call may ask a person, which takes time: an event id lets the client come back for the answer.
     let at_once = request.method.may_ask() && client.can_be_asked() && can_return(client);

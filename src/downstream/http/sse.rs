@@ -96,7 +96,7 @@ pub(super) fn get(
         Refusal::busy("no session id could be created")
     })?;
     let (sender, said) = mpsc::channel(WAITING);
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
     let entry = Arc::new(SseEntry {
         proven: proven.clone(),
@@ -186,8 +186,8 @@ impl Table {
         let entries: Vec<Arc<SseEntry>> = self.lock().values().cloned().collect();
         for entry in entries {
             if let Some(client) = entry.client.get().filter(slow) {
-                tracing::warn!("client reads no messages; its session ends");
-                door.router.close(client);
+                tracing::warn!("client takes no messages; its session ends");
+                door.router.clients().close(client);
                 entry.end.cancel();
             }
         }
@@ -302,7 +302,7 @@ impl SseSession {
             (Message::Request(request), Some(client)) => self.calls.begin(&self.door.router, client, request),
             (Message::Request(request), None) => self.first(request),
             (Message::Notification(notice), Some(client)) => self.door.router.notify(client, notice),
-            (Message::Response(response), Some(client)) => self.door.router.answer(client, response),
+            (Message::Response(response), Some(client)) => client.answer(response),
             // Without a session, no request or question is open.
             (Message::Notification(_) | Message::Response(_), None) => {}
         }
@@ -321,7 +321,7 @@ impl SseSession {
                 opened.map(|(client, result)| {
                     // The mailbox has a reader, the stream, as long as the session lives.
                     std::mem::forget(client.mailbox().read());
-                    self.door.router.people().welcome(&client, Via::Sse);
+                    self.door.router.clients().roster().welcome(&client, Via::Sse);
                     let _ = self.entry.client.set(client);
                     result
                 })
@@ -352,7 +352,7 @@ impl Drop for SseSession {
         // Servers learn of the canceled calls before the client closes.
         self.calls = Calls::default();
         if let Some(client) = self.entry.client.get() {
-            self.door.router.close(client);
+            self.door.router.clients().close(client);
         }
     }
 }

@@ -40,18 +40,19 @@ pub(super) async fn serve(
     door.check_room().map_err(about)?;
     let client = door
         .router
-        .modern_apart(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
+        .pool()
+        .get(proven.principal.clone(), &envelope.capabilities, envelope.affinity.as_deref())
         .map_err(|error| about(Refusal::busy(&error.message)))?;
     let routed = door.router.look_up(&client, request);
     let request = &routed.request;
     headers::check_arguments(headers, request, &routed.param_headers())
         .map_err(|error| about(Refusal::judged(error)))?;
-    door.router.people().seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
+    door.router.clients().roster().seen(&proven.principal, envelope.info.as_ref(), &request.method, Via::Http);
     let at_once = request.method == Method::Listen;
     let served_elsewhere = request.method.may_ask() || request.method == Method::Complete;
-    let account = door.router.account();
+    let account = door.router.queues().account();
     let outlet = wire.outlet(&account);
-    let leg = door.router.modern_leg_of(envelope.level.as_deref(), account);
+    let leg = Mailbox::of_modern(door.router.limits(), account, envelope.level.as_deref());
     let closing = door.stopping.child_token();
     let mut answer = door.router.stateless(&client, routed, &leg, &closing);
     if at_once && proven.has_end() {

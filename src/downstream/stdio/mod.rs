@@ -30,7 +30,7 @@ use crate::protocol::{
     ErrorObject, Message, Method, Notification, ProtocolVersion, Request, RequestId, Response, Theirs, batch, code,
 };
 use crate::queues::Account;
-use crate::router::{Client, Place, Principal, Router, Via};
+use crate::router::{Client, ClientStay, Mailbox, Principal, Router, Via};
 
 /// Bytes that trigger a write even though more may be ready.
 const BATCH: usize = 64 * 1024;
@@ -135,8 +135,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let Origin { guest, asked } = origin;
-    let account = router.account();
+    let account = router.queues().account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
         lines: Lines::new(router.limits().body),
@@ -164,7 +163,7 @@ where
     let end = door.run(&stop).await;
     let (router, pipe) = (door.session.router.clone(), door.session.pipe.clone());
     let result = door.finish(end).await;
-    router.leave(&pipe);
+    router.pool().leave(&pipe);
     result
 }
 
@@ -197,7 +196,7 @@ struct Session {
     pipe: String,
     calls: FuturesUnordered<Step>,
     /// The clients behind modern requests: one, unless its capabilities change. They stay as long as the pipe.
-    places: VecDeque<Place>,
+    places: VecDeque<ClientStay>,
     /// Withdraws the running modern requests.
     stateless: HashMap<RequestId, CancellationToken>,
     /// Withdraws change streams, the modern requests that do not end by themselves.
@@ -298,7 +297,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Door<R, W> {
             }
         };
         if let Some(client) = self.session.client.take() {
-            self.session.router.close(&client);
+            self.session.router.clients().close(&client);
         }
         for withdrawn in self.session.stateless.values() {
             withdrawn.cancel();
@@ -466,7 +465,7 @@ impl Session {
                     self.router.notify(&client, notice);
                 }
             }
-            (Message::Response(response), Some(client)) => self.router.answer(&client, response),
+            (Message::Response(response), Some(client)) => client.answer(response),
             // Without a session, no question is open.
             (Message::Response(_), None) => {}
         }
@@ -480,7 +479,7 @@ impl Session {
             return self.refuse(Some(id), ErrorObject::new(code::INVALID_REQUEST, text));
         }
         let word = envelope.affinity.as_deref().unwrap_or(&self.pipe);
-        let client = match self.router.modern_apart(self.principal.clone(), &envelope.capabilities, Some(word)) {
+        let client = match self.router.pool().get(self.principal.clone(), &envelope.capabilities, Some(word)) {
             Ok(client) => client,
             Err(error) => return self.refuse(Some(id), error),
         };
@@ -490,8 +489,8 @@ impl Session {
             }
             self.places.push_back(client.stay());
         }
-        self.router.people().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
-        let leg = self.router.modern_leg_of(envelope.level.as_deref(), self.account.clone());
+        self.router.clients().roster().seen(&self.principal, envelope.info.as_ref(), &request.method, Via::Stdio);
+        let leg = Mailbox::of_modern(self.router.limits(), self.account.clone(), envelope.level.as_deref());
         let is_listen = request.method == Method::Listen;
         let method = request.method.clone();
         let answer = self.router.stateless(&client, request, &leg, &self.stop);
@@ -523,7 +522,7 @@ impl Session {
                 opened.map(|(client, result)| {
                     // The mailbox of a pipe has a reader as long as its session lives.
                     std::mem::forget(client.mailbox().read());
-                    self.router.people().welcome(&client, Via::Stdio);
+                    self.router.clients().roster().welcome(&client, Via::Stdio);
                     client.has_asked(self.asked);
                     self.client = Some(client);
                     result
@@ -539,7 +538,7 @@ impl Session {
             let error = ErrorObject::new(code::INVALID_REQUEST, "second `initialize`: this pipe already has a session");
             return self.refuse(Some(request.id), error);
         }
-        let leg = self.router.leg(client);
+        let leg = client.leg(self.router.limits());
         let (id, method) = (request.id.clone(), request.method.clone());
         let answer = self.until_ended(client, method, Box::pin(self.router.request(client, request, &leg)));
         self.calls.push(RunningCall::new(id, leg, answer).step());

@@ -19,7 +19,7 @@ fn narrow(limits: &mut crate::config::Limits) {
 }
 
 fn held(house: &House) -> usize {
-    house.stage.router.usage().iter().find(|usage| usage.limit == "bodies").expect("it is told").used
+    house.stage.router.meter().usage().iter().find(|usage| usage.limit == "bodies").expect("it is told").used
 }
 
 /// A ping of this many bytes.

@@ -25,7 +25,7 @@ async fn h51_too_many_requests_in_all_are_turned_away_at_the_door() {
     assert_eq!(third.post(cancel).await.status, 202);
     until(|| house.stage.running() == 1).await;
     let mut third = house.again(&third).await;
-    until(|| !house.stage.router.is_full()).await;
+    until(|| !house.stage.router.clients().is_full()).await;
     assert_eq!(third.post(&call(5, "echo")).await.status, 200);
     house.stage.release();
 }

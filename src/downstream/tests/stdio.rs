@@ -176,7 +176,7 @@ async fn h106_calls_under_way_are_answered_after_the_end_of_the_input() {
         serde_json::from_str::<Value>(&line).unwrap()
     };
     // A change stream never ends by itself: nothing waits for it, and it is withdrawn.
-    until(|| stage.router.gauges().listens == 0 && stage.running() == 2).await;
+    until(|| stage.router.meter().gauges().listens == 0 && stage.running() == 2).await;
     stage.release();
     stage.release();
     let mut ids = [next().await["id"].clone(), next().await["id"].clone()];
@@ -418,7 +418,7 @@ async fn a_client_without_a_session_stays_as_long_as_its_pipe() {
     pipe.read().await;
     let piped = stage.router.present().remove(0);
     // A later client outside the pipe: once it is gone, the search for idle clients has visited both.
-    stage.router.modern_apart(Principal::local(), &Raw::empty_object(), Some("elsewhere")).unwrap();
+    stage.router.pool().get(Principal::local(), &Raw::empty_object(), Some("elsewhere")).unwrap();
     assert_eq!(stage.sessions(), 2);
     until_some_time(|| stage.sessions() < 2).await;
     let left = stage.router.present();

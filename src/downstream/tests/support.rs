@@ -85,7 +85,7 @@ pub(super) async fn stage_of(change: impl FnOnce(&mut Limits), large: usize) -> 
     let memory = HashMap::from([("script".to_owned(), start)]);
     let (manager, news) = Manager::start(config, &memory, info.clone(), None, Default::default());
     let router = Router::start(manager, news, info);
-    until(|| router.status()[0].ready_after_ms.is_some()).await;
+    until(|| router.manager().status()[0].ready_after_ms.is_some()).await;
     Stage { router, script }
 }
 

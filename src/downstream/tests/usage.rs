@@ -9,7 +9,7 @@ use super::support::*;
 use crate::router::Usage;
 
 fn by_limit(house: &House) -> HashMap<&'static str, Usage> {
-    house.stage.router.usage().into_iter().map(|usage| (usage.limit, usage)).collect()
+    house.stage.router.meter().usage().into_iter().map(|usage| (usage.limit, usage)).collect()
 }
 
 fn used(house: &House, limit: &str) -> usize {

@@ -1,8 +1,8 @@
-//! Which clients are there: those with a session, and those without one that were heard of lately.
+//! The clients that people are shown: those with a session, and those without one that sent a request lately.
 //!
-//! Clients say their own name and version, and nobody proves it: both are shown and never believed. A client without a
-//! session never says goodbye, so it counts until it has been silent for a while. **Invariant:** the table is bounded,
-//! whatever names clients make up, and a request of a known client costs one look into it.
+//! Clients say their own name and version without proof: both are shown and never trusted. A client without a session
+//! never says goodbye, so it counts until it has been silent for a while. **Invariant:** the table is bounded, whatever
+//! names clients make up, and a request of a known client costs one lookup.
 
 mod news;
 
@@ -38,31 +38,31 @@ use crate::protocol::{Method, ProtocolVersion, Raw};
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ClientStatus {
-    /// What it calls itself; empty where it does not say.
+    /// Its own name; empty if it gave none.
     pub name: String,
-    /// Which version of itself it says it is.
+    /// Its own version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The revision that it speaks.
+    /// The protocol revision that it speaks.
     pub revision: String,
     /// `http`, `sse` or `stdio`.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
-    /// Who it has proved to be, where clients prove that.
+    /// The authenticated user, where clients authenticate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Milliseconds since it connected, or was first heard of.
+    /// Milliseconds since it connected, or since its first request.
     pub since_ms: u64,
     /// Milliseconds since its last request.
     pub idle_ms: u64,
-    /// Tools that it called, resources it read, prompts it got.
+    /// The number of tools called, resources read, and prompts fetched.
     pub calls: u64,
 }
 
-/// One of a few; `serde` takes a plain reference for a part of what is read.
+/// One of a few words. An alias, because `serde` would borrow a plain reference from the input.
 type Word = &'static str;
 
-/// A way in by its name; nothing for one that another version knows.
+/// Reads the name of a door. A name that only another version knows becomes empty.
 fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
     let name = Cow::<'de, str>::deserialize(from)?;
     Ok([Via::Http, Via::Sse, Via::Stdio].map(Via::as_str).into_iter().find(|known| *known == name).unwrap_or_default())
@@ -70,7 +70,7 @@ fn transport<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
 
 /// A client without a session.
 #[derive(Debug)]
-struct Seen {
+struct SeenClient {
     name: String,
     version: Option<String>,
     user: Option<String>,
@@ -80,28 +80,28 @@ struct Seen {
     calls: u64,
 }
 
-/// Who is shown to people as a client.
+/// The clients that people are shown.
 #[derive(Debug)]
 pub(crate) struct Roster {
-    /// How many have a session.
+    /// The number of clients with a session.
     sessions: AtomicUsize,
-    /// Those without one, by what they say of themselves.
-    seen: Mutex<HashMap<u64, Seen>>,
+    /// Clients without a session, by what they say of themselves.
+    seen: Mutex<HashMap<u64, SeenClient>>,
     hash: RandomState,
     listeners: Listeners,
-    /// What the times of sessions count from.
+    /// The start of the times of sessions.
     begun: Instant,
-    /// The host ends. Everybody leaves then, which is no news.
+    /// Cancelled when the host ends. All clients leave then, which is not told.
     closing: CancellationToken,
 }
 
-/// A client without a session has left when it was silent for that long.
+/// How long a client without a session may be silent before it counts as gone.
 const SILENT: Duration = Duration::from_secs(5 * 60);
-/// Clients without a session that are told apart. Of more, the one silent longest is forgotten.
+/// The most clients without a session in the table. Beyond it, the one silent longest is forgotten.
 const MOST: usize = 256;
-/// Characters of a name or version that are kept.
+/// How many characters of a name or version are kept.
 const NAME: usize = 200;
-/// Bytes of what a client says of itself that tell it from another.
+/// How many bytes of `clientInfo` distinguish one client from another.
 const TOLD_APART: usize = 2048;
 
 impl Roster {
@@ -116,11 +116,11 @@ impl Roster {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<u64, SeenClient>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Milliseconds since it began.
+    /// Returns the milliseconds since the start of the roster.
     fn now(&self) -> u64 {
         milliseconds(self.begun.elapsed())
     }
@@ -143,7 +143,7 @@ impl Roster {
         }
     }
 
-    /// Shows a client that has opened a session, until it is closed.
+    /// Shows a client that opened a session, until the session is closed.
     pub(crate) fn welcome(&self, client: &Client, via: Via) {
         if client.presence().begin(self.now(), via) {
             self.sessions.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Roster {
         }
     }
 
-    /// The session of a client is over.
+    /// Notes that the session of a client is over.
     pub(super) fn farewell(&self, client: &Client) {
         if client.presence().came().is_some() {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -172,9 +172,9 @@ impl Roster {
         }
     }
 
-    /// Notes a request without a session. `info` is what its sender says of itself.
+    /// Notes a request without a session. `info` is the `clientInfo` of its sender.
     pub(crate) fn seen(&self, principal: &Principal, info: Option<&Raw>, method: &Method, via: Via) {
-        // Clients that go on with a handshake ask that first.
+        // Clients that go on with a handshake send this first.
         if *method == Method::Discover {
             return;
         }
@@ -192,7 +192,7 @@ impl Roster {
         let forgotten = longest.and_then(|key| seen.remove(&key));
         let [name, version] = info.map_or([None, None], |info| info.members(["name", "version"]));
         let short = |member: &Raw| Some(member.string()?.chars().take(NAME).collect::<String>());
-        let client = Seen {
+        let client = SeenClient {
             name: name.as_ref().and_then(short).unwrap_or_default(),
             version: version.as_ref().and_then(short),
             user: user(principal),
@@ -210,7 +210,7 @@ impl Roster {
         self.tell_of(ClientChange::Connected, || status.clone());
     }
 
-    /// Forgets clients without a session that have been silent for long; no longer than `idle`, where that is shorter.
+    /// Forgets clients without a session that have been silent for [`SILENT`], or for `idle` if that is shorter.
     pub(super) fn forget_unseen(&self, idle: Duration) {
         let mut gone = Vec::new();
         self.table().retain(|_, seen| {
@@ -225,8 +225,7 @@ impl Roster {
         }
     }
 
-    /// Every client that is there, the oldest first, of these and of those without a session. The program that embeds the
-    /// host is none.
+    /// Lists these clients and those without a session, oldest first. The program that embeds the host is not listed.
     pub(super) fn list(&self, clients: &[Arc<Client>]) -> Vec<ClientStatus> {
         let shown = clients.iter().filter(|client| client.presence().came().is_some());
         let mut all: Vec<ClientStatus> = shown.map(|client| self.of_session(client)).collect();
@@ -235,7 +234,7 @@ impl Roster {
         all
     }
 
-    /// Clients that come and go, from now on.
+    /// Returns the clients that come and go from now on.
     #[must_use]
     pub(crate) fn events(&self) -> ClientEvents {
         self.listeners.listen()
@@ -249,12 +248,12 @@ impl Roster {
     }
 }
 
-/// What counts as a call.
+/// Reports whether a request counts as a call.
 fn is_call(method: &Method) -> bool {
     matches!(method, Method::ToolsCall | Method::ResourcesRead | Method::PromptsGet)
 }
 
-fn of_seen(seen: &Seen) -> ClientStatus {
+fn of_seen(seen: &SeenClient) -> ClientStatus {
     ClientStatus {
         name: seen.name.clone(),
         version: seen.version.clone(),
@@ -267,7 +266,7 @@ fn of_seen(seen: &Seen) -> ClientStatus {
     }
 }
 
-/// Who a client has proved to be: the name that the config gives its token, or the subject of its issuer's.
+/// Returns the authenticated user: the name that the config gives the token, or the subject of the issuer's token.
 fn user(principal: &Principal) -> Option<String> {
     if principal.is_local() {
         return None;

@@ -1,7 +1,7 @@
-//! What listeners hear of clients that come and go.
+//! Tells listeners of clients that come and go.
 //!
-//! Clients may come and go by the thousand a second. **Invariant:** a listener that is behind costs two numbers, whatever
-//! happens: it hears the first clients one by one and then the sum of the others, so its counts are always true.
+//! Thousands of clients may come and go each second. **Invariant:** a listener that is behind costs two numbers, whatever
+//! happens. It hears of the first clients one by one and then the sum of the others, so its counts are always right.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ use tokio::sync::Notify;
 
 use super::ClientStatus;
 
-/// What became of a client.
+/// Whether a client came or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ClientChange {
-    /// It connected; without a session, it sent its first request for a while.
+    /// The client connected. Without a session: it sent its first request in a while.
     Connected,
-    /// Its session ended; without one, it was silent for a while.
+    /// The client's session ended. Without a session: it was silent for a while.
     Left,
 }
 
@@ -28,34 +28,34 @@ pub enum ClientChange {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientEvent {
-    /// Which of the two.
+    /// Whether it came or went.
     pub change: ClientChange,
     /// The client.
     pub client: ClientStatus,
     /// How many clients there are now.
     pub clients: usize,
-    /// When.
+    /// When it happened.
     pub at: SystemTime,
 }
 
-/// What a listener hears of clients.
+/// One piece of news about clients.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientNews {
     /// A client came or went.
     One(Box<ClientEvent>),
-    /// More came and went than the listener heard in time.
+    /// More clients came and went than the listener heard of in time.
     Many {
-        /// So many connected.
+        /// How many connected.
         connected: usize,
-        /// So many left.
+        /// How many left.
         left: usize,
-        /// So many clients there were after the last of them.
+        /// How many clients there were after the last of them.
         clients: usize,
     },
 }
 
-/// Clients that come and go, for one listener. One that reads slowly hears the sum of what it missed.
+/// Clients that come and go, for one listener. A listener that reads slowly gets the sum of what it missed.
 ///
 /// ```no_run
 /// # async fn follow(host: &mcp_host::Host) {
@@ -72,7 +72,7 @@ pub enum ClientNews {
 #[derive(Debug)]
 pub struct ClientEvents(Arc<Ear>);
 
-/// All who listen.
+/// All listeners.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     ears: Mutex<Vec<Weak<Ear>>>,
@@ -83,7 +83,7 @@ pub(super) struct Listeners {
 struct Ear {
     unheard: Mutex<Unheard>,
     news: Notify,
-    /// The host is gone.
+    /// Whether the host is gone.
     is_over: AtomicBool,
     listeners: Arc<AtomicUsize>,
 }
@@ -91,13 +91,13 @@ struct Ear {
 #[derive(Debug, Default)]
 struct Unheard {
     first: VecDeque<Box<ClientEvent>>,
-    /// What came after them.
+    /// How many connected and left after them.
     connected: usize,
     left: usize,
     clients: usize,
 }
 
-/// Events that are kept for a listener one by one.
+/// How many events are kept for a listener one by one.
 const KEPT: usize = 16;
 
 impl Listeners {
@@ -115,7 +115,7 @@ impl Listeners {
         ClientEvents(ear)
     }
 
-    /// Tells everybody. Who it was and how many there are is asked for only where somebody will hear it.
+    /// Tells all listeners. The client and the number of clients are computed only if there is a listener.
     pub(super) fn tell(&self, change: ClientChange, clients: impl Fn() -> usize, client: impl Fn() -> ClientStatus) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
@@ -187,7 +187,7 @@ impl Unheard {
 }
 
 impl ClientEvents {
-    /// The next client that came or went; `None` once the host is gone.
+    /// Waits for the next client that comes or goes. Returns `None` once the host is gone.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -195,7 +195,8 @@ impl ClientEvents {
         self.heard(Unheard::next).await
     }
 
-    /// All that is unheard, as one; `None` once the host is gone. For listeners that want to be told only now and then.
+    /// Waits for news, and returns all unheard news as one. Returns `None` once the host is gone. For listeners that want to
+    /// be told only now and then.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.
@@ -205,7 +206,7 @@ impl ClientEvents {
 
     async fn heard(&self, read: impl Fn(&mut Unheard) -> Option<ClientNews>) -> Option<ClientNews> {
         loop {
-            // Asked first: what was told before the end is heard.
+            // Read first, so that news from before the end is heard.
             let is_over = self.0.is_over.load(Ordering::Acquire);
             let news = read(&mut locked(&self.0.unheard));
             if news.is_some() || is_over {

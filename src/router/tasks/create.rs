@@ -1,17 +1,17 @@
-//! How a call of a tool becomes a task, or does not.
+//! Decides whether a call of a tool becomes a task, and creates the task.
 
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use memchr::memmem::Finder;
 
+use super::Tasks;
 use super::hold::Hold;
-use super::registry::Place;
+use super::registry::TaskPlace;
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{Outcome, ProtocolVersion, Raw};
 use crate::registry::Entry;
-use crate::router::Router;
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::forward::Forward;
@@ -22,27 +22,27 @@ use crate::router::running::Attempt;
 use crate::router::toward::Toward;
 use crate::upstream::{Connection, Exchange, Upstream};
 
-impl Router {
-    /// Decides how a call of a tool is to run; edits its params for that. `asked`: the `task` among them.
-    pub(in crate::router) async fn plan_task(
+impl Tasks {
+    /// Decides how a call of a tool is to run, and edits its params accordingly. `asked` is their member `task`.
+    pub(in crate::router) async fn plan(
         &self,
         client: &Arc<Client>,
         forward: &mut Forward,
         exposed: &str,
         asked: Option<&Raw>,
     ) {
-        let may = self.has_tasks() && client.revision() == ProtocolVersion::V2025_11_25;
+        let may = self.manager.settings().tasks && client.revision() == ProtocolVersion::V2025_11_25;
         if may && asked.is_some_and(Raw::is_object) {
             forward.task = Plan::Wanted;
             return;
         }
         if asked.is_some() {
-            // Where no tasks were declared it means nothing.
+            // Where no tasks were declared, the member means nothing.
             forward.params = forward.params.without_member("task");
             forward.reopen();
         }
         if matches!(forward.listed, Listed::NotYet) && !client.is_settled() {
-            let settled = self.settled_view(client).await;
+            let settled = client.settled_view(&self.manager, &self.background).await;
             forward.listed = Listed::of(&settled.callable, exposed, &forward.server, &forward.target);
         }
         // A tool that its server does not list is no task.
@@ -54,8 +54,8 @@ impl Router {
         }
     }
 
-    /// The answer to a call whose result creates a task, and what was planned for it.
-    pub(in crate::router) async fn task_created(
+    /// Returns the answer to a call whose result creates a task. `plan` is how the call was to run.
+    pub(in crate::router) async fn created(
         &self,
         client: &Arc<Client>,
         (forward, plan): (&Forward, Plan),
@@ -73,10 +73,15 @@ impl Router {
         }
         let session = |progress: Rising| {
             let (connection, progress) = (Arc::downgrade(connection), Mutex::new(progress.detached()));
-            Place::Session { lease: upstream.id, connection, hold: Arc::new(Hold::of(&self.account())), progress }
+            TaskPlace::Session {
+                lease: upstream.id,
+                connection,
+                hold: Arc::new(Hold::of(&self.queues.account())),
+                progress,
+            }
         };
         let is_known = client.revision().is_modern() && client.declares(task::EXTENSION);
-        let (place, write): (Place, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {
+        let (place, write): (TaskPlace, fn(&Raw, &str) -> Raw) = match (version.is_modern(), plan) {
             (true, Plan::Upward) => (open(), |made, id| nested(&task::legacy(made, id))),
             (true, _) if is_known => (open(), task::renamed),
             (true, _) => return Err(nobody()),
@@ -87,37 +92,32 @@ impl Router {
             (false, Plan::Hidden) => return self.run_hidden(client, forward, on, toward, (exchange, made)).await,
             (false, _) => return Ok(Ok(result.clone())),
         };
-        let known = self.0.known_tasks.know(&self.0.sealer, client, &forward.server, &id, place);
+        let known = self.know(client, &forward.server, &id, place);
         if known.is_ok() {
             exchange.let_last();
         }
         Ok(known.map(|task| write(&made, &task.handle)).map_err(NoResult::from))
     }
 
-    /// The answer to a call that was to run as a task and was over at once: a task that is over.
-    pub(in crate::router) fn task_over_at_once(
-        &self,
-        client: &Client,
-        forward: &Forward,
-        outcome: Outcome,
-    ) -> Answered {
+    /// Returns the answer to a call that was to run as a task and was over at once: a finished task.
+    pub(in crate::router) fn over_at_once(&self, client: &Client, forward: &Forward, outcome: Outcome) -> Answered {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let task = self.0.known_tasks.know(&self.0.sealer, client, &forward.server, "", Place::Here { outcome, at })?;
-        let Place::Here { outcome, at } = &task.place else { return Err(super::unknown().into()) };
+        let task = self.know(client, &forward.server, "", TaskPlace::Here { outcome, at })?;
+        let TaskPlace::Here { outcome, at } = &task.place else { return Err(super::unknown().into()) };
         Ok(nested(&task::done(&task.handle, outcome, *at)))
     }
 }
 
-fn open() -> Place {
-    Place::Open { asked: tokio::sync::Mutex::default() }
+fn open() -> TaskPlace {
+    TaskPlace::Open { asked: tokio::sync::Mutex::default() }
 }
 
-/// A task as the result of 2025-11-25 that creates it.
+/// Returns the result of 2025-11-25 that creates a task.
 fn nested(task: &Raw) -> Raw {
     Raw::empty_object().with_member("task", task.as_bytes())
 }
 
-/// Whether the tool says of itself (2025-11-25) that it runs as a task only.
+/// Reports whether the tool declares (2025-11-25) that it runs only as a task.
 fn is_task_only(entry: &Entry) -> bool {
     static SUPPORT: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("taskSupport"));
     let definition = entry.definition();

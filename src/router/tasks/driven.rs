@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::registry::Place;
-use super::{About, At, exposed, unknown};
+use super::registry::TaskPlace;
+use super::{About, At, Tasks, exposed, unknown};
 use crate::adapt::task::{self, Status};
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw, object};
+use crate::router::Mailbox;
 use crate::router::answer::Failure;
 use crate::router::client::Client;
 use crate::router::driver::{Driver, Next, Stage};
-use crate::router::{Mailbox, Router};
 
-/// How long a server may take to end a task that is to be cancelled, before the client is told that it has not.
+/// How long a server may take to cancel a task before the client is told that the task still runs.
 const CANCELLING: std::time::Duration = std::time::Duration::from_secs(2);
 
-impl Router {
+impl Tasks {
     pub(super) async fn driven_task(&self, about: About<'_>, method: &Method) -> Answered {
         let About { client, task, at, leg } = about;
         let sent = task::renamed(&Raw::empty_object(), &task.id);
@@ -46,10 +46,10 @@ impl Router {
         }
     }
 
-    /// Waits until the task is over, and puts what it asks meanwhile to the client.
+    /// Waits until the task is over, and puts its questions to the client meanwhile.
     async fn drive_result(&self, about: About<'_>, sent: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
-        let Place::Open { asked } = &task.place else { return Err(unknown().into()) };
+        let TaskPlace::Open { asked } = &task.place else { return Err(unknown().into()) };
         let end = Instant::now() + at.server.config.max_call_time;
         let mut driver = Driver::default();
         loop {
@@ -57,13 +57,13 @@ impl Router {
             let status = Status::of(&told);
             if status.is_terminal() {
                 let outcome = task::outcome(&told);
-                let result = self.0.finish.across(client, &at.server, at.version, &Method::ToolsCall, outcome)?;
+                let result = self.finish.across(client, &at.server, at.version, &Method::ToolsCall, outcome)?;
                 return Ok(task::related(&result, &task.handle));
             }
             if Instant::now() >= end {
                 return Err(Failure::timeout(at.server.config.max_call_time, "maxCallTime").of(&at.server));
             }
-            // One of several who wait for the result asks for all.
+            // If several requests wait for the result, one of them asks for all.
             let mut asked = asked.try_lock().ok();
             let open = asked.as_ref().and_then(|asked| open_questions(&told, asked, &task.handle));
             let (Some(asked), Some(open)) = (&mut asked, open) else {
@@ -77,7 +77,7 @@ impl Router {
                     let update = sent.with_member("inputResponses", answers.as_bytes());
                     at.ask(client, &Method::TasksUpdate, &update, leg).await?;
                 }
-                // What was refused cannot be answered in any other way.
+                // The server accepts no refusal of a question, so the task is cancelled.
                 Err(error) => {
                     tracing::info!(server = &*at.server.label, "a task is cancelled: {}", error.message);
                     at.ask(client, &Method::TasksCancel, sent, leg).await?;
@@ -87,7 +87,7 @@ impl Router {
     }
 }
 
-/// Puts questions to the client, side by side; gives the answers by key, or what it said instead.
+/// Puts questions to the client concurrently. Returns the answers by key, or the client's error.
 async fn put_questions(
     client: &Arc<Client>,
     at: &At,
@@ -112,13 +112,13 @@ async fn put_questions(
     }
 }
 
-/// The keys of questions.
+/// Returns the keys of questions.
 fn keys(open: &Raw) -> Vec<String> {
     let requests = open.value_of("inputRequests").and_then(object).unwrap_or_default();
     requests.into_iter().map(|(key, _)| key.into_owned()).collect()
 }
 
-/// What a task asks that was not asked before, each question naming the task as the client knows it.
+/// Returns the questions of a task that were not asked before. Each names the task as the client knows it.
 fn open_questions(told: &Raw, asked: &HashSet<String>, handle: &str) -> Option<Raw> {
     let requests = told.member("inputRequests")?;
     let mut open = Vec::new();

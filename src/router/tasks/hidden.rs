@@ -1,25 +1,26 @@
-//! A tool that runs as a task only, for a client that knows no tasks: it is begun, waited for, and told as one call. A
-//! call that is dropped cancels the task.
+//! A tool that runs only as a task, for a client that knows no tasks: the task is begun, waited for, and answered as one
+//! call. A call that is dropped cancels the task.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::At;
 use super::registry::Task;
+use super::{At, Tasks};
 use crate::adapt::task::{self, Status};
 use crate::answered::{Answered, NoResult};
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
+use crate::router::Mailbox;
 use crate::router::answer::Failure;
+use crate::router::background::Background;
 use crate::router::client::Client;
 use crate::router::clocks::Clocks;
 use crate::router::forward::Forward;
 use crate::router::running::{Attempt, Running};
 use crate::router::toward::Toward;
-use crate::router::{Mailbox, Router};
 use crate::upstream::{Connection, Exchange, Upstream};
 
-impl Router {
+impl Tasks {
     /// Waits for a task that the client does not know of.
     pub(super) async fn run_hidden(
         &self,
@@ -35,7 +36,8 @@ impl Router {
         let sent = task::renamed(&Raw::empty_object(), &made.text("taskId").unwrap_or_default());
         let limit = server.config.max_call_time;
         let end = Instant::now() + limit;
-        let mut unfinished = Unfinished { router: self.clone(), client: client.clone(), at, sent, is_over: false };
+        let mut unfinished =
+            Unfinished { background: self.background.clone(), client: client.clone(), at, sent, is_over: false };
         let (at, sent) = (&unfinished.at, &unfinished.sent);
         let mut task = made;
         while Status::of(&task) == Status::Working {
@@ -48,18 +50,18 @@ impl Router {
             };
             match toward.hear_until(server, exchange, polled).await {
                 Ok(told) => task = told,
-                Err(NoResult::Error(error)) => return Ok(self.0.finish.adapted(client, forward, version, Err(error))),
+                Err(NoResult::Error(error)) => return Ok(self.finish.adapted(client, forward, version, Err(error))),
                 Err(failed @ NoResult::Failed(_)) => return Ok(Err(failed)),
             }
         }
-        // It is over, or asks something: that comes on the stream of this request.
+        // It is over, or asks something: both come on the stream of this request.
         let outcome = self.task_result(client, at, sent, toward, (end, Some(exchange))).await?;
         unfinished.is_over = true;
         let outcome = outcome.map(|result| task::unrelated(&result));
-        Ok(self.0.finish.adapted(client, forward, version, outcome))
+        Ok(self.finish.adapted(client, forward, version, outcome))
     }
 
-    /// Waits for the result of a task at a server with a session, however long that is silent.
+    /// Waits for the result of a task at a server with sessions, however long the server is silent.
     async fn task_result(
         &self,
         client: &Client,
@@ -71,7 +73,7 @@ impl Router {
         let id = at.connection.next_id();
         let terms = at.terms(client, client.mailbox());
         let mut exchange = at.connection.open(id, &Method::TasksResult, Some(sent), &terms);
-        // How far the task is comes under the token of the call.
+        // Progress of the task comes under the token of the call.
         if let Some(call) = call {
             call.goes_on_in(&exchange);
         }
@@ -83,12 +85,12 @@ impl Router {
             connection: &at.connection,
             answered: None,
             clocks: Clocks::start(Instant::now(), at.server.config.max_call_time, patience, end),
-            vigil: self.manager().vigil(),
+            vigil: self.manager.vigil(),
         };
         running.wait(id, &mut exchange).await
     }
 
-    /// The result of a task for a client that asks for it; both speak 2025-11-25.
+    /// Waits for the result of a task, where client and server both speak 2025-11-25.
     pub(super) async fn wait_for_result(
         &self,
         client: &Arc<Client>,
@@ -108,9 +110,9 @@ impl Router {
     }
 }
 
-/// A task that nobody will ask for: when its call ends before it does, it is cancelled.
+/// A task without a client that knows it. If its call ends first, the task is cancelled.
 struct Unfinished {
-    router: Router,
+    background: Background,
     client: Arc<Client>,
     at: At,
     sent: Raw,
@@ -123,7 +125,7 @@ impl Drop for Unfinished {
             return;
         }
         let (client, at, sent) = (self.client.clone(), self.at.clone(), self.sent.clone());
-        self.router.spawn(async move {
+        self.background.spawn(async move {
             if let Err(none) = at.ask(&client, &Method::TasksCancel, &sent, client.mailbox()).await {
                 let error = ErrorObject::from(none);
                 tracing::debug!(server = &*at.server.label, "a task that nobody waits for: {}", error.message);

@@ -1,7 +1,7 @@
-//! What a task at a server with a session asks a client without one (`docs/bridging.md` 11).
+//! Questions of a task at a server with sessions to a client without one (`docs/bridging.md` 11).
 //!
-//! The server asks by requests of its own on the stream of `tasks/result`, and waits for their answers; the client finds the
-//! questions in `tasks/get` and answers by `tasks/update`. In between one `tasks/result` is held open here.
+//! The server asks by requests of its own on the stream of `tasks/result`, and waits for their answers. The client finds
+//! the questions in `tasks/get`, and answers by `tasks/update`. In between, one `tasks/result` is held open here.
 //! **Invariant:** an answer reaches the server once, and a key is never used twice in a task's life.
 
 use std::collections::BTreeMap;
@@ -26,32 +26,32 @@ pub(super) struct Hold {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// A `tasks/result` is open.
+    /// Whether a `tasks/result` is open.
     pub(super) is_open: bool,
     questions: BTreeMap<u64, Ask>,
-    /// That of the questions: nobody may ever come for them, so they have room only where there is plenty.
+    /// The room of the questions. The client may never come for them, so they get room only where there is plenty.
     room: Spare,
     keys: u64,
     pub(super) outcome: Option<Outcome>,
 }
 
-/// Servers ask several things side by side: that long after the first one more are gathered.
+/// How long questions are gathered after the first one, since servers ask several things concurrently.
 const GATHER: Duration = Duration::from_millis(25);
-/// A server that says it waits for input gets that long to ask.
+/// How long a server that says it waits for input gets to ask.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// The answer to a question that there is no room for.
+/// The error for a question that there is no room for.
 const NO_ROOM: &str = "too much waits for clients (host.limits.clientQueues): ask again later";
 
 impl Hold {
-    /// Nothing so far; what it keeps for a client counts for that account.
+    /// Makes an empty hold. What it keeps for a client counts for `account`.
     pub(super) fn of(account: &Account) -> Self {
         let room = account.spare();
         let inner = Inner { is_open: false, questions: BTreeMap::new(), room, keys: 0, outcome: None };
         Self { inner: Mutex::new(inner), news: Notify::new() }
     }
 
-    /// A question of the task.
+    /// Takes a question of the task.
     pub(super) fn ask(&self, at: &At, client: &Client, ask: Ask) {
         let Some(ask) = question::judge(&at.server, at.server.declared(client.profile()), ask) else { return };
         let Some(ask) = question::reword(&at.server, ask, ProtocolVersion::LATEST_MODERN) else { return };
@@ -70,7 +70,7 @@ impl Hold {
         self.news.notify_waiters();
     }
 
-    /// How many bytes of a result it keeps.
+    /// Returns the bytes of the result that it keeps.
     pub(super) fn weight(&self) -> usize {
         let inner = self.lock();
         inner.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok()).map_or(0, |result| result.as_bytes().len())
@@ -86,7 +86,7 @@ impl Hold {
         }
     }
 
-    /// The questions without an answer, as 2026-07-28 writes them; `None` if there are none.
+    /// Returns the open questions in the form of 2026-07-28, or `None` if there are none.
     pub(super) fn questions(&self) -> Option<Raw> {
         let inner = self.lock();
         let entries = inner.questions.iter().map(|(key, ask)| {
@@ -97,10 +97,10 @@ impl Hold {
         (!entries.is_empty()).then(|| Raw::trusted(format!("{{{}}}", entries.join(",")).into()))
     }
 
-    /// Takes the client's answers; what was not asked, or was answered before, is ignored.
+    /// Takes the client's answers. Answers to unknown or answered questions are ignored.
     ///
     /// # Errors
-    /// `-32602` for answers that are no objects.
+    /// `-32602` for answers that are not objects.
     pub(super) fn answer(&self, responses: &Raw) -> Result<(), ErrorObject> {
         let wrong = |what: &str| ErrorObject::invalid_params(format!("`inputResponses` {what}"));
         let given = object(responses.as_value()).ok_or_else(|| wrong("is no object"))?;
@@ -117,7 +117,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Waits until the server has asked, at most so long as is worth it.
+    /// Waits until the server has asked, but not longer than [`ASKING`].
     pub(super) async fn asked(&self) {
         let _ =
             tokio::time::timeout(ASKING, self.until(|inner| !inner.questions.is_empty() || inner.outcome.is_some()))
@@ -125,7 +125,7 @@ impl Hold {
         tokio::time::sleep(GATHER).await;
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     pub(super) async fn until(&self, is: impl Fn(&Inner) -> bool) {
         loop {
             let news = self.news.notified();
@@ -136,14 +136,14 @@ impl Hold {
         }
     }
 
-    /// The `tasks/result` is over.
+    /// Notes that the `tasks/result` is over.
     pub(super) fn close(&self, outcome: Option<Outcome>) {
         let mut inner = self.lock();
         inner.is_open = false;
         if inner.outcome.is_none() {
             inner.outcome = outcome;
         }
-        // What is still asked has no one to wait for it.
+        // The server no longer waits for answers to open questions.
         let keys: Vec<u64> = inner.questions.keys().copied().collect();
         let questions: Vec<Ask> = keys.into_iter().filter_map(|key| inner.take(key)).collect();
         drop(inner);

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use super::At;
-use super::registry::{Place, Task};
+use super::registry::{Task, TaskPlace};
+use super::{At, Tasks};
 use crate::adapt::task;
 use crate::protocol::raw::array;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw};
+use crate::router::Mailbox;
 use crate::router::client::Client;
-use crate::router::{Mailbox, Router};
 
-impl Router {
-    pub(super) async fn list_tasks(&self, client: &Arc<Client>, params: &Raw, leg: &Arc<Mailbox>) -> Outcome {
+impl Tasks {
+    pub(super) async fn list(&self, client: &Arc<Client>, params: &Raw, leg: &Arc<Mailbox>) -> Outcome {
         if params.member("cursor").is_some() {
             return Err(ErrorObject::invalid_params("this list has one page, and no cursor of it was given"));
         }
-        let mine = self.0.known_tasks.of(client.principal());
+        let mine = self.registry.of(client.principal());
         let mut listed: Vec<Raw> = Vec::new();
         for task in &mine {
-            if let Place::Here { outcome, at } = &task.place {
+            if let TaskPlace::Here { outcome, at } = &task.place {
                 listed.push(task::done(&task.handle, outcome, *at));
             }
         }
         for (server, upstream) in client.leases() {
-            let Some((server, connection)) = self.manager().server(server).zip(upstream.connection()) else { continue };
+            let Some((server, connection)) = self.manager.server(server).zip(upstream.connection()) else { continue };
             let version = connection.peer().filter(|peer| peer.offers.tasks_list).map(|peer| peer.version);
             let Some(version @ ProtocolVersion::V2025_11_25) = version else { continue };
             let at = At { server, upstream, connection, version };
@@ -34,7 +34,7 @@ impl Router {
     }
 }
 
-/// The tasks of the client that one server lists. A server that fails never fails the list.
+/// Returns the tasks of the client that one server lists. A server that fails never fails the whole list.
 async fn list_at(client: &Client, at: &At, mine: &[Arc<Task>], leg: &Mailbox) -> Vec<Raw> {
     let mine: Vec<&Arc<Task>> = mine.iter().filter(|task| task.is_on(&at.connection)).collect();
     let mut found = Vec::new();

@@ -1,25 +1,24 @@
-//! Tasks: calls that go on after they were answered (`docs/bridging.md` 11). The core of 2025-11-25 and the extension
-//! of 2026-07-28 on both sides, in any pairing.
+//! Tasks: calls that continue after they were answered (`docs/bridging.md` 11). Both sides may have the core of 2025-11-25
+//! or the extension of 2026-07-28, in any pairing.
 //!
-//! A task outlives the request that began it, so a call cannot keep its way back. The id that a client knows is sealed
-//! for its principal. It holds the server and the server's id of the task; at a server with sessions also the lease,
-//! since the task is lost with it. Requests about a task are short requests of their own.
+//! A task outlives the request that began it, so nothing here remembers the way back. Instead, the id that a client knows
+//! is sealed for its principal and holds the server and the server's id of the task. At a server with sessions it also
+//! holds the lease, since the task is lost with the lease. Requests about a task are short requests of their own.
 //!
-//! A task is begun by a call (`create.rs`) and asked about by its id here. If the two sides differ, each keeps its
-//! habit. A modern client polls `tasks/get`, so a `tasks/result` of a legacy server is held open for it, and questions
-//! wait there under a key (`held.rs`, `hold.rs`, `holding.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
+//! A call begins a task (`create.rs`), and requests ask about it by its id. If the two sides differ, each keeps its habit.
+//! A modern client polls `tasks/get`, so `tasks/result` of a legacy server is held open for it, and questions wait there
+//! under a key (`held.rs`, `hold.rs`). A legacy client waits on `tasks/result`, so a modern server is polled
 //! for it, and the questions found are put to it (`driven.rs`). A client that knows no tasks never sees one: its call
 //! waits, and cancels the task if it is dropped (`hidden.rs`).
 //!
-//! **Invariant:** a sealed id opens for its principal only, and no id shows what the server calls the task. Start
-//! reading at [`Router::task`].
+//! **Invariant:** a sealed id opens for its principal only, and no id shows the server's own id. Start reading at
+//! [`Tasks::serve`].
 
 mod create;
 mod driven;
 mod held;
 mod hidden;
 mod hold;
-mod holding;
 mod list;
 mod news;
 mod registry;
@@ -31,33 +30,37 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use registry::{Registry, Task};
 
+use super::Mailbox;
 use super::answer::Failure;
+use super::background::Background;
 use super::client::Client;
+use super::finish::Finish;
 use super::plan::declared;
+use super::reach::Connector;
 use super::state::Sealer;
-use super::{Mailbox, Router};
 use crate::adapt::task;
 use crate::answered::{Answered, NoResult, reworded};
 use crate::manager::{Manager, Server};
 use crate::protocol::{Edits, ErrorObject, Method, ProtocolVersion, Raw, code, object, raw};
+use crate::queues::Queues;
 use crate::registry::expose_content;
 use crate::seal::Purpose;
 use crate::upstream::{Connection, Terms, Upstream};
-use registry::Place;
+use registry::TaskPlace;
 
-/// What is sealed into the id of a task.
+/// The sealed content of a task's id.
 #[derive(Debug, Serialize, Deserialize)]
 struct Handle {
     server: String,
     id: String,
-    /// The lease, at a server with a session.
+    /// The lease, at a server with sessions.
     lease: Option<u64>,
-    /// It is nobody's but ours.
+    /// Whether only the host knows the task.
     #[serde(default)]
     here: bool,
 }
 
-/// Where a task runs.
+/// The server and the connection where a task runs.
 #[derive(Clone, Debug)]
 struct At {
     server: Arc<Server>,
@@ -66,7 +69,19 @@ struct At {
     version: ProtocolVersion,
 }
 
-/// One request about a task: who asks about which one, and where it runs.
+/// Creates tasks, and serves requests about them.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    pub(super) registry: Registry,
+    pub(super) manager: Manager,
+    pub(super) connector: Arc<Connector>,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) finish: Arc<Finish>,
+    pub(super) queues: Queues,
+    pub(super) background: Background,
+}
+
+/// One request about a task: the client, the task, where it runs, and the stream of the request.
 #[derive(Clone, Copy)]
 struct About<'a> {
     client: &'a Arc<Client>,
@@ -75,14 +90,14 @@ struct About<'a> {
     leg: &'a Arc<Mailbox>,
 }
 
-/// The answer to an id that leads nowhere.
+/// Returns the error for an id that leads nowhere.
 fn unknown() -> ErrorObject {
     ErrorObject::invalid_params("unknown task: none of yours has this id, or the server that ran it is gone")
 }
 
-impl Router {
+impl Tasks {
     /// Serves a request about a task.
-    pub(super) async fn task(
+    pub(super) async fn serve(
         &self,
         client: &Arc<Client>,
         method: &Method,
@@ -96,7 +111,7 @@ impl Router {
             Method::TasksUpdate => client.revision().is_modern(),
             _ => client.revision() == ProtocolVersion::V2025_11_25,
         };
-        if !is_known || !self.has_tasks() {
+        if !is_known || !self.manager.settings().tasks {
             return Err(ErrorObject::method_not_found(method.as_str()).into());
         }
         if client.revision().is_modern() && !client.declares(task::EXTENSION) {
@@ -104,12 +119,12 @@ impl Router {
         }
         let params = params.unwrap_or_else(Raw::empty_object);
         if *method == Method::TasksList {
-            return Ok(self.list_tasks(client, &params, leg).await?);
+            return Ok(self.list(client, &params, leg).await?);
         }
         let missing = || ErrorObject::invalid_params(format!("{method}: `taskId` is missing"));
         let handle = params.text("taskId").ok_or_else(missing)?;
-        let task = self.0.known_tasks.known(&self.0.sealer, self.manager(), client, &handle)?;
-        if let Place::Here { outcome, at } = &task.place {
+        let task = self.known(client, &handle)?;
+        if let TaskPlace::Here { outcome, at } = &task.place {
             return match method {
                 Method::TasksGet => Ok(task::done(&task.handle, outcome, *at)),
                 Method::TasksResult => Ok(task::related(&outcome.clone()?, &task.handle)),
@@ -124,10 +139,10 @@ impl Router {
             (false, true) => self.held_task(about, method, &params).await,
             (true, false) => self.driven_task(about, method).await,
         };
-        reworded(answered, |outcome| self.0.finish.across(client, &at.server, at.version, method, outcome))
+        reworded(answered, |outcome| self.finish.across(client, &at.server, at.version, method, outcome))
     }
 
-    /// Client and server have the same kind of tasks: ids are changed, nothing else.
+    /// Relays a request between sides with the same kind of tasks. Only ids are changed.
     async fn relay_task(&self, about: About<'_>, method: &Method, params: &Raw) -> Answered {
         let About { client, task, at, leg } = about;
         if *method == Method::TasksResult {
@@ -143,92 +158,73 @@ impl Router {
             return Ok(told);
         }
         let told = task::renamed(&exposed(&told, &at.server), &task.handle);
-        // Examples in the proposal have `task` there; the rule is that only what creates a task has.
+        // Examples in the proposal say `task` here, but by its rules only a result that creates a task does.
         Ok(if at.version.is_modern() { told.with_member("resultType", br#""complete""#) } else { told })
-    }
-
-    /// Whether clients may run tools as tasks.
-    pub(super) fn has_tasks(&self) -> bool {
-        self.manager().settings().tasks
     }
 
     async fn reach_task(&self, client: &Arc<Client>, task: &Task) -> Result<At, NoResult> {
         let server = self
-            .manager()
+            .manager
             .callable_by(client.principal())
             .iter()
             .find(|server| server.config.alias == task.server)
             .cloned();
         let server = server.ok_or_else(unknown)?;
         let (upstream, connection) = match &task.place {
-            Place::Session { lease, connection, .. } => {
+            TaskPlace::Session { lease, connection, .. } => {
                 let upstream = server.upstreams().into_iter().find(|upstream| upstream.id == *lease);
                 let connection = connection.upgrade().filter(|connection| connection.lost().is_none());
                 upstream.zip(connection).ok_or_else(unknown)?
             }
-            Place::Open { .. } => {
-                let reached = self.reached(client, &server, None).await;
+            TaskPlace::Open { .. } => {
+                let reached = self.connector.connect(client, &server, None).await;
                 let (upstream, connection) = reached.map_err(|failure| failure.of(&server))?;
                 if connection.peer().is_none_or(|peer| !peer.version.is_modern()) {
                     return Err(unknown().into());
                 }
                 (upstream, connection)
             }
-            Place::Here { .. } => return Err(unknown().into()),
+            TaskPlace::Here { .. } => return Err(unknown().into()),
         };
         let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
         Ok(At { server, upstream, connection, version })
     }
-}
 
-impl Registry {
-    /// The task that a client knows by that id.
-    pub(super) fn known(
-        &self,
-        sealer: &Sealer,
-        manager: &Manager,
-        client: &Client,
-        handle: &str,
-    ) -> Result<Arc<Task>, ErrorObject> {
+    /// Returns the task that a client knows by this id.
+    fn known(&self, client: &Client, handle: &str) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
-        let sealed = sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
-        if let Some(task) = self.find(handle).filter(|task| task.principal == *principal) {
+        let sealed =
+            self.sealer.seal()?.open::<Handle>(Purpose::Task, principal.as_str(), handle).map_err(|_| unknown())?;
+        if let Some(task) = self.registry.find(handle).filter(|task| task.principal == *principal) {
             return Ok(task);
         }
-        // A server without a session keeps its tasks by itself.
+        // A server without sessions keeps its tasks itself.
         let is_elsewhere = sealed.lease.is_none() && !sealed.here;
-        let servers = manager.callable_by(principal);
+        let servers = self.manager.callable_by(principal);
         let server = servers.iter().find(|server| server.config.alias.as_str() == sealed.server);
         let server = server.filter(|_| is_elsewhere).ok_or_else(unknown)?;
-        Ok(self.put(Task {
+        Ok(self.registry.put(Task {
             handle: handle.into(),
             principal: principal.clone(),
             owner: client.owner(),
             server: server.config.alias.clone(),
             id: sealed.id.into(),
-            place: Place::Open { asked: tokio::sync::Mutex::default() },
+            place: TaskPlace::Open { asked: tokio::sync::Mutex::default() },
         }))
     }
 
-    /// Gives a task an id that the client can know.
-    fn know(
-        &self,
-        sealer: &Sealer,
-        client: &Client,
-        server: &Server,
-        id: &str,
-        place: Place,
-    ) -> Result<Arc<Task>, ErrorObject> {
+    /// Registers a task under an id for the client.
+    fn know(&self, client: &Client, server: &Server, id: &str, place: TaskPlace) -> Result<Arc<Task>, ErrorObject> {
         let principal = client.principal();
         let lease = match &place {
-            Place::Session { lease, .. } => Some(*lease),
-            Place::Open { .. } | Place::Here { .. } => None,
+            TaskPlace::Session { lease, .. } => Some(*lease),
+            TaskPlace::Open { .. } | TaskPlace::Here { .. } => None,
         };
-        let here = matches!(place, Place::Here { .. });
+        let here = matches!(place, TaskPlace::Here { .. });
         let handle = Handle { server: server.config.alias.to_string(), id: id.to_owned(), lease, here };
-        let sealed = sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
+        let sealed = self.sealer.seal()?.seal(Purpose::Task, principal.as_str(), &handle);
         let sealed = sealed.map_err(|error| ErrorObject::internal(format!("no id can be made for a task: {error}")))?;
-        Ok(self.put(Task {
+        Ok(self.registry.put(Task {
             handle: sealed.into(),
             principal: principal.clone(),
             owner: client.owner(),
@@ -240,7 +236,7 @@ impl Registry {
 }
 
 impl At {
-    /// One short request about a task here.
+    /// Sends one short request about a task here.
     async fn ask(&self, client: &Client, method: &Method, params: &Raw, leg: &Mailbox) -> Answered {
         let terms = self.terms(client, leg);
         let exchange = self.connection.open(self.connection.next_id(), method, Some(params), &terms);
@@ -252,7 +248,7 @@ impl At {
         }
     }
 
-    /// What a request about a task says of its client.
+    /// Returns what a request about a task tells the server about the client.
     fn terms(&self, client: &Client, leg: &Mailbox) -> Terms {
         let mut terms = client.terms(leg);
         terms.profile = self.server.declared(terms.profile);
@@ -262,14 +258,14 @@ impl At {
     }
 }
 
-/// The answer to a client that did not say it knows tasks.
+/// Returns the error for a client that did not declare tasks.
 fn undeclared() -> ErrorObject {
     let data = serde_json::json!({ "requiredCapabilities": { "extensions": { task::EXTENSION: {} } } });
     let text = format!("this needs the extension {} among the client's capabilities", task::EXTENSION);
     ErrorObject::new(code::MISSING_CAPABILITY, text).with_data(Raw::from_value(&data))
 }
 
-/// A task, or the result of one, with the URIs in it as the client may use them.
+/// Exposes the URIs in a task, or in the result of one, as the client may use them.
 fn exposed(told: &Raw, server: &Server) -> Raw {
     let (alias, uris) = (&server.config.alias, server.uris);
     let mut told = expose_content(told, alias, uris);

@@ -1,9 +1,9 @@
-//! What servers say of tasks on their own: questions that name a task, and news of how far it is.
+//! What servers say about tasks unprompted: questions that name a task, status, and progress.
 
 use std::sync::{Arc, PoisonError};
 
 use super::At;
-use super::registry::{Place, Registry};
+use super::registry::{Registry, TaskPlace};
 use crate::adapt::task;
 use crate::manager::Server;
 use crate::protocol::{Message, Method, Notification, ProtocolVersion, Raw};
@@ -12,8 +12,8 @@ use crate::router::question;
 use crate::upstream::{Ask, Connection, Upstream};
 
 impl Registry {
-    /// A question that belongs to no call. One of a task of a client without a session waits for the client to come; every
-    /// other one is given back.
+    /// Takes a question that belongs to no call. If it belongs to a task of a client without a session, it waits for the
+    /// client to come. Other questions are returned.
     pub(in crate::router) fn ask(
         &self,
         clients: &Clients,
@@ -23,12 +23,12 @@ impl Registry {
         ask: Ask,
     ) -> Option<Ask> {
         let Some(id) = ask.params.as_ref().and_then(task::related_to) else { return Some(ask) };
-        // Never a guess: several people may know a task, and the question is for one.
+        // Never guess: several people may know a task, and the question is for one of them.
         let tasks = self.on(connection, &id);
         let [task] = &*tasks else { return Some(ask) };
         let Some(client) = clients.get(task.owner) else { return Some(ask) };
         match &task.place {
-            Place::Session { hold, .. } if client.revision().is_modern() => {
+            TaskPlace::Session { hold, .. } if client.revision().is_modern() => {
                 let version = connection.peer().map_or(ProtocolVersion::LATEST_HANDSHAKE, |peer| peer.version);
                 let (server, upstream, connection) = (server.clone(), upstream.clone(), connection.clone());
                 hold.ask(&At { server, upstream, connection, version }, &client, ask);
@@ -38,12 +38,12 @@ impl Registry {
         }
     }
 
-    /// Tells the client that began a task how far it is.
+    /// Tells the client that began a task its status.
     pub(in crate::router) fn tell(&self, clients: &Clients, connection: &Arc<Connection>, told: &Raw) {
         let Some(id) = told.text("taskId") else { return };
         for task in self.on(connection, &id) {
             let client = clients.get(task.owner);
-            // Whoever has no session asks, or listens.
+            // Clients without a session poll or listen.
             let Some(client) = client.filter(|client| client.revision() == ProtocolVersion::V2025_11_25) else {
                 continue;
             };
@@ -52,7 +52,7 @@ impl Registry {
         }
     }
 
-    /// The same by progress, under the token of the request that began the task.
+    /// Tells the client that began a task its progress, under the token of the request that began it.
     pub(in crate::router) fn tell_progress(
         &self,
         clients: &Clients,
@@ -61,9 +61,9 @@ impl Registry {
         params: &Raw,
     ) {
         let tasks = self.on(connection, id);
-        // Nor a guess, where a server gives one id twice.
+        // Never guess here either: a server may use one id twice.
         let [task] = &*tasks else { return };
-        let Place::Session { progress, .. } = &task.place else { return };
+        let TaskPlace::Session { progress, .. } = &task.place else { return };
         let message = progress.lock().unwrap_or_else(PoisonError::into_inner).step(params);
         if let (Some(message), Some(client)) = (message, clients.get(task.owner)) {
             client.mailbox().put(message);

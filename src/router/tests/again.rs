@@ -117,10 +117,10 @@ async fn h57_http_what_never_left_is_sent_when_the_server_is_back() {
         calm(&router, &client).await;
         far.meet(&[]);
         far.close().await;
-        let before = router.status()[0].restarts;
+        let before = router.manager().status()[0].restarts;
         let asked = request(&router, &client, method.clone(), &params);
         // It was tried, and retried.
-        while router.status()[0].restarts < before + 2 {
+        while router.manager().status()[0].restarts < before + 2 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         far.open().await;
@@ -245,7 +245,7 @@ async fn h57_stdio_what_never_left_is_sent_to_the_next_process() {
     let queued: Vec<_> =
         kinds().into_iter().map(|(method, params)| request(&router, &client, method, &params)).collect();
     let all = 2 + queued.len();
-    until(|| router.status()[0].calls_running == all).await;
+    until(|| router.manager().status()[0].calls_running == all).await;
     std::fs::write(home.path().join("over"), "\n").unwrap();
     assert_eq!(fault(&first.whole_answer().await), unknown());
     assert_eq!(fault(&half.whole_answer().await), unknown(), "part of it was sent");

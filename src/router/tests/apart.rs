@@ -61,7 +61,7 @@ async fn what_a_clients_own_server_lists_after_its_call_is_shown_to_no_other() {
     assert_eq!(listed(&world, &two).await, ["s0__echo", "s0__make"]);
     tokio::time::sleep(LISTED).await;
     assert_eq!(listed(&world, &two).await, ["s0__echo", "s0__make"]);
-    world.router.close(&one.client);
+    world.router.clients().close(&one.client);
     let three = world.person(FORM, "");
     assert_eq!(listed(&world, &three).await, ["s0__echo", "s0__make"]);
 }
@@ -115,7 +115,7 @@ async fn no_lease_is_taken_for_a_client_that_goes_while_it_is_asked_for_roots() 
     while client.questions() == 0 {
         tokio::task::yield_now().await;
     }
-    world.router.close(&client);
+    world.router.clients().close(&client);
     let answer = running.answer().await;
     assert!(answer.is_null() || answer["isError"] == true, "{answer}");
     tokio::time::sleep(GONE).await;
@@ -141,7 +141,7 @@ async fn who_only_lists_keeps_no_process_that_declares_too_much() {
     }
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 2, "one is for one client, one for all others");
-    world.router.close(&one.client);
+    world.router.clients().close(&one.client);
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 1);
 }
@@ -187,7 +187,7 @@ async fn another_lists_once_the_lease_that_did_is_one_clients() {
     assert!(world.call(&one, 0, "echo").await.starts_with("0 "));
     tokio::time::sleep(GONE).await;
     assert_eq!((world.leases(), world.starts(0)), (2, 2));
-    world.router.close(&one.client);
+    world.router.clients().close(&one.client);
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 1);
 }

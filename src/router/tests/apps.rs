@@ -17,7 +17,7 @@ fn open(shop: &Shop, extensions: &Value) -> (std::sync::Arc<crate::router::Clien
     let params =
         json!({ "protocolVersion": "2025-11-25", "capabilities": { "extensions": extensions }, "clientInfo": {} });
     let (client, result) =
-        shop.router.open(Principal::local(), Some(&Raw::from_value(&params)), shop.router.account()).unwrap();
+        shop.router.open(Principal::local(), Some(&Raw::from_value(&params)), shop.router.queues().account()).unwrap();
     (client, result.read().unwrap())
 }
 

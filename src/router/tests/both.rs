@@ -282,7 +282,7 @@ async fn each_client_of_a_server_of_both_eras_is_served_in_its_own_at_once() {
     let answer = it.ask(&new, Method::ToolsCall, &retry(&params, &result, &json!({ "q": accept() }))).await;
     assert_eq!(text(&answer), "modern");
     let outcome = Ok(Raw::from_value(&accept()));
-    it.router.answer(&old, Response { id: Some(question.id), outcome });
+    old.answer(Response { id: Some(question.id), outcome });
     assert_eq!(text(&asked.answer().await), "legacy, asked");
     // The lists and calls of each are of its own era.
     assert_eq!((it.tools(&old).await, it.tools(&new).await), (names("old"), names("new")));
@@ -290,7 +290,7 @@ async fn each_client_of_a_server_of_both_eras_is_served_in_its_own_at_once() {
     assert_eq!(it.count(INITIALIZE), 1);
     #[cfg(feature = "server")]
     {
-        let status = it.router.status().remove(0);
+        let status = it.router.manager().status().remove(0);
         assert!(status.both_eras);
         assert_eq!(status.revisions, ["2026-07-28", "2025-11-25"]);
     }

@@ -25,7 +25,7 @@ fn send(
     id: &RequestId,
     params: &Value,
 ) -> (JoinHandle<Option<Outcome>>, Arc<Mailbox>) {
-    let leg = stage.router.leg(client);
+    let leg = client.leg(stage.router.limits());
     let request = Request { id: id.clone(), method: Method::ToolsCall, params: Some(Raw::from_value(params)) };
     (tokio::spawn(stage.router.request(client, request, &leg)), leg)
 }
@@ -188,11 +188,11 @@ async fn h45_a_question_reaches_the_client_of_its_call() {
         for (other, client) in clients.iter().enumerate().filter(|(other, _)| *other != who) {
             let answer = json!({ "action": "accept", "content": { "name": format!("stolen by {other}") } });
             let id = RequestId::Number(1000 + i64::try_from(other).unwrap());
-            stage.router.answer(client, Response { id: Some(id), outcome: Ok(Raw::from_value(&answer)) });
+            client.answer(Response { id: Some(id), outcome: Ok(Raw::from_value(&answer)) });
         }
         let answer = json!({ "action": "accept", "content": { "name": format!("of {who}") } });
         let response = Response { id: Some(question.id), outcome: Ok(Raw::from_value(&answer)) };
-        stage.router.answer(&clients[who], response);
+        clients[who].answer(response);
         let result = running.answer().await;
         assert!(text(&result).contains(&format!("of {who}")), "{result}");
     }

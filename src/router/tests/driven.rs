@@ -139,7 +139,7 @@ impl Scene {
     }
 
     fn answer(&self, client: &Arc<Client>, id: crate::protocol::RequestId, outcome: Outcome) {
-        self.router.answer(client, Response { id: Some(id), outcome });
+        client.answer(Response { id: Some(id), outcome });
     }
 }
 

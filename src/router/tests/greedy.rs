@@ -54,7 +54,7 @@ async fn comes_back(stage: &Stage, client: &Arc<Client>, asked: &Value) -> Value
 }
 
 fn leases(stage: &Stage) -> usize {
-    stage.router.gauges().leases
+    stage.router.meter().gauges().leases
 }
 
 async fn is_served_soon(stage: &Stage, client: &Arc<Client>) {
@@ -75,12 +75,12 @@ async fn h101_70_open_questions_of_one_leave_room_for_another() {
         let asked = left(&stage, &greedy, 70).await;
         tokio::time::sleep(GONE).await;
         assert_eq!(leases(&stage), 64, "alone it may have all");
-        let full = stage.router.gauges().parked;
+        let full = stage.router.meter().gauges().parked;
         assert_eq!(full, 64);
 
         is_served_soon(&stage, &other).await;
         tokio::time::sleep(SOON).await;
-        let half = stage.router.gauges().parked;
+        let half = stage.router.meter().gauges().parked;
         assert!((30..=34).contains(&half), "{half} of {full} wait");
         let asked: Vec<&Value> = asked.iter().filter(|asked| asked["resultType"] == "input_required").collect();
         let early = comes_back(&stage, &greedy, asked[0]).await;
@@ -92,7 +92,7 @@ async fn h101_70_open_questions_of_one_leave_room_for_another() {
 
         // Abandoned calls are over, and later also what is kept to tell their client.
         tokio::time::sleep(stage.router.limits().answer * 2 + GONE).await;
-        assert_eq!((stage.router.gauges().parked, leases(&stage)), (0, 1), "the other's");
+        assert_eq!((stage.router.meter().gauges().parked, leases(&stage)), (0, 1), "the other's");
     }
 }
 
@@ -232,7 +232,7 @@ async fn h101_calls_at_a_question_leave_half_of_the_slots_to_another() {
     let stage = stage_behind(true, |config| config.servers[0].max_concurrent = 2);
     let (greedy, other) = (of(&stage, "greedy"), of(&stage, "other"));
     let asked = left(&stage, &greedy, 2).await;
-    assert_eq!(stage.router.gauges().slots, 2, "alone it may have all");
+    assert_eq!(stage.router.meter().gauges().slots, 2, "alone it may have all");
     is_served_soon(&stage, &other).await;
     let early = comes_back(&stage, &greedy, &asked[0]).await;
     assert_eq!(early["error"], -32602, "the oldest is over: {early}");
@@ -247,7 +247,7 @@ async fn h101_of_leases_that_several_leave_one_stays() {
         is_served_soon(&stage, client).await;
     }
     assert_eq!(leases(&stage), 3 + 1, "the host's own lists");
-    clients.iter().for_each(|client| stage.router.close(client));
+    clients.iter().for_each(|client| stage.router.clients().close(client));
     tokio::time::sleep(GONE).await;
     assert_eq!(leases(&stage), 1);
 }

@@ -480,6 +480,6 @@ impl Shop {
 
     /// The client answers a question of the server.
     pub(super) fn reply(&self, client: &Arc<Client>, id: RequestId, answer: &Value) {
-        self.router.answer(client, Response { id: Some(id), outcome: Ok(Raw::from_value(answer)) });
+        client.answer(Response { id: Some(id), outcome: Ok(Raw::from_value(answer)) });
     }
 }

@@ -14,7 +14,7 @@ const CAPABILITIES: &str = r#"{"roots":{}}"#;
 /// asked for its roots first.
 async fn modern(world: &World, word: Option<&str>, uri: &str) -> (String, bool) {
     let capabilities = Raw::trusted(CAPABILITIES.into());
-    let client = world.router.modern_apart(Principal::local(), &capabilities, word).unwrap();
+    let client = world.router.pool().get(Principal::local(), &capabilities, word).unwrap();
     let params = json!({ "name": "s0__roots", "arguments": {} });
     let result = request(&world.router, &client, Method::ToolsCall, &params).answer().await;
     if result["resultType"] != "input_required" {
@@ -70,7 +70,7 @@ async fn who_could_not_be_asked_for_roots_shares_with_those_who_have_none() {
     let (said, _) = modern(&world, None, "file:///one").await;
     assert_eq!((said.contains("file:///one"), world.leases()), (true, 2));
     let capabilities = Raw::trusted(CAPABILITIES.into());
-    let client = world.router.modern_apart(Principal::local(), &capabilities, None).unwrap();
+    let client = world.router.pool().get(Principal::local(), &capabilities, None).unwrap();
     let manager = world.router.manager();
     let lease = manager.lease(&manager.servers()[0].clone(), &client.who_with(None)).unwrap();
     assert_eq!(world.leases(), 2, "no process for it alone");
@@ -105,7 +105,7 @@ async fn what_is_forgotten_is_declared_again() {
     let own = world.call(&able, 0, "ask").await;
     assert!(own.contains("accept") && !own.starts_with("0 "), "{own}");
     assert_eq!(world.router.manager().forget_asks("s0"), Some(vec!["elicitation"]));
-    let words = world.router.status()[0].sharing.join("\n");
+    let words = world.router.manager().status()[0].sharing.join("\n");
     assert!(words.contains("has asked clients nothing so far"), "{words}");
     // The lease without the capability serves no one any more: its server would never ask there.
     let said = world.call(&rest, 0, "echo").await;
@@ -115,7 +115,7 @@ async fn what_is_forgotten_is_declared_again() {
     assert_eq!(start(&world.call(&two, 0, "echo").await), start(&said));
     let again = world.call(&one, 0, "ask").await;
     assert!(again.contains("accept") || again.contains("cancel"), "{again}");
-    assert!(world.router.status()[0].sharing.join("\n").contains("asks clients for elicitation"));
+    assert!(world.router.manager().status()[0].sharing.join("\n").contains("asks clients for elicitation"));
     for person in [&one, &two] {
         accepted(&world, person).await;
     }

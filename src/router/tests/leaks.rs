@@ -41,7 +41,7 @@ impl Stage {
                 let running = self.call(client, &call("ask"));
                 let question = running.question().await;
                 let outcome = Ok(Raw::from_value(&json!({ "action": "decline" })));
-                self.router.answer(client, Response { id: Some(question.id), outcome });
+                client.answer(Response { id: Some(question.id), outcome });
                 running.answer().await;
             }
             4 => {
@@ -73,13 +73,13 @@ async fn h55_after_ten_thousand_calls_all_tables_are_empty() {
         for number in 0..EACH {
             stage.step(crowd * EACH + number, &client, &modern).await;
         }
-        assert!(stage.router.gauges().clients > 0);
-        stage.router.close(&client);
+        assert!(stage.router.meter().gauges().clients > 0);
+        stage.router.clients().close(&client);
     }
     // Calls that wait for a client that does not return end, and so do unused clients and leases.
     let limits = stage.router.limits();
     tokio::time::sleep(limits.answer + limits.session_idle + Duration::from_secs(120)).await;
-    let left = stage.router.gauges();
+    let left = stage.router.meter().gauges();
     let wanted = Gauges { leases: left.leases, ..Gauges::default() };
     assert_eq!(left, wanted);
     assert!(left.leases <= 1, "the one that lists: {left:?}");
@@ -91,7 +91,7 @@ async fn h55_clients_that_leave_have_one_task_wait_for_their_leases() {
     let come_and_go = async || {
         let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
         stage.answer(&client, &call("echo")).await;
-        stage.router.close(&client);
+        stage.router.clients().close(&client);
     };
     come_and_go().await;
     let tasks = stage.router.manager().running_tasks();

@@ -71,7 +71,7 @@ fn legacy(router: &Router) -> Arc<Client> {
 async fn set(router: &Router, client: &Arc<Client>, level: &str) {
     let params = Some(Raw::from_value(&json!({ "level": level })));
     let request = Request { id: RequestId::Number(1), method: Method::SetLevel, params };
-    router.request(client, request, &router.leg(client)).await.unwrap().unwrap();
+    router.request(client, request, &client.leg(router.limits())).await.unwrap().unwrap();
 }
 
 /// Returns the server's level during a call, and the logger of the line that comes with it.
@@ -93,17 +93,17 @@ async fn h54_the_most_verbose_wish_counts_and_comes_before_the_call() {
     let router = router().await;
     let (loud, quiet) = (legacy(&router), legacy(&router));
     set(&router, &loud, "debug").await;
-    let told = logged(&router, &loud, &router.leg(&loud)).await;
+    let told = logged(&router, &loud, &loud.leg(router.limits())).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("debug", LINE), "said before there was a connection");
     set(&router, &quiet, "error").await;
-    let told = logged(&router, &quiet, &router.leg(&quiet)).await;
+    let told = logged(&router, &quiet, &quiet.leg(router.limits())).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("debug", None), "what one does not want the other gets");
     set(&router, &loud, "warning").await;
-    let told = logged(&router, &quiet, &router.leg(&quiet)).await;
+    let told = logged(&router, &quiet, &quiet.leg(router.limits())).await;
     assert_eq!((&*told.0, told.1.as_deref()), ("warning", None));
-    router.close(&loud);
+    router.clients().close(&loud);
     set(&router, &quiet, "emergency").await;
-    assert_eq!(logged(&router, &quiet, &router.leg(&quiet)).await.1.as_deref(), LINE);
+    assert_eq!(logged(&router, &quiet, &quiet.leg(router.limits())).await.1.as_deref(), LINE);
 }
 
 #[tokio::test]

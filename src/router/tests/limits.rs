@@ -66,9 +66,9 @@ async fn limit_pending_of_all_clients() {
     stage.answer(&one, &call("echo")).await;
     let (running, refused) = held(&stage, &[&one, &other]).await;
     assert_eq!((running.len(), refused.len()), (2, 0));
-    assert!(!stage.router.is_full());
+    assert!(!stage.router.clients().is_full());
     let (third, _) = held(&stage, &[&one]).await;
-    assert!(stage.router.is_full(), "the door turns requests away from here on");
+    assert!(stage.router.clients().is_full(), "the door turns requests away from here on");
     let (none, refused) = held(&stage, &[&other]).await;
     assert_eq!((third.len(), none.len()), (1, 0));
     assert_eq!(*details(&refused[0]), overloaded(None));
@@ -117,7 +117,7 @@ async fn limit_pending_per_server_and_h51_half_of_it_where_others_are() {
     assert_eq!((running.len(), refused.len()), (4, 2), "half for each");
     assert!(text(&refused[0]).contains("others use it"), "{}", refused[0]);
     assert_eq!(*details(&refused[0]), overloaded(Some("script")));
-    stage.router.close(&other);
+    stage.router.clients().close(&other);
     end(running).await;
     let (running, _) = held(&stage, &[&one; 5]).await;
     assert_eq!(running.len(), 4, "alone again");
@@ -138,14 +138,14 @@ async fn limit_max_concurrent_and_queue_timeout() {
     assert_eq!(begun.elapsed().as_secs(), 5);
     // The next free slot goes to the other client, though the first one asked earlier.
     let first = stage.call(&one, &call("held"));
-    stage.until(|_| stage.router.gauges().queued == 1).await;
+    stage.until(|_| stage.router.meter().gauges().queued == 1).await;
     let second = stage.call(&other, &call("echo"));
-    stage.until(|_| stage.router.gauges().queued == 2).await;
-    assert_eq!(stage.router.gauges().slots, 2);
+    stage.until(|_| stage.router.meter().gauges().queued == 2).await;
+    assert_eq!(stage.router.meter().gauges().slots, 2);
     stage.script.release.notify_one();
     assert_eq!(second.whole_answer().await["isError"], Value::Null);
     end(running.into_iter().chain([first])).await;
-    assert_eq!(stage.router.gauges().slots, 0);
+    assert_eq!(stage.router.meter().gauges().slots, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,13 +166,13 @@ async fn limit_leases_in_all_and_per_server() {
         }
         let (running, refused) = held(&stage, &[&clients[0], &clients[1]]).await;
         assert_eq!((running.len(), refused.len()), (2, 0), "two may be");
-        assert_eq!(stage.router.gauges().leases, 2);
+        assert_eq!(stage.router.meter().gauges().leases, 2);
         let (_, refused) = held(&stage, &[&clients[2]]).await;
         assert_eq!(*details(&refused[0]), overloaded(Some("script")));
         assert!(text(&refused[0]).contains(name), "{}", refused[0]);
         end(running).await;
         assert_eq!(stage.answer(&clients[2], &call("echo")).await["isError"], Value::Null, "an idle one makes room");
-        assert_eq!(stage.router.gauges().leases, 2);
+        assert_eq!(stage.router.meter().gauges().leases, 2);
     }
 }
 
@@ -189,7 +189,7 @@ async fn limit_leases_of_one_server_make_room_for_another() {
     .await;
     let client = legacy(&stage);
     assert_eq!(stage.answer(&client, &call("echo")).await["isError"], Value::Null);
-    assert_eq!(stage.router.gauges().leases, 1);
+    assert_eq!(stage.router.meter().gauges().leases, 1);
 }
 
 /// Makes calls whose server says nothing, or only reports progress.
@@ -269,7 +269,7 @@ async fn limit_answer_of_a_person_stops_both_clocks() {
         let patience = stage.router.limits().answer;
         tokio::time::sleep(if over { patience + LITTLE } else { patience - LITTLE }).await;
         let outcome = Ok(Raw::from_value(&json!({ "action": "accept", "content": {} })));
-        stage.router.answer(&client, Response { id: Some(question.id), outcome });
+        client.answer(Response { id: Some(question.id), outcome });
         let answer = call.whole_answer().await;
         assert!(text(&answer).contains(wanted), "{answer}");
     }
@@ -384,7 +384,7 @@ async fn h57_what_never_leaves_is_not_sent_after_its_deadline() {
     let unavailable = json!({ "server": "far", "kind": "unavailable", "sent": false, "retryable": true });
     assert_eq!(*details(&answer), unavailable, "{answer}");
     assert!((9..=16).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert!(router.status()[0].restarts > 10);
+    assert!(router.manager().status()[0].restarts > 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -570,8 +570,8 @@ async fn a_request_sees_one_config_to_its_end() {
         let request = Request { id: RequestId::Number(1), method: Method::ResourcesRead, params };
         stage.router.request(&client, request, leg).await.unwrap().unwrap_err().message
     };
-    let before = stage.router.leg(&client);
+    let before = client.leg(stage.router.limits());
     stage.router.manager().configure(|settings| settings.limits.uri = 10);
     assert!(!refusal(&before).await.contains("host.limits.uri"), "it came before that limit did");
-    assert!(refusal(&stage.router.leg(&client)).await.contains("11 bytes; 10 at most (host.limits.uri)"));
+    assert!(refusal(&client.leg(stage.router.limits())).await.contains("11 bytes; 10 at most (host.limits.uri)"));
 }

@@ -211,7 +211,7 @@ async fn h50_a_list_that_is_read_anew_says_nothing_of_the_other_lists() {
     puppet.strings.edition.store(1, Ordering::SeqCst);
     puppet.notify(Method::ToolsListChanged, &json!({})).await;
     puppet.notify(Method::PromptsListChanged, &json!({})).await;
-    while puppet.router.view(&client).shown.tools().iter().all(|tool| tool.raw_name() != "go1") {
+    while client.view(puppet.router.manager()).shown.tools().iter().all(|tool| tool.raw_name() != "go1") {
         rest().await;
     }
     assert_eq!(told(&client), [], "it is told a little later");

@@ -137,7 +137,7 @@ async fn h50_the_rest_of_an_old_list_does_not_stand_for_the_new_one() {
     for change in 0..6 {
         let name = format!("t{change}");
         act(&router, &client, "offer", &name).await;
-        while router.view(&client).shown.tools().iter().all(|tool| tool.raw_name() != name) {
+        while client.view(router.manager()).shown.tools().iter().all(|tool| tool.raw_name() != name) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // A list without a second page replaces no paged one.
@@ -170,7 +170,7 @@ async fn h54_an_update_is_for_who_watches_the_resource_and_for_nobody_beside() {
         let agreed = request(&router, client, Method::ResourcesSubscribe, &json!({ "uri": uri })).answer().await;
         assert_eq!(agreed, json!({}));
     }
-    assert_eq!(router.gauges().leases, 1, "they share it");
+    assert_eq!(router.meter().gauges().leases, 1, "they share it");
     let heard = async |client: &Client| {
         let mut uris = Vec::new();
         let until = Instant::now() + Duration::from_secs(1);

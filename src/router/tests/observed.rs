@@ -48,7 +48,7 @@ impl Pending for Open {
 impl Ear {
     fn on(stage: &Stage) -> Self {
         let ear = Self::default();
-        stage.router.report_to(vec![Arc::new(ear.clone())]);
+        stage.router.observer().tell(vec![Arc::new(ear.clone())]);
         ear
     }
 

@@ -111,7 +111,7 @@ async fn race_17_a_session_ends_during_a_question() {
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM);
     let running = stage.call(&client, &call("ask"));
     assert_eq!(running.question().await.method, Method::Elicit);
-    stage.router.close(&client);
+    stage.router.clients().close(&client);
     assert!(running.answer().await.is_null());
     stage.until(|script| script.cancelled.load(Ordering::SeqCst) + script.answers.lock().unwrap().len() > 0).await;
 }
@@ -130,7 +130,7 @@ async fn h45_two_eras_ask_at_once_and_nothing_crosses() {
         assert_eq!(asked["inputRequests"]["i1"]["params"]["message"], format!("new {round}"));
         let answer = json!({ "action": "accept", "content": { "name": format!("old {round}") } });
         let response = Response { id: Some(question.id), outcome: Ok(Raw::from_value(&answer)) };
-        stage.router.answer(&old, response);
+        old.answer(response);
         let mine = json!({ "i1": { "action": "accept", "content": { "name": format!("new {round}") } } });
         let last = stage.answer(&new, &retry(&of("new"), &asked, &mine)).await;
         assert!(text(&last).contains(&format!("new {round}")), "{last}");
@@ -145,7 +145,7 @@ async fn an_answer_to_nothing_is_dropped() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::ELICITATION_FORM);
     let response = Response { id: Some(RequestId::Number(7)), outcome: Ok(Raw::empty_object()) };
-    stage.router.answer(&client, response);
+    client.answer(response);
     assert_eq!(text(&stage.answer(&client, &json!({ "name": "echo", "arguments": {} })).await), "{}");
 }
 
@@ -170,10 +170,11 @@ async fn race_13_progress_after_the_answer() {
 async fn race_15_a_tool_goes_between_list_and_call() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
-    let listed = stage.router.settled_view(&client).await.shown;
+    let listed = client.settled_view(stage.router.manager(), stage.router.background()).await.shown;
     assert!(listed.tools().iter().any(|tool| tool.name() == "echo"));
     stage.answer(&client, &call("drop")).await;
-    let gone = |stage: &Stage| !stage.router.view(&client).shown.tools().iter().any(|tool| tool.name() == "echo");
+    let gone =
+        |stage: &Stage| !client.view(stage.router.manager()).shown.tools().iter().any(|tool| tool.name() == "echo");
     while !gone(&stage) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -58,7 +58,7 @@ async fn a_tool_of_the_host_is_called_without_a_server() {
 async fn a_route_has_the_server_and_the_tool_in_hand() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_06_18, Profile::EMPTY);
-    let catalog = stage.router.settled_view(&client).await.callable;
+    let catalog = client.settled_view(stage.router.manager(), stage.router.background()).await.callable;
     let servers = stage.router.manager().servers();
     let map = Map { own: &[], callable: &catalog, servers: &servers };
     let one = |what, name: &str| match map.find(what, name) {
@@ -81,14 +81,14 @@ async fn a_route_has_the_server_and_the_tool_in_hand() {
 async fn a_call_that_a_door_has_routed_is_not_routed_again() {
     let stage = stage().await;
     let client = stage.legacy(ProtocolVersion::V2025_06_18, Profile::EMPTY);
-    stage.router.settled_view(&client).await;
+    client.settled_view(stage.router.manager(), stage.router.background()).await;
     let params = Some(Raw::from_value(&call("echo")));
     let request = Request { id: RequestId::Number(1), method: Method::ToolsCall, params };
     let mut routed = stage.router.look_up(&client, request);
     let Some(Route::One(one)) = &mut routed.route else { panic!("{routed:?}") };
     // A second lookup of its name would lead to the other tool.
     one.target = "held".into();
-    let leg = stage.router.leg(&client);
+    let leg = client.leg(stage.router.limits());
     let served = tokio::spawn(stage.router.stateless(&client, routed, &leg, &CancellationToken::new()));
     stage.until(|script| script.begun.load(Ordering::SeqCst) == 1).await;
     stage.script.release.notify_one();

@@ -97,12 +97,11 @@ impl World {
         let client = self.router.admit(Principal::local(), ProtocolVersion::V2025_11_25, profile, None);
         let roots = Arc::new(std::sync::Mutex::new(roots));
         let asked_for_roots = Arc::<AtomicUsize>::default();
-        let (router, reader, told, count) =
-            (self.router.clone(), client.clone(), roots.clone(), asked_for_roots.clone());
+        let (reader, told, count) = (client.clone(), roots.clone(), asked_for_roots.clone());
         tokio::spawn(async move {
             let _reading = reader.mailbox().read();
             while let Some(message) = reader.mailbox().next().await {
-                answer(&router, &reader, message, *told.lock().unwrap(), &count);
+                answer(&reader, message, *told.lock().unwrap(), &count);
             }
         });
         Person { client, roots, asked_for_roots }
@@ -121,7 +120,7 @@ impl World {
                 result = &mut answered => break result,
                 Some(message) = leg.next() => {
                     let roots = *person.roots.lock().unwrap();
-                    answer(&self.router, &person.client, message, roots, &person.asked_for_roots);
+                    answer(&person.client, message, roots, &person.asked_for_roots);
                 }
             }
         };
@@ -129,7 +128,7 @@ impl World {
     }
 
     pub(super) fn leases(&self) -> usize {
-        self.router.gauges().leases
+        self.router.meter().gauges().leases
     }
 
     pub(super) fn starts(&self, server: usize) -> usize {
@@ -137,7 +136,7 @@ impl World {
     }
 }
 
-fn answer(router: &Router, client: &Arc<Client>, message: Message, roots: &str, count: &AtomicUsize) {
+fn answer(client: &Arc<Client>, message: Message, roots: &str, count: &AtomicUsize) {
     let Message::Request(asked) = message else { return };
     let outcome: Outcome = Ok(Raw::from_value(&match asked.method {
         Method::RootsList => {
@@ -146,7 +145,7 @@ fn answer(router: &Router, client: &Arc<Client>, message: Message, roots: &str, 
         }
         _ => json!({ "action": "accept", "content": { "of": client.owner().0 } }),
     }));
-    router.answer(client, Response { id: Some(asked.id), outcome });
+    client.answer(Response { id: Some(asked.id), outcome });
 }
 
 pub(super) const FORM: Profile = Profile::ELICITATION_FORM;
@@ -206,7 +205,7 @@ async fn twelve_clients_of_eight_profiles_over_ten_servers() {
     }
     assert!(persons.iter().all(|person| person.asked_for_roots.load(Ordering::SeqCst) <= 1), "once a session");
     for person in &persons {
-        world.router.close(&person.client);
+        world.router.clients().close(&person.client);
     }
     tokio::time::sleep(GONE).await;
     assert_eq!(world.leases(), 10, "one a server");
@@ -228,7 +227,7 @@ async fn a_question_on_a_shared_lease_has_its_clients_move() {
     }
     let said = world.call(&three, 0, "echo").await;
     assert!(!said.starts_with("0 "), "less is declared there: {said}");
-    let words = world.router.status()[0].sharing.join("\n");
+    let words = world.router.manager().status()[0].sharing.join("\n");
     assert!(words.contains("asks clients for elicitation") && words.contains("for one client"), "{words}");
 }
 

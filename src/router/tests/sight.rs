@@ -45,7 +45,10 @@ async fn one_catalog_serves_whoever_sees_and_calls_the_same() {
     let stage = stage().await;
     let one = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
     let other = stage.legacy(ProtocolVersion::V2025_11_25, Profile::EMPTY);
-    let view = stage.router.settled_view(&one).await;
+    let view = one.settled_view(stage.router.manager(), stage.router.background()).await;
     assert!(Arc::ptr_eq(&view.shown, &view.callable));
-    assert!(Arc::ptr_eq(&view.shown, &stage.router.settled_view(&other).await.shown));
+    assert!(Arc::ptr_eq(
+        &view.shown,
+        &other.settled_view(stage.router.manager(), stage.router.background()).await.shown
+    ));
 }

@@ -13,10 +13,45 @@ use crate::config::{Config, Limits, Prefix, Server, Stdio, Transport};
 use crate::in_process::{InProcess, Invocation};
 use crate::manager::{Manager, Principal};
 use crate::protocol::{ErrorObject, Message, Method, Outcome, Profile, ProtocolVersion, Raw, Request, RequestId};
-use crate::router::{Client, Mailbox, Router};
+use crate::router::route::OwnTool;
+use crate::router::{Abilities, Client, Mailbox, Named, Router};
 use crate::upstream::Starter;
 
-/// A router, and what its server has seen.
+impl Router {
+    /// Makes a client without a handshake.
+    pub(crate) fn admit(
+        &self,
+        principal: Principal,
+        revision: ProtocolVersion,
+        profile: Profile,
+        extensions: Option<Raw>,
+    ) -> Arc<Client> {
+        let abilities = Abilities { revision, profile, extensions };
+        self.0.clients.admit(principal, abilities, Named::default(), self.0.queues.account())
+    }
+
+    /// The client that sends a request with these `clientCapabilities` and says nothing more of itself.
+    pub(crate) fn modern(&self, principal: Principal, capabilities: &Raw) -> Result<Arc<Client>, ErrorObject> {
+        self.0.pool.get(principal, capabilities, None)
+    }
+
+    /// A mailbox for one modern request, with the level of log lines that it wants.
+    pub(crate) fn modern_leg(&self, level: Option<&str>) -> Arc<Mailbox> {
+        Mailbox::of_modern(self.limits(), self.0.queues.account(), level)
+    }
+
+    /// Gives the host tools of its own.
+    pub(super) fn offer_own(&self, tools: Vec<Arc<dyn OwnTool>>) {
+        self.0.routes.offer_own(tools);
+    }
+
+    /// Every client that is there now, oldest first.
+    pub(crate) fn present(&self) -> Vec<Arc<Client>> {
+        self.0.clients.all()
+    }
+}
+
+/// A router and what its server has seen.
 pub(super) struct Stage {
     pub(super) router: Router,
     pub(super) script: Arc<Script>,

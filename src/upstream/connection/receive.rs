@@ -343,8 +343,7 @@ impl Connection {
             }
         };
         // The host itself answers for roots that the lease knows: clients with equal roots keep sharing it.
-        let is_told = ask.method == Method::RootsList
-            && lock(&self.parts.roots).is_some();
+        let is_told = ask.method == Method::RootsList && lock(&self.parts.roots).is_some();
         if ask.is_for(profile) && !is_told {
             self.parts.binding.set(owner);
         }

@@ -50,10 +50,9 @@ const INNER: &[(&str, &[&[&str]])] = &[
         &[
             &[
                 "answer.rs",
+                "background.rs",
                 "clocks.rs",
-                "gauges.rs",
                 "level.rs",
-                "named.rs",
                 "plan.rs",
                 "presence.rs",
                 "rising.rs",
@@ -61,30 +60,22 @@ const INNER: &[(&str, &[&[&str]])] = &[
                 "wanted.rs",
             ],
             &["mailbox.rs", "verdict.rs"],
+            // One client, and all of them.
             &["client.rs"],
-            // Questions, and calls that wait for their answers.
-            &["clients.rs", "question.rs", "route.rs"],
-            &["missed.rs", "roots.rs"],
+            &["question.rs", "roster/", "route.rs", "standing.rs", "view.rs"],
+            &["clients.rs", "missed.rs", "rewatch.rs", "roots.rs"],
+            // Calls that wait for answers to questions.
             &["parked.rs", "put.rs"],
-            &["ask_guard.rs", "parking.rs", "toward.rs"],
+            &["toward.rs"],
             &["ask_roots.rs", "driver.rs", "running.rs"],
             // Calls on their way, and as tasks.
             &["forward.rs", "reach.rs"],
             &["changed.rs", "find.rs", "finish.rs", "relay.rs", "tasks/"],
             &["invite.rs", "park.rs"],
             &["call.rs"],
-            // What else is dispatched to, and what is told.
-            &[
-                "extensions.rs",
-                "list.rs",
-                "modern.rs",
-                "observed.rs",
-                "resource.rs",
-                "rewatch.rs",
-                "roster/",
-                "standing.rs",
-            ],
-            &["subscribe.rs"],
+            // What else is dispatched to, what is measured, and what is told.
+            &["extensions.rs", "gauges.rs", "list.rs", "observed.rs", "resource.rs"],
+            &["greeting.rs", "modern.rs", "subscribe.rs"],
             &["news.rs"],
         ],
     ),

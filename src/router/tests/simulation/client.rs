@@ -164,7 +164,7 @@ impl Person {
             self.world.tale.tell(&format!("client {} goes", self.number));
             self.gone.cancel();
             if let Some(session) = &self.session {
-                self.router.close(session);
+                self.router.clients().close(session);
             }
         }
     }
@@ -186,7 +186,7 @@ impl Person {
             return session.clone();
         }
         let capabilities = Raw::trusted(self.can.to_capabilities().into());
-        self.router.modern_apart(self.principal.clone(), &capabilities, None).unwrap()
+        self.router.pool().get(self.principal.clone(), &capabilities, None).unwrap()
     }
 
     fn open(&self, method: Method, params: &Value) -> (RequestId, Arc<Mailbox>, Answer) {
@@ -195,7 +195,7 @@ impl Person {
         let client = self.client();
         match self.session {
             Some(_) => {
-                let leg = self.router.leg(&client);
+                let leg = client.leg(self.router.limits());
                 let answer = self.router.request(&client, request, &leg);
                 (id, leg, Box::pin(answer))
             }
@@ -376,14 +376,14 @@ impl Person {
                 if !answers || self.kind == Kind::Greedy {
                     return;
                 }
-                let (Some(session), router) = (self.session.clone(), self.router.clone()) else {
+                let Some(session) = self.session.clone() else {
                     return self.world.tale.fault(format!("client {} is asked by a request", self.number));
                 };
                 let reply = Ok(Raw::from_value(&self.reply(&request.method, &of)));
                 let pause = Duration::from_millis(chance.below(3000));
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
-                    router.answer(&session, Response { id: Some(request.id), outcome: reply });
+                    session.answer(Response { id: Some(request.id), outcome: reply });
                 });
             }
             Message::Notification(notice) => {

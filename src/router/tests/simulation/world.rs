@@ -231,7 +231,7 @@ impl World {
 
     /// Checks that nothing is left once nothing is in flight.
     fn check(&self, router: &Router, persons: &[Arc<Person>]) {
-        let count = router.0.parked.len();
+        let count = router.0.calls.parked.table.len();
         if count > 0 {
             self.tale.fault(format!("{count} calls are parked"));
         }
