@@ -135,6 +135,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
+    let Origin { guest, asked } = origin;
     let account = router.queues().account();
     let pipe = format!("{OURS}pipe {}", PIPES.fetch_add(1, Ordering::Relaxed));
     let mut door = Door {
