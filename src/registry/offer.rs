@@ -136,13 +136,12 @@ impl Offer {
         with.find(|found| &*found.name == tool).and_then(|found| found.headers.as_deref()).unwrap_or_default()
     }
 
-    /// Tools whose schemas are none, or too much work to tell. They are offered all the same; this is for status. Compiles
-    /// every schema: call it where blocking is fine, never before the first list.
+    /// The schemas of tools that cannot be used to validate anything. Compiles every schema: call it where blocking is fine,
+    /// never before the first list.
     #[cfg(any(feature = "cli", test))]
-    #[cfg_attr(not(test), allow(dead_code, reason = "the status does not tell it yet"))]
-    pub(crate) fn unvalidated(&self) -> Vec<Arc<str>> {
+    pub(crate) fn unvalidated(&self) -> Vec<compiled::Fault> {
         let tools = self.list(Kind::Tools).definitions.iter();
-        tools.filter(|tool| !compiled::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
+        tools.flat_map(|tool| compiled::faults(&tool.name, &tool.json)).collect()
     }
 
     /// The definition that the server itself calls by that name.
