@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::Router;
 
 /// What there is at the moment.
+///
+/// ```
+/// # fn show(status: &mcp_host::admin::DaemonStatus) {
+/// println!("{} clients, {} requests", status.gauges.clients, status.gauges.requests);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]

@@ -76,7 +76,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use client::{Client, Place, is_part};
 #[cfg(any(feature = "server", test))]
 pub use gauges::Gauges;
-#[cfg(any(feature = "server", test))]
+#[cfg(feature = "server")]
 pub(crate) use gauges::{Held, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use named::Named;

@@ -14,6 +14,14 @@ use tokio::sync::Notify;
 use super::ClientStatus;
 
 /// What became of a client.
+///
+/// ```
+/// # fn show(event: &mcp_host::ClientEvent) {
+/// if event.change == mcp_host::ClientChange::Connected {
+///     println!("welcome, {}", event.client.name);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -25,6 +33,12 @@ pub enum ClientChange {
 }
 
 /// A client came or went.
+///
+/// ```
+/// # fn show(event: &mcp_host::ClientEvent) {
+/// println!("{}: {:?}; {} clients now", event.client.name, event.change, event.clients);
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientEvent {
@@ -39,6 +53,17 @@ pub struct ClientEvent {
 }
 
 /// What a listener hears of clients.
+///
+/// ```
+/// # fn show(news: &mcp_host::ClientNews) {
+/// use mcp_host::ClientNews;
+///
+/// match news {
+///     ClientNews::One(event) => println!("{}: {:?}", event.client.name, event.change),
+///     news => println!("{news:?}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientNews {
