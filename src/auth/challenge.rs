@@ -6,13 +6,14 @@
 use std::fmt;
 
 /// All headers of one response together.
+#[cfg(any(test, feature = "fuzzing"))]
 const BYTES: usize = 8 * 1024;
 /// Challenges, and parameters of one of them.
 const MOST: usize = 64;
 
 /// One way in that a server offers.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Challenge {
+pub(crate) struct Challenge {
     scheme: String,
     token: Option<String>,
     parameters: Vec<(String, String)>,
@@ -21,7 +22,7 @@ pub struct Challenge {
 /// Why what a server says of its ways in cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MalformedChallenge {
+pub(crate) enum MalformedChallenge {
     /// More than is read in all headers of one response.
     #[error("the challenge is larger than is read of one (host.limits.oauthChallenge)")]
     TooLarge,
@@ -39,19 +40,13 @@ pub enum MalformedChallenge {
 impl Challenge {
     /// The scheme in lower case: `bearer`, `dpop`, `basic`.
     #[must_use]
-    pub fn scheme(&self) -> &str {
+    pub(crate) fn scheme(&self) -> &str {
         &self.scheme
-    }
-
-    /// What some schemes have in place of parameters.
-    #[must_use]
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
     }
 
     /// The value of a parameter; names are the same in any case.
     #[must_use]
-    pub fn parameter(&self, name: &str) -> Option<&str> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
@@ -68,11 +63,14 @@ impl fmt::Debug for Challenge {
 ///
 /// # Errors
 /// When they are larger than 8 KiB, hold one parameter of a challenge twice, or cannot be read.
-pub fn challenges<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Challenge>, MalformedChallenge> {
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn challenges<'a>(
+    headers: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<Challenge>, MalformedChallenge> {
     challenges_within(headers, BYTES)
 }
 
-/// The same, of so many bytes at most.
+/// Reads the values of all `WWW-Authenticate` headers of one response, `cap` bytes at most.
 pub(super) fn challenges_within<'a>(
     headers: impl IntoIterator<Item = &'a [u8]>,
     cap: usize,

@@ -22,6 +22,15 @@ use super::{helper, server};
 pub const NOT_APPROVED: &str = "not approved";
 
 /// A server's entry in the file of a project.
+///
+/// ```
+/// # fn show(server: &mcp_host::config::Server) {
+/// if let Some(project) = server.project.as_ref().filter(|project| !project.approved) {
+///     println!("{} waits for approval:", server.name);
+///     project.shown.iter().for_each(|line| println!("  {line}"));
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Project {
     /// Stands for the exact entry.
@@ -42,6 +51,14 @@ impl fmt::Debug for Project {
 }
 
 /// What the user has approved.
+///
+/// ```
+/// use mcp_host::config::{Approved, LoadRequest};
+///
+/// let entry = (("project/.mcp.json".into(), "files".to_owned()), "hash of the entry".to_owned());
+/// let mut request = LoadRequest::default();
+/// request.approved = Approved::new("approvals.json".into(), [entry]);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved {
     /// The file that says so, where there is one.

@@ -7,6 +7,14 @@ use super::report::Report;
 
 /// How the certificate of one server is judged, and which one we show it. By default the platform's authorities judge and
 /// none is shown.
+///
+/// ```
+/// use mcp_host::config::{Remote, Tls};
+///
+/// let tls = Tls { ca: Some("/etc/ssl/company.pem".into()), ..Tls::default() };
+/// let remote = Remote::new("https://mcp.example.com".parse()?).tls(tls);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
     /// The authorities that are believed instead of the platform's: a file of certificates in PEM.
@@ -22,6 +30,12 @@ pub struct Tls {
 }
 
 /// The SHA-256 of a certificate as it is sent (DER).
+///
+/// ```
+/// use mcp_host::config::Fingerprint;
+///
+/// assert_eq!(Fingerprint::parse(&"00".repeat(32)), Some(Fingerprint::new([0; 32])));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 

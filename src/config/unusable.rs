@@ -8,6 +8,16 @@ use crate::protocol::Theirs;
 /// Why a server cannot be started as its entry stands. The others are not concerned.
 ///
 /// Displays on one line, each problem with its help. Two are equal if they say the same, wherever it stands.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config) {
+/// for server in &config.servers {
+///     if let Some(unusable) = &server.unusable {
+///         println!("{}: {unusable}", server.name);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Unusable {
     /// Mistakes in the words of the entry.

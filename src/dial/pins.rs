@@ -14,6 +14,15 @@ use crate::config::Fingerprint;
 use crate::keep::{self, Error, Keep};
 
 /// Certificates of servers that were believed at first sight, in one state directory. Cheap to clone.
+///
+/// ```no_run
+/// use mcp_host::Certificates;
+///
+/// for changed in Certificates::new(Some("/var/lib/my-agent".as_ref())).changed()? {
+///     println!("{} shows {}", changed.origin, changed.shown);
+/// }
+/// # Ok::<_, mcp_host::approvals::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     keep: Option<Keep>,
@@ -22,6 +31,12 @@ pub struct Certificates {
 }
 
 /// A server whose certificate is not the one it was.
+///
+/// ```
+/// # fn show(changed: &mcp_host::ChangedCertificate) {
+/// println!("{} showed {} and not {}", changed.origin, changed.shown, changed.known);
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changed {

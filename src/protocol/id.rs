@@ -14,7 +14,7 @@ pub enum RequestId {
 }
 
 /// A progress token has the same shape as an id, in a space of its own.
-pub type ProgressToken = RequestId;
+pub(crate) type ProgressToken = RequestId;
 
 impl RequestId {
     /// Writes the id as JSON.

@@ -10,6 +10,13 @@ use super::scan::{DEPTH, Scanner};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
 /// A result or an error.
+///
+/// ```
+/// use mcp_host::{ErrorObject, Outcome, Raw};
+///
+/// let done: Outcome = Ok(Raw::empty_object());
+/// let failed: Outcome = Err(ErrorObject::internal("the disk is full"));
+/// ```
 pub type Outcome = Result<Raw, ErrorObject>;
 
 /// One message of JSON-RPC 2.0.
@@ -199,7 +206,7 @@ impl Frame {
 
     /// Writes a request.
     #[must_use]
-    pub fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
+    pub(crate) fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         id.write(&mut head);
@@ -227,21 +234,15 @@ impl Frame {
 
     /// The pieces in order.
     #[must_use]
-    pub fn pieces(self) -> [Bytes; 3] {
+    pub(crate) fn pieces(self) -> [Bytes; 3] {
         let tail = if self.body.is_empty() { Bytes::new() } else { Bytes::from_static(TAIL) };
         [self.head, self.body, tail]
     }
 
     /// How many bytes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         if self.body.is_empty() { self.head.len() } else { self.head.len() + self.body.len() + TAIL.len() }
-    }
-
-    /// Never: a message has an envelope.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// All of it in one buffer.

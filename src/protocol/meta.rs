@@ -1,13 +1,13 @@
 //! The members of `_meta` that the protocol itself uses.
 
 /// The beginning of every such name.
-pub const PREFIX: &str = "io.modelcontextprotocol/";
+pub(crate) const PREFIX: &str = "io.modelcontextprotocol/";
 /// The revision of a request (2026-07-28).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// What may be asked of the client during a request (2026-07-28).
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// Who sends a request (2026-07-28); shown, never believed.
-pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 /// From which level on a request wants log lines (2026-07-28).
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// Who answers (2026-07-28); shown, never believed.

@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use shape::{arguments, looks_secret, names_a_secret};
+pub(crate) use shape::names_a_secret;
+pub use shape::{arguments, looks_secret};
 
 /// What stands in the place of a value.
 pub const MASK: &str = "***";
@@ -30,6 +31,12 @@ const SHORTEST: usize = 6;
 const STUB: usize = 6;
 
 /// Knows values that must not be seen. `Debug` shows how many.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config, line: &str) {
+/// println!("{}", config.scrubber().scrub(line));
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Scrubber {
     /// The longest first, so that none hides a part of another.
@@ -41,14 +48,14 @@ pub struct Scrubber {
 /// Values that become known while the program runs, of one source. Whoever [follows](Scrubber::follow) it takes them out from
 /// then on.
 #[derive(Clone, Default)]
-pub struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
+pub(crate) struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
 
 /// So many of a source are known at once, the last ones.
 const LEARNED: usize = 1024;
 
 impl Learned {
     /// Adds what a scrubber knows.
-    pub fn learn(&self, scrubber: &Scrubber) {
+    pub(crate) fn learn(&self, scrubber: &Scrubber) {
         self.0.rcu(|known| {
             let mut all = Vec::clone(known);
             for value in &scrubber.known {
@@ -83,7 +90,7 @@ impl fmt::Debug for Scrubber {
 
 impl Scrubber {
     /// Adds a value; each line of one that has several, and the forms in which it is written into JSON and URLs.
-    pub fn know(&mut self, value: &str) {
+    pub(crate) fn know(&mut self, value: &str) {
         for line in value.lines().map(str::trim) {
             self.add(line);
             let quoted = format!("{line:?}");
@@ -103,7 +110,7 @@ impl Scrubber {
     }
 
     /// Takes out what a source learns, too, whenever it learns it.
-    pub fn follow(&mut self, learned: &Learned) {
+    pub(crate) fn follow(&mut self, learned: &Learned) {
         if !self.learned.contains(learned) {
             self.learned.push(learned.clone());
         }
@@ -150,7 +157,7 @@ impl Scrubber {
 
 /// A URI without its query and fragment, which are where people put keys.
 #[must_use]
-pub fn without_query(uri: &str) -> Cow<'_, str> {
+pub(crate) fn without_query(uri: &str) -> Cow<'_, str> {
     match uri.find(['?', '#']) {
         Some(end) if uri.contains("://") => Cow::Owned(format!("{}?…", &uri[..end])),
         _ => Cow::Borrowed(uri),

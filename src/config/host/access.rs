@@ -12,6 +12,13 @@ use crate::config::fields::Field;
 use crate::config::report::Report;
 
 /// How clients of the endpoint prove who they are.
+///
+/// ```
+/// use mcp_host::config::{BearerClient, HostAuth, HostSettings};
+///
+/// let editor = BearerClient::of_token("editor", "a-long-random-token").expect("a good name");
+/// let settings = HostSettings::default().auth(HostAuth::Bearer(vec![editor]));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostAuth {
@@ -26,6 +33,13 @@ pub enum HostAuth {
 
 /// A client with a token of its own, of which only the hash is kept. Displays as the config has it: `sha256:` and the
 /// digits.
+///
+/// ```
+/// use mcp_host::config::BearerClient;
+///
+/// let editor = BearerClient::of_token("editor", "a-long-random-token").expect("a good name");
+/// assert!(editor.to_string().starts_with("sha256:"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BearerClient {
@@ -61,6 +75,13 @@ impl fmt::Debug for BearerClient {
 }
 
 /// Files for TLS at the endpoint, in PEM.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, HostTls};
+///
+/// let tls = HostTls { cert: "/etc/mcp/cert.pem".into(), key: "/etc/mcp/key.pem".into() };
+/// let settings = HostSettings::default().tls(tls);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostTls {
     /// The certificate, and those between it and its root.

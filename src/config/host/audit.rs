@@ -6,6 +6,13 @@ use super::super::fields::Field;
 use super::super::report::Report;
 
 /// A file that gets a line for each call.
+///
+/// ```
+/// use mcp_host::config::{Audit, HostSettings};
+///
+/// let audit = Audit { keep: 10, ..Audit::new("/var/log/mcp/audit.jsonl") };
+/// let settings = HostSettings::default().audit(audit);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
     /// The file; its folder has to be there.

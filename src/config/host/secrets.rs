@@ -15,6 +15,14 @@ use crate::config::report::{Place, Report};
 use crate::config::vars::Vars;
 
 /// Where tokens of servers are kept.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, Secrets, StoreKind};
+///
+/// let mut secrets = Secrets::default();
+/// secrets.store = StoreKind::Memory;
+/// let settings = HostSettings::default().secrets(secrets);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Secrets {
@@ -27,6 +35,12 @@ pub struct Secrets {
 }
 
 /// Which store keeps tokens.
+///
+/// ```
+/// use mcp_host::config::StoreKind;
+///
+/// assert_eq!(StoreKind::default(), StoreKind::Auto);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreKind {
@@ -42,6 +56,13 @@ pub enum StoreKind {
 }
 
 /// 32 bytes that tokens are encrypted with. `Debug` hides them.
+///
+/// ```
+/// use mcp_host::config::SecretKey;
+///
+/// assert!(SecretKey::parse(&"ab".repeat(SecretKey::LENGTH)).is_some());
+/// assert!(SecretKey::parse("a word").is_none());
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey {
     bytes: Zeroizing<[u8; Self::LENGTH]>,

@@ -4,6 +4,10 @@ use std::fmt;
 use std::path::Path;
 
 /// Which daemon.
+///
+/// ```
+/// assert_eq!(mcp_host::admin::At::Port(8808).word(), "8808");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum At {
