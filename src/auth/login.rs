@@ -43,7 +43,7 @@ impl Login {
 
     /// Whether the user could as well enter a code there: [`crate::Host::device_login`].
     #[must_use]
-    pub(crate) fn could_be_by_code(&self) -> bool {
+    pub fn could_be_by_code(&self) -> bool {
         self.attempt.issuer.device.is_some()
     }
 

@@ -73,6 +73,10 @@ fn check_notes_schemas_that_are_not_valid() {
         assert!(stdout.contains("connected") && stdout.contains("My Server"), "{stdout}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert_snapshot!(run(&["check", "--connect", "--config", "mcp.json"]), @"");
+    assert_snapshot!(run(&["check", "--connect", "--config", "mcp.json"]), @r#"
+    note: server `My Server`, tool `count`: its `inputSchema` is not a valid JSON Schema at "/minProperties"
+    note: server `My Server`, tool `both`: its `inputSchema` has a `pattern` that is not a plain regular expression
+    note: server `My Server`, tool `both`: its `outputSchema` has a `$ref` to something that is not in it
+    "#);
     assert_eq!(run(&["check", "--connect", "--config", "mcp.json", "--json"]), "");
 }
