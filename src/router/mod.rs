@@ -74,7 +74,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use client::{Client, Place, is_part};
-#[cfg(any(feature = "server", test))]
+#[cfg(feature = "server")]
 pub use gauges::Gauges;
 #[cfg(feature = "server")]
 pub(crate) use gauges::{Held, Holds, Usage};

@@ -19,6 +19,7 @@ mod daemon;
 mod door;
 #[cfg(all(unix, feature = "cli"))]
 mod forged;
+#[cfg(feature = "cli")]
 mod hazards;
 mod host;
 #[cfg(feature = "cli")]
@@ -51,6 +52,7 @@ mod sse;
 mod start;
 #[cfg(all(unix, feature = "cli"))]
 mod suspects;
+#[cfg(feature = "cli")]
 mod tidy;
 #[cfg(feature = "cli")]
 mod tls;

@@ -240,7 +240,7 @@ impl ClientEvents {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "server"))]
     pub(crate) fn heard_so_far(&self) -> Option<ClientNews> {
         locked(&self.0.unheard).next()
     }
