@@ -2,7 +2,7 @@
 //!
 //! In: text for a log, an error, a status. Out: the same with `***` for values that the config says are secret, and for
 //! what looks like a credential (`shape.rs`). Servers may repeat what they were given, so this includes causes of
-//! failures and standard error. What a program gives as headers is learned as it comes ([`Learned`]), by every scrubber
+//! failures and standard error. What a program gives as headers is learned as it comes (`Learned`), by every scrubber
 //! that hides that config.
 //!
 //! **Invariant:** it only takes away, and never fails. Not here: what clients and servers say to each other passes
