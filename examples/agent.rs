@@ -19,7 +19,7 @@ impl ClientHandler for Person {
 }
 
 fn say(line: &str) {
-    // Whoever reads it may be gone.
+    // The reader may be gone.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

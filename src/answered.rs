@@ -1,8 +1,8 @@
 //! How a client's request ends, by type: with a result, with a JSON-RPC error, or with a failure of the host.
 //!
-//! In: failures, where they happen. Out: one value for all readers. The audit makes a line of it, `Host` an error, and a door the
-//! message for its client. **Invariant:** no message of a server becomes a [`Failed`], so no server can speak for the host. The
-//! one exception is the user's own daemon ([`Failed::told`]).
+//! In: failures, where they happen. Out: one value for all readers. The audit makes a line of it, `Host` an error, and a door
+//! the message for its client. **Invariant:** no message of a server becomes a [`Failed`], so no server can speak for the
+//! host. The one exception is the user's own daemon ([`Failed::told`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +24,9 @@ pub(crate) enum NoResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) kind: Kind,
-    /// The server's name in the config; none where the host itself refuses.
+    /// The server's name in the config; `None` if the host itself refuses.
     pub(crate) server: Option<Box<str>>,
-    /// One sentence, without secrets.
+    /// A sentence without secrets.
     pub(crate) text: Box<str>,
     /// The cause, where it is known, without secrets.
     pub(crate) cause: Option<Box<str>>,
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The word for it.
+    /// Returns the word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -89,7 +89,7 @@ impl From<Failed> for NoResult {
     }
 }
 
-/// For places where a failure can only be told as an error.
+/// For places that can report a failure only as an error.
 impl From<NoResult> for ErrorObject {
     fn from(none: NoResult) -> Self {
         match none {
@@ -110,7 +110,8 @@ impl NoResult {
 }
 
 impl Failed {
-    /// The answer to a request of that method: a result with `isError` for a tool, so that the model sees it, else an error.
+    /// Returns the answer to a request of that method: for a tool, a result with `isError`, so that the model sees it; else an
+    /// error.
     pub(crate) fn outcome(&self, method: &Method) -> Outcome {
         if *method != Method::ToolsCall {
             return Err(self.error());
@@ -122,7 +123,7 @@ impl Failed {
         })))
     }
 
-    /// The same as an error, whatever was asked.
+    /// Returns the failure as an error, whatever the request was.
     pub(crate) fn error(&self) -> ErrorObject {
         let details = self.details();
         // Only the host can write this key; a server can write the others.
@@ -159,7 +160,7 @@ impl Failed {
     }
 }
 
-/// The details that each failure carries.
+/// The details in each failure.
 #[derive(Serialize)]
 struct Details<'a> {
     server: Option<&'a str>,

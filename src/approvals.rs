@@ -11,6 +11,16 @@ pub use crate::keep::Error;
 use crate::keep::{self, Keep};
 
 /// The approvals of a user.
+///
+/// ```no_run
+/// use mcp_host::approvals::Approvals;
+/// use mcp_host::config::{self, LoadRequest};
+///
+/// let mut request = LoadRequest::from_process();
+/// request.approved = Approvals::of("/var/lib/my-agent".as_ref()).approved();
+/// let config = config::load(&request)?;
+/// # Ok::<_, config::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Approvals(Keep);
 

@@ -1,4 +1,4 @@
-//! Recipes for programs that embed the host. Each one compiles.
+//! Recipes for programs that embed the host.
 //!
 //! # Start, list, call, stop
 //!
@@ -15,7 +15,7 @@
 //! }
 //! let call = host.call_tool("files__read_file", json!({ "path": "notes.txt" })).timeout(Duration::from_secs(30));
 //! let result = call.on_progress(|step| println!("{} of {:?}", step.progress, step.total)).await?;
-//! // A tool that failed says so in its text, for the model to read.
+//! // A failed tool says why in its text, for the model to read.
 //! println!("{}: {}", if result.is_error() { "failed" } else { "done" }, result.text());
 //! host.shutdown().await;
 //! # Ok(()) }
@@ -57,7 +57,7 @@
 //! # }
 //! ```
 //!
-//! # Answer what servers ask
+//! # Answer questions of servers
 //!
 //! ```no_run
 //! # async fn recipe() -> Result<(), mcp_host::Error> {
@@ -111,7 +111,7 @@
 //!
 //! ```no_run
 //! # async fn recipe(host: mcp_host::Host) -> Result<(), mcp_host::Error> {
-//! // A server with `"sharing": "session"` runs once for each; it ends with its session.
+//! // A server with `"sharing": "session"` runs once for each session, and ends with it.
 //! let session = host.session();
 //! session.call_tool("browser__open", serde_json::json!({ "url": "https://example.com" })).await?;
 //! # Ok(()) }
@@ -132,19 +132,19 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # A config file that is followed
+//! # Follow a config file
 //!
 //! ```no_run
 //! # async fn recipe() -> Result<(), mcp_host::Error> {
 //! let host = mcp_host::Host::builder().config_file("mcp.json").follow().start().await?;
-//! // It follows by itself; this reads the file at once.
+//! // The host follows the file by itself; this call reloads it at once.
 //! let changes = host.reload_files().await?;
 //! println!("added: {:?}, removed: {:?}, changed: {:?}", changes.added, changes.removed, changes.changed);
 //! println!("problems: {:?}", host.config_status().borrow().problems);
 //! # Ok(()) }
 //! ```
 //!
-//! # Tools of the program itself
+//! # In-process tools
 //!
 //! ```no_run
 //! # async fn recipe() -> Result<(), mcp_host::Error> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::in_process::{InProcess, Invocation};
 use crate::protocol::{ErrorObject, Method, Outcome, Raw};
 
-/// Talks back: `echo` (text), `countdown` (progress, cancellable) and `ask` (elicitation).
+/// Returns a server that talks back: `echo` (text), `countdown` (progress, cancellable), and `ask` (elicitation).
 #[must_use]
 pub fn echo() -> InProcess {
     InProcess::new("echo", env!("CARGO_PKG_VERSION"))
@@ -18,7 +18,7 @@ pub fn echo() -> InProcess {
         .tool(raw(ASK), |call| Box::pin(greet(call)))
 }
 
-/// Tells the time: a tool, a resource and a prompt.
+/// Returns a server that tells the time, by a tool, a resource, and a prompt.
 #[must_use]
 pub fn clock() -> InProcess {
     InProcess::new("clock", env!("CARGO_PKG_VERSION"))
@@ -96,7 +96,7 @@ fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// One of the texts below, on one line. Members keep their order: a form is asked from the top.
+/// Returns one of the texts below on one line. Members keep their order, since clients show a form from the top.
 fn raw(json: &'static str) -> Raw {
     Raw::trusted(json.lines().map(str::trim).collect::<String>().into())
 }
@@ -120,7 +120,7 @@ fn rfc_3339(unix: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A minute is as long as anybody waits for a demo.
+/// The longest countdown, in seconds.
 const LONGEST: u32 = 60;
 
 const ECHO: &str = r#"{

@@ -7,7 +7,7 @@ use crate::answered::{Failed, Kind};
 use crate::config;
 use crate::protocol::{ErrorObject, Theirs};
 
-/// Why something did not work.
+/// An error of the host.
 ///
 /// ```
 /// # fn act(error: &mcp_host::Error) {
@@ -25,11 +25,11 @@ pub struct Error {
     kind: ErrorKind,
     server: Option<Box<str>>,
     text: Box<str>,
-    /// What mends it, where that is known.
+    /// Advice, where there is any.
     help: Option<Box<str>>,
-    /// Names that may have been meant.
+    /// Existing names near the unknown one.
     nearest: Vec<String>,
-    /// Whether the same request may be sent again.
+    /// Whether a retry is safe and may succeed.
     retryable: bool,
     /// The server's own error object.
     answer: Option<Box<ErrorObject>>,
@@ -38,7 +38,7 @@ pub struct Error {
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 
-/// What a failure comes from, where no more than its words is left.
+/// The cause of a failure, when only its text is known.
 #[derive(Debug)]
 struct Cause(Box<str>);
 
@@ -50,7 +50,7 @@ impl fmt::Display for Cause {
 
 impl std::error::Error for Cause {}
 
-/// What kind of error, by what can be done about it.
+/// The kind of an error, by what the caller can do about it.
 ///
 /// ```
 /// # fn exit_code(error: &mcp_host::Error) -> u8 {
@@ -64,23 +64,23 @@ impl std::error::Error for Cause {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The config is wrong or not there.
+    /// The config is invalid or missing.
     Config,
-    /// There is no such server, tool, prompt or resource.
+    /// There is no such server, tool, prompt, or resource.
     Unknown,
-    /// The server wants credentials.
+    /// The server requires credentials.
     Unauthorized,
-    /// The server is not there or did not start.
+    /// The server cannot be reached or did not start.
     Unreachable,
     /// The server answered with an error.
     Answer,
-    /// Not allowed by policy.
+    /// A policy forbids the request.
     Denied,
-    /// No answer in time.
+    /// The request timed out.
     Timeout,
-    /// The caller cancelled it.
+    /// The request was cancelled.
     Cancelled,
-    /// The host itself failed, or cannot say what became of the request.
+    /// The host failed, or does not know whether the server executed the request.
     Internal,
 }
 
@@ -99,7 +99,7 @@ impl Error {
         Self { help: Some(help.into().into()), ..self }
     }
 
-    /// Nothing has that name; these names are near.
+    /// Adds the names nearest to an unknown one.
     pub(crate) fn with_nearest(self, nearest: Vec<String>) -> Self {
         let quoted: Vec<String> = nearest.iter().map(|name| format!("`{}`", Theirs(name))).collect();
         let help = match quoted.split_last() {
@@ -110,7 +110,7 @@ impl Error {
         Self { nearest, help: help.or(self.help), ..self }
     }
 
-    /// Another error that says of itself all there is to say.
+    /// Wraps an error whose text says everything.
     pub(crate) fn from_source(kind: ErrorKind, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(kind, source.to_string()).with_source(source)
     }
@@ -119,30 +119,30 @@ impl Error {
         Self { source: Some(Arc::new(source)), ..self }
     }
 
-    /// The server answered with that error.
+    /// Wraps the error that the server answered with.
     pub(crate) fn from_answer(error: ErrorObject) -> Self {
         Self { answer: Some(error.clone().into()), ..Self::new(ErrorKind::Answer, error.message) }
     }
 
-    /// What kind of error.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The server that it is about, by its name in the config.
+    /// Returns the name in the config of the server that the error is about.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// What mends it, where that is known: a sentence for people.
+    /// Returns advice for people, where there is any.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Up to three names that may have been meant, where nothing has the given one; the nearest first.
+    /// Returns up to three existing names near an unknown one, the nearest first.
     ///
     /// ```
     /// # fn show(error: &mcp_host::Error) {
@@ -156,14 +156,14 @@ impl Error {
         &self.nearest
     }
 
-    /// Whether the same request is safe to send again and may succeed then: it never reached the server, or the server
-    /// refused it for now.
+    /// Reports whether a retry is safe and may succeed: the request never reached the server, or the server refused it for
+    /// now.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable
     }
 
-    /// The server's own error object, where it answered with one.
+    /// Returns the server's error object, if the server answered with one.
     #[must_use]
     pub fn answer(&self) -> Option<&ErrorObject> {
         self.answer.as_deref()

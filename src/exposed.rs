@@ -12,6 +12,14 @@ use crate::hex;
 use crate::name::ServerName;
 
 /// How exposed names are made (`host.naming`).
+///
+/// ```
+/// use mcp_host::config::HostSettings;
+/// use mcp_host::exposed::Naming;
+///
+/// let naming = Naming { separator: "-".to_owned(), ..Naming::default() };
+/// let settings = HostSettings::default().naming(naming);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// The separator between alias and name.
@@ -30,6 +38,12 @@ impl Default for Naming {
 }
 
 /// How resource URIs are exposed.
+///
+/// ```
+/// use mcp_host::exposed::{Naming, UriMode};
+///
+/// assert_eq!(Naming::default().resources, UriMode::Prefix);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UriMode {
     /// With the server's alias in the scheme.
@@ -69,7 +83,7 @@ pub(crate) const SCHEME_HEADS: [&str; 20] = [
 
 /// Returns the exposed name of a tool or prompt: `<alias><separator><raw>`, altered if it does not fit.
 #[must_use]
-pub fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
+pub(crate) fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     let mut head = format!("{alias}{}", naming.separator);
     // Only an overlong separator leaves no room; the limit holds even then.
     head.truncate(floor_boundary(&head, naming.max_length.saturating_sub(SUFFIX)));
@@ -78,7 +92,7 @@ pub fn exposed_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
 
 /// Returns the exposed name without a prefix: the raw name, altered if it does not fit.
 #[must_use]
-pub fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
+pub(crate) fn bare_name(alias: &ServerName, raw: &str, naming: &Naming) -> String {
     fitted(String::new(), alias, raw, naming.max_length)
 }
 
@@ -111,7 +125,7 @@ fn floor_boundary(text: &str, at: usize) -> usize {
 /// keep its scheme. URIs that clients fetch themselves (`http`, `https`) or that contain their content (`data`) stay as
 /// they are.
 #[must_use]
-pub fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'a, str> {
+pub(crate) fn exposed_uri<'a>(alias: &ServerName, raw: &'a str, mode: UriMode) -> Cow<'a, str> {
     if mode == UriMode::Passthrough {
         return Cow::Borrowed(raw);
     }
@@ -132,7 +146,7 @@ pub(crate) fn one_copy(uri: &str, raw: &Arc<str>) -> Arc<str> {
 
 /// Splits an exposed URI into what may be the alias, and the raw URI. The caller decides whether it is an alias.
 #[must_use]
-pub fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
+pub(crate) fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
     if let Some((head, rest)) = interface(exposed) {
         let (alias, rest) = rest.split_once("--")?;
         return Some((alias, Cow::Owned(format!("{head}{rest}"))));
@@ -144,7 +158,7 @@ pub fn raw_uri(exposed: &str) -> Option<(&str, Cow<'_, str>)> {
 
 /// Reports whether a name or URI carries that alias. If it exists, it belongs to that server or to one without a prefix.
 #[must_use]
-pub fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool {
+pub(crate) fn carries(alias: &ServerName, shown: &str, naming: &Naming) -> bool {
     let rest = shown.strip_prefix(alias.as_str());
     let is_name = rest.and_then(|rest| rest.strip_prefix(&*naming.separator)).is_some_and(|raw| !raw.is_empty());
     is_name || raw_uri(shown).is_some_and(|(of, _)| of == alias.as_str())

@@ -27,6 +27,15 @@ pub(crate) struct Keep {
 }
 
 /// Why state could not be read or kept.
+///
+/// ```no_run
+/// use mcp_host::approvals::{Approvals, Error};
+///
+/// let approvals = Approvals::of("/var/lib/my-agent".as_ref());
+/// if let Err(error @ Error::Read { .. }) = approvals.before("mcp.json".as_ref(), "files") {
+///     println!("{error}");
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file exists and cannot be read.

@@ -1,8 +1,8 @@
 //! One endpoint for many MCP (Model Context Protocol) servers, as a crate.
 //!
-//! [`Host`] connects to every server of a config, merges what they offer under qualified names, and routes calls; the
-//! program `mcp-host` is written on it. The [`cookbook`] has recipes. How the code is laid out, and the way of one message
-//! through it, stands in ARCHITECTURE.md.
+//! [`Host`] connects to every server of a config, merges their tools, prompts, and resources under qualified names, and
+//! routes calls. The program `mcp-host` is built on it. The [`cookbook`] has recipes. ARCHITECTURE.md describes the layout
+//! of the code and the path of one message through it.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), mcp_host::Error> {
@@ -60,6 +60,8 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "cli")]
+pub use host::InvalidSchema;
 pub use host::{
     Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,
     ListsChange, Progress, Root, SampleAnswer, Sampling, Session, Updates,

@@ -87,6 +87,12 @@ impl AsRef<str> for ServerName {
 }
 
 /// Why a name cannot be used.
+///
+/// ```
+/// use mcp_host::name::{Error, ServerName};
+///
+/// assert_eq!(ServerName::from_config(" "), Err(Error::Empty));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,8 +1,8 @@
-//! What becomes of each call: the one place where its outcome, kind, duration, and bytes meet.
+//! The outcome of each call: the one place where its kind, duration, and bytes meet.
 //!
-//! In: requests of clients, as they begin and as they end. Out: the same to each [`Listener`]; the audit is the first.
-//! **Invariant:** a call that began ends exactly once at each listener that took it, also where its future is dropped. A call
-//! that nobody listens to costs a counter: its answer is not looked into.
+//! In: requests of clients, as they begin and end. Out: the same to each [`Listener`]; the audit is the first.
+//! **Invariant:** a call that began ends exactly once at each listener that took it, even if its future is dropped. A call
+//! without listeners costs one counter, and its answer is not parsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,24 +16,24 @@ use crate::answered::{Answered, Failed, Kind, NoResult};
 use crate::protocol::{Method, Raw};
 use crate::redact::Scrubber;
 
-/// Who wants to hear of calls.
+/// A listener to calls.
 pub(crate) trait Listener: fmt::Debug + Send + Sync {
-    /// Whether it wants to hear of requests of that method.
+    /// Reports whether it listens to requests of that method.
     fn wants(&self, method: &Method) -> bool;
 
-    /// A call begins; what is returned hears of its end.
+    /// Notes that a call begins; the returned value hears of its end.
     ///
     /// # Errors
     /// When the call must not be made.
     fn begin(&self, call: &Begun<'_>) -> Result<Box<dyn Pending>, Failed>;
 
-    /// The host ends: what was told is kept.
+    /// Keeps what it was told: the host is shutting down.
     fn finish(&self) -> BoxFuture<'_, ()>;
 }
 
-/// One call under way, as a listener knows it.
+/// One call in flight, as a listener knows it.
 pub(crate) trait Pending: fmt::Debug + Send {
-    /// The call has ended.
+    /// Notes that the call has ended.
     fn end(self: Box<Self>, ended: &Ended<'_>);
 }
 
@@ -41,31 +41,31 @@ pub(crate) trait Pending: fmt::Debug + Send {
 #[derive(Clone, Debug)]
 pub(crate) struct Begun<'a> {
     pub(crate) principal: &'a str,
-    /// What the client calls itself: shown, never believed.
+    /// The client's own name: shown, never trusted.
     pub(crate) client: Option<Cow<'a, str>>,
     pub(crate) method: &'a Method,
     pub(crate) params: Option<&'a Raw>,
-    /// Filled in on the way.
+    /// Filled in while the request is routed.
     pub(crate) subject: Arc<Subject>,
 }
 
-/// Which server a request went to, and what it named there.
+/// The server that a request went to, and its target there.
 #[derive(Debug, Default)]
 pub(crate) struct Subject(OnceLock<At>);
 
-/// A place at a server.
+/// A target at a server.
 #[derive(Debug)]
 pub(crate) struct At {
     /// The server's name in errors and logs.
     pub(crate) server: Arc<str>,
-    /// What the server itself calls the target.
+    /// The server's own name of the target.
     pub(crate) target: Arc<str>,
-    /// Takes the server's secrets out of what is told.
+    /// Removes the server's secrets from reports.
     pub(crate) scrubber: Arc<Scrubber>,
 }
 
 impl Subject {
-    /// The request is one for that server. The first word counts.
+    /// Notes the server and target of the request. Only the first call has an effect.
     pub(crate) fn is(&self, server: &Arc<str>, target: &Arc<str>, scrubber: &Arc<Scrubber>) {
         let at = At { server: server.clone(), target: target.clone(), scrubber: scrubber.clone() };
         let _ = self.0.set(at);
@@ -76,16 +76,16 @@ impl Subject {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) end: End,
-    /// Where it is a failure of the host: of which kind.
+    /// The kind of a failure of the host.
     pub(crate) kind: Option<Kind>,
-    /// Where it is an error of JSON-RPC, and no failure of the host: its code.
+    /// The code of a JSON-RPC error that is not a failure of the host.
     pub(crate) code: Option<i64>,
     /// Bytes of the params.
     pub(crate) bytes_in: usize,
     /// Bytes of the answer.
     pub(crate) bytes_out: usize,
     pub(crate) took: Duration,
-    /// Where it went, if it came that far.
+    /// The server and target, if the call was routed.
     pub(crate) at: Option<&'a At>,
 }
 
@@ -95,20 +95,20 @@ pub(crate) enum End {
     Ok,
     /// The tool says that it failed.
     ToolError,
-    /// The result asks its client something.
+    /// The result asks the client for input.
     InputRequired,
-    /// It goes on as a task.
+    /// The call continues as a task.
     Task,
     /// A JSON-RPC error.
     Error,
     /// A failure of the host.
     HostError,
-    /// Its client wanted no answer any more.
+    /// The client cancelled the call.
     Cancelled,
 }
 
 impl End {
-    /// The word for it.
+    /// Returns the word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -144,15 +144,15 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// From now on these hear of each call. Only the first ones count.
+    /// Sets the listeners. Only the first call has an effect.
     pub(crate) fn tell(&self, listeners: Vec<Arc<dyn Listener>>) {
         let _ = self.listeners.set(listeners.into());
     }
 
-    /// A call begins. `about` says what is known of it, if anybody wants to hear that.
+    /// Notes that a call begins. `about` describes it, and runs only if there is a listener.
     ///
     /// # Errors
-    /// When a listener does not let it be made.
+    /// When a listener forbids the call.
     pub(crate) fn begin<'a>(&self, method: &Method, about: impl FnOnce() -> Begun<'a>) -> Result<Observed<'_>, Failed> {
         let mut observed = Observed { observer: Some(self), told: None };
         let mut wanting = self.listeners().iter().filter(|listener| listener.wants(method)).peekable();
@@ -175,7 +175,7 @@ impl Observer {
         Ok(observed)
     }
 
-    /// The listeners keep what they were told.
+    /// Lets the listeners keep what they were told.
     pub(crate) async fn finish(&self) {
         let [results, errors, failures, cancelled] = self.counts();
         tracing::debug!(results, errors, failures, cancelled, "requests of clients since the start");
@@ -184,7 +184,7 @@ impl Observer {
         }
     }
 
-    /// Calls so far: results, JSON-RPC errors, failures of the host, and those without an answer.
+    /// Returns the number of calls so far: results, JSON-RPC errors, failures of the host, and cancelled calls.
     pub(crate) fn counts(&self) -> [u64; 4] {
         [&self.results, &self.errors, &self.failures, &self.cancelled].map(|count| count.load(Ordering::Relaxed))
     }
@@ -204,7 +204,7 @@ impl Observer {
     }
 }
 
-/// One call under way. Dropped before it is finished, it was cancelled.
+/// One call in flight. Dropping it before it is finished counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct Observed<'a> {
     /// `None` once it is finished.
@@ -212,7 +212,7 @@ pub(crate) struct Observed<'a> {
     told: Option<Box<Told>>,
 }
 
-/// What is kept of a call for its listeners.
+/// The data of a call for its listeners.
 #[derive(Debug)]
 struct Told {
     begun: Instant,
@@ -222,7 +222,7 @@ struct Told {
 }
 
 impl Observed<'_> {
-    /// The call has its answer; `None` where its client wanted none any more.
+    /// Notes the answer of the call; `None` if the client cancelled it.
     pub(crate) fn finish(mut self, answered: Option<&Answered>) {
         self.close(answered);
     }
@@ -274,7 +274,7 @@ mod tests {
 
     type Ends = Arc<Mutex<Vec<(&'static str, End, usize, usize)>>>;
 
-    /// A listener that notes what it hears of calls of tools, and may refuse them.
+    /// A listener that notes tool calls, and may refuse them.
     #[derive(Debug)]
     struct Ear(&'static str, Ends, bool);
 

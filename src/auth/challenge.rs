@@ -6,13 +6,14 @@
 use std::fmt;
 
 /// The largest size of all headers of one response together.
+#[cfg(any(test, feature = "fuzzing"))]
 const BYTES: usize = 8 * 1024;
 /// The most challenges, and the most parameters of one challenge.
 const MOST: usize = 64;
 
 /// One way to authenticate that a server offers.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Challenge {
+pub(crate) struct Challenge {
     scheme: String,
     token: Option<String>,
     parameters: Vec<(String, String)>,
@@ -21,7 +22,7 @@ pub struct Challenge {
 /// Why a server's challenges cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MalformedChallenge {
+pub(crate) enum MalformedChallenge {
     /// The headers of one response are larger than the limit.
     #[error("the challenge is too large (host.limits.oauthChallenge)")]
     TooLarge,
@@ -39,19 +40,13 @@ pub enum MalformedChallenge {
 impl Challenge {
     /// Returns the scheme in lower case: `bearer`, `dpop`, `basic`.
     #[must_use]
-    pub fn scheme(&self) -> &str {
+    pub(crate) fn scheme(&self) -> &str {
         &self.scheme
-    }
-
-    /// Returns the token that some schemes have instead of parameters.
-    #[must_use]
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
     }
 
     /// Returns the value of a parameter; names are case-insensitive.
     #[must_use]
-    pub fn parameter(&self, name: &str) -> Option<&str> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
@@ -68,7 +63,10 @@ impl fmt::Debug for Challenge {
 ///
 /// # Errors
 /// Fails if they are larger than 8 KiB, repeat a parameter of a challenge, or cannot be parsed.
-pub fn challenges<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Challenge>, MalformedChallenge> {
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn challenges<'a>(
+    headers: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<Challenge>, MalformedChallenge> {
     challenges_within(headers, BYTES)
 }
 

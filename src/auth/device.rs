@@ -32,6 +32,14 @@ const MISTAKEN: Duration = Duration::from_secs(60);
 const CODE_BYTES: usize = 64;
 
 /// A login in progress: show the page and the code to the user, and finish. Dropping it ends the login.
+///
+/// ```no_run
+/// # async fn sign_in(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
+/// let login = host.device_login("github").await?;
+/// println!("enter {} at {}", login.user_code(), login.verification_uri());
+/// println!("the token is kept: {:?}", login.finish().await?);
+/// # Ok(()) }
+/// ```
 pub struct DeviceLogin {
     authorizer: Arc<Authorizer>,
     code: Code,

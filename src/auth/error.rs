@@ -3,6 +3,13 @@
 use crate::protocol::Theirs;
 
 /// Why there is no token. No variant holds a token or a fetched body.
+///
+/// ```
+/// use mcp_host::auth::Error;
+///
+/// assert!(!Error::LoginNeeded.is_transient());
+/// assert_eq!(Error::SignedOut.to_string(), "its user has signed out");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

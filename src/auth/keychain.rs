@@ -17,6 +17,36 @@ use crate::dial::Dialer;
 use crate::hex;
 
 /// A way to ask the user to sign in: a browser, and a redirect URI.
+///
+/// ```
+/// use std::future::Future;
+/// use std::pin::Pin;
+///
+/// use mcp_host::auth::Interaction;
+/// use url::Url;
+///
+/// /// Has the user paste the URL that the browser came back to.
+/// struct Paste(Url);
+///
+/// impl Interaction for Paste {
+///     fn redirect_uri(&self) -> Url {
+///         self.0.clone()
+///     }
+///
+///     fn authorize(
+///         &self,
+///         server: &str,
+///         page: Url,
+///     ) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'static>> {
+///         println!("sign in to {server} at {page}, then paste the URL of the last page");
+///         Box::pin(async {
+///             let mut line = String::new();
+///             std::io::stdin().read_line(&mut line).map_err(|error| error.to_string())?;
+///             Ok(line.trim().to_owned())
+///         })
+///     }
+/// }
+/// ```
 pub trait Interaction: Send + Sync {
     /// Returns the URI that the browser is sent back to. Called once per login.
     fn redirect_uri(&self) -> Url;

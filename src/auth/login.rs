@@ -13,6 +13,15 @@ use super::{Error, Keeping, Kept, keychain, lock};
 use crate::config::Remote;
 
 /// A login in progress: show the page to the user, and finish with the URL that the browser was sent back to.
+///
+/// ```no_run
+/// # async fn sign_in(host: &mcp_host::Host) -> Result<(), Box<dyn std::error::Error>> {
+/// let redirect = mcp_host::auth::Redirect::open().await?;
+/// let login = host.login("github", &redirect.url().parse()?).await?;
+/// println!("open {}", login.authorize_url());
+/// login.finish(&redirect.hit().await).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Login {
     authorizer: Arc<Authorizer>,
@@ -50,6 +59,12 @@ impl Login {
 }
 
 /// What is known of a login, without its secrets.
+///
+/// ```
+/// # fn show(holding: &mcp_host::auth::Holding) {
+/// println!("a token of {} for {} more seconds", holding.issuer, holding.expires_in);
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -37,7 +37,8 @@ mod token;
 mod web;
 
 pub(crate) use authorizer::{Authorizer, News, Tries};
-pub use challenge::{Challenge, MalformedChallenge, challenges};
+#[cfg(feature = "fuzzing")]
+pub(crate) use challenge::challenges;
 pub use device::DeviceLogin;
 pub use error::Error;
 #[cfg(feature = "server")]

@@ -23,6 +23,13 @@ const AT_ONCE: usize = 16;
 const PAGE: &str = "<!doctype html><title>mcp-host</title><p>You can close this page and go on where you were.</p>";
 
 /// A port of this machine, open for one browser.
+///
+/// ```no_run
+/// # async fn example() -> std::io::Result<()> {
+/// let redirect = mcp_host::auth::Redirect::open().await?;
+/// println!("the browser comes back to {}", redirect.url());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Redirect {
     listener: TcpListener,

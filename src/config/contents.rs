@@ -19,6 +19,14 @@ use sha2::{Digest as _, Sha256};
 pub(super) type Hash = Option<[u8; 32]>;
 
 /// The files that a config was read from, with a hash of each.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config) {
+/// for path in config.contents.paths() {
+///     println!("{} was read", path.display());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Contents(Vec<(PathBuf, Hash)>);
 

@@ -17,6 +17,15 @@ use crate::redact::Learned;
 pub(super) const KEYS: [&str; 2] = ["headersHelper", "http_headers_helper"];
 
 /// A program that prints headers, as one JSON object of names and values. `Debug` shows no arguments.
+///
+/// ```
+/// use mcp_host::config::{Helper, Remote};
+///
+/// let mut helper = Helper::new("print-headers");
+/// helper.args = vec!["--for".to_owned(), "example.com".to_owned()];
+/// let remote = Remote::new("https://example.com/mcp".parse()?).headers_helper(helper);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Helper {

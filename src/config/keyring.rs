@@ -23,6 +23,13 @@ pub(crate) const SERVICE: &str = "mcp-host-config";
 type Ask = dyn Fn(&str, Duration) -> Result<Option<Secret>, Unread> + Send + Sync;
 
 /// A source of secrets that configs name. The `Default` has none.
+///
+/// ```
+/// use mcp_host::config::{Keyring, LoadRequest, Secret};
+///
+/// let mut request = LoadRequest::default().file("mcp.json");
+/// request.keyring = Keyring::new(|name, _patience| Ok((name == "github").then(|| Secret::new("hunter2"))));
+/// ```
 #[derive(Clone, Default)]
 pub struct Keyring(Option<Arc<Ask>>);
 
@@ -45,6 +52,12 @@ impl fmt::Debug for Keyring {
 }
 
 /// Why a secret could not be read, as a message without any value.
+///
+/// ```
+/// use mcp_host::config::{Keyring, Unread};
+///
+/// let keyring = Keyring::new(|_, _| Err(Unread::All("the vault is sealed".to_owned())));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unread {

@@ -219,6 +219,12 @@ impl Server {
 }
 
 /// A place in a config file; empty for a server that does not come from one.
+///
+/// ```
+/// # fn show(server: &mcp_host::config::Server) {
+/// println!("{} is from {}:{:?}", server.name, server.source.file.display(), server.source.line);
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Source {
     /// The file.
@@ -228,6 +234,14 @@ pub struct Source {
 }
 
 /// How to reach a server.
+///
+/// ```
+/// use mcp_host::config::{Remote, Server, Transport};
+///
+/// let remote = Remote::new("https://example.com/sse".parse()?);
+/// let server = Server::new("old", Transport::Sse(remote))?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
@@ -242,6 +256,13 @@ pub enum Transport {
 }
 
 /// A process to start. `Debug` shows neither arguments nor values.
+///
+/// ```
+/// use mcp_host::config::Stdio;
+///
+/// let stdio = Stdio::new("files-server").args(["--root", "."]).env("LOG", "off").cwd("/srv");
+/// assert_eq!(stdio.args.len(), 2);
+/// ```
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Stdio {
     /// The program.
@@ -272,6 +293,14 @@ impl fmt::Debug for Stdio {
 }
 
 /// A server behind a URL. `Debug` shows only the origin of the URL.
+///
+/// ```
+/// use mcp_host::config::Remote;
+///
+/// let remote = Remote::new("https://example.com/mcp".parse()?).header("X-Team", "blue");
+/// assert_eq!(remote.headers.len(), 1);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remote {
@@ -322,6 +351,13 @@ impl fmt::Debug for Remote {
 
 words! {
     /// Whether clients may share one connection to a server.
+    ///
+    /// ```
+    /// use mcp_host::config::{Sharing, Server, Stdio};
+    ///
+    /// let server = Server::new("files", Stdio::new("files-server"))?.sharing(Sharing::Session);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
     pub enum Sharing {
         /// As far as is safe for this server.
         #[default]
@@ -337,6 +373,13 @@ words! {
 
 words! {
     /// When a server is started.
+    ///
+    /// ```
+    /// use mcp_host::config::{Server, Start, Stdio};
+    ///
+    /// assert_eq!(Server::new("files", Stdio::new("files-server"))?.lazy().start, Start::Lazy);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
     pub enum Start {
         /// With the host.
         #[default]
@@ -348,6 +391,13 @@ words! {
 
 words! {
     /// Whether to keep a server's lists for the next start.
+    ///
+    /// ```
+    /// use mcp_host::config::{Manifest, Server, Stdio};
+    ///
+    /// assert_eq!(Server::new("files", Stdio::new("files-server"))?.without_manifest().manifest, Manifest::Off);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
     pub enum Manifest {
         /// In the state directory, so that a first list need not wait for the server.
         #[default]
@@ -359,6 +409,13 @@ words! {
 
 words! {
     /// Which era of the protocol to speak with a server.
+    ///
+    /// ```
+    /// use mcp_host::config::{Era, Server, Stdio};
+    ///
+    /// let server = Server::new("files", Stdio::new("files-server"))?.era(Era::Modern);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
     #[non_exhaustive]
     pub enum Era {
         /// What the server offers. If it offers both, over HTTP the era of each client, over stdio the older one.
@@ -373,6 +430,13 @@ words! {
 
 words! {
     /// Whether the names of a server are prefixed with its alias.
+    ///
+    /// ```
+    /// use mcp_host::config::{Prefix, Server, Stdio};
+    ///
+    /// let server = Server::new("files", Stdio::new("files-server"))?.prefix(Prefix::Auto);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
     pub enum Prefix {
         /// All of them.
         #[default]
@@ -386,6 +450,14 @@ words! {
 
 keys! {
     /// What happens when the connection to a server is lost.
+    ///
+    /// ```
+    /// use mcp_host::config::{Restart, Server, Stdio};
+    ///
+    /// let restart = Restart { max_retries: 3, ..Restart::default() };
+    /// let server = Server::new("files", Stdio::new("files-server"))?.restart(restart);
+    /// # Ok::<_, mcp_host::name::Error>(())
+    /// ```
     #[derive(Copy)]
     pub struct Restart {
         /// How many attempts in a row may fail before the host gives up.
@@ -398,6 +470,13 @@ keys! {
 }
 
 /// The answer to a server that asks for roots.
+///
+/// ```
+/// use mcp_host::config::{Roots, Server, Stdio};
+///
+/// let server = Server::new("files", Stdio::new("files-server"))?.roots(Roots::Fixed(vec!["file:///srv".to_owned()]));
+/// # Ok::<_, mcp_host::name::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Roots {
     /// The roots of the client that it works for.

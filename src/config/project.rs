@@ -23,6 +23,15 @@ use crate::hex;
 pub const NOT_APPROVED: &str = "not approved";
 
 /// A server's entry in a project's config.
+///
+/// ```
+/// # fn show(server: &mcp_host::config::Server) {
+/// if let Some(project) = server.project.as_ref().filter(|project| !project.approved) {
+///     println!("{} waits for approval:", server.name);
+///     project.shown.iter().for_each(|line| println!("  {line}"));
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Project {
     /// Identifies this exact entry.
@@ -43,6 +52,14 @@ impl fmt::Debug for Project {
 }
 
 /// The user's approvals.
+///
+/// ```
+/// use mcp_host::config::{Approved, LoadRequest};
+///
+/// let entry = (("project/.mcp.json".into(), "files".to_owned()), "hash of the entry".to_owned());
+/// let mut request = LoadRequest::default();
+/// request.approved = Approved::new("approvals.json".into(), [entry]);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approved {
     /// The file that holds them, if there is one.

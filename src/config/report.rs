@@ -12,6 +12,15 @@ use crate::protocol::Theirs;
 /// A problem or a note, with its place.
 ///
 /// Displays as `file:line: server "name": field: message`, on one line; with the column if there is an excerpt.
+///
+/// ```
+/// use mcp_host::config::{Syntax, Vars, parse_str};
+///
+/// let error = parse_str("{", Syntax::Json, "mcp.json", &Vars::default()).unwrap_err();
+/// for problem in error.problems() {
+///     println!("{problem}; {:?}", problem.help);
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -34,6 +43,12 @@ pub struct Problem {
 }
 
 /// A line of a file that cannot be parsed. Possible secrets in it are masked.
+///
+/// ```
+/// # fn show(excerpt: &mcp_host::config::Excerpt) {
+/// println!("{}\n{:>width$}", excerpt.line, "^", width = excerpt.caret + 1);
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Excerpt {
@@ -44,6 +59,12 @@ pub struct Excerpt {
 }
 
 /// Something that does not stop the host. It has the form of a [`Problem`].
+///
+/// ```
+/// # fn show(config: &mcp_host::Config) {
+/// config.notes.iter().for_each(|note| println!("note: {note}"));
+/// # }
+/// ```
 pub type Note = Problem;
 
 impl Problem {
@@ -74,6 +95,16 @@ impl fmt::Display for Problem {
 }
 
 /// Why there is no config.
+///
+/// ```no_run
+/// use mcp_host::config::{self, Error, LoadRequest};
+///
+/// match config::load(&LoadRequest::from_process()) {
+///     Ok(config) => println!("{} servers", config.servers.len()),
+///     Err(Error::NotFound { places }) => println!("no file at {places:?}"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -8,6 +8,13 @@ use url::Url;
 use super::secret::Secret;
 
 /// How requests to a server authenticate, besides the headers of the config.
+///
+/// ```
+/// use mcp_host::config::{Auth, Remote};
+///
+/// let remote = Remote::new("https://example.com/mcp".parse()?).auth(Auth::Headers);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
@@ -24,6 +31,15 @@ impl Default for Auth {
 }
 
 /// OAuth settings from the config; the server and its authorization server provide the rest.
+///
+/// ```
+/// use mcp_host::config::{Auth, OAuth, Remote};
+///
+/// let mut oauth = OAuth::default();
+/// oauth.client_id = Some("my-agent".to_owned());
+/// let remote = Remote::new("https://example.com/mcp".parse()?).auth(Auth::OAuth(oauth.into()));
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct OAuth {
@@ -46,6 +62,13 @@ pub struct OAuth {
 }
 
 /// Who is granted access, and how.
+///
+/// ```
+/// use mcp_host::config::{Grant, OAuth};
+///
+/// let mut oauth = OAuth::default();
+/// oauth.grant = Grant::ClientCredentials;
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Grant {
@@ -61,6 +84,13 @@ pub enum Grant {
 }
 
 /// A secret in the config, or the path of a file that holds one and is read on each use.
+///
+/// ```
+/// use mcp_host::config::{Grant, OAuth, SecretSource};
+///
+/// let mut oauth = OAuth::default();
+/// oauth.grant = Grant::Workload(SecretSource::File("/var/run/secrets/token".into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
@@ -71,6 +101,16 @@ pub enum Source {
 }
 
 /// A company's identity provider, and its statement about the user.
+///
+/// ```
+/// use mcp_host::config::{Enterprise, Grant, OAuth, SecretSource};
+///
+/// let id_token = SecretSource::File("/run/user/1000/id-token".into());
+/// let provider = Enterprise::new("https://idp.example.com/token".parse()?, "my-agent", id_token);
+/// let mut oauth = OAuth::default();
+/// oauth.grant = Grant::Enterprise(provider.into());
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Enterprise {

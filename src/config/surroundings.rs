@@ -7,6 +7,13 @@ use std::path::{Path, PathBuf};
 use super::{Config, HostSettings, Server, Transport};
 
 /// What a config depends on besides its files.
+///
+/// ```
+/// use mcp_host::config::{Config, Surroundings};
+///
+/// // A config that the program makes depends on nothing.
+/// assert_eq!(Config::default().surroundings, Surroundings::default());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// Names of variables, and globs over them.

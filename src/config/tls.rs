@@ -8,6 +8,14 @@ use crate::hex;
 
 /// How to verify a server's certificate, and which one to present. By default the platform's authorities are trusted and
 /// none is presented.
+///
+/// ```
+/// use mcp_host::config::{Remote, Tls};
+///
+/// let tls = Tls { ca: Some("/etc/ssl/company.pem".into()), ..Tls::default() };
+/// let remote = Remote::new("https://mcp.example.com".parse()?).tls(tls);
+/// # Ok::<_, url::ParseError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
     /// A PEM file with the authorities to trust instead of the platform's.
@@ -23,6 +31,12 @@ pub struct Tls {
 }
 
 /// The SHA-256 of a certificate in DER.
+///
+/// ```
+/// use mcp_host::config::Fingerprint;
+///
+/// assert_eq!(Fingerprint::parse(&"00".repeat(32)), Some(Fingerprint::new([0; 32])));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 

@@ -8,6 +8,16 @@ use crate::protocol::Theirs;
 /// Why a server cannot be started as its entry stands. Other servers are unaffected.
 ///
 /// Displays on one line, each problem with its help. Two are equal if their text is, whatever their places.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config) {
+/// for server in &config.servers {
+///     if let Some(unusable) = &server.unusable {
+///         println!("{}: {unusable}", server.name);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Unusable {
     /// Mistakes in the entry itself.

@@ -5,6 +5,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// A snapshot of environment variables. `Debug` shows none of them.
+///
+/// ```
+/// use mcp_host::config::Vars;
+///
+/// let vars = Vars::from_iter([("HOME", "/home/ada")]);
+/// assert_eq!(vars.get("HOME"), Some("/home/ada"));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Vars(BTreeMap<String, String>);
 

@@ -15,6 +15,15 @@ use crate::keep::{self, Error, Keep};
 use crate::lock::lock;
 
 /// Server certificates trusted on first use, in one state directory. Cheap to clone.
+///
+/// ```no_run
+/// use mcp_host::Certificates;
+///
+/// for changed in Certificates::new(Some("/var/lib/my-agent".as_ref())).changed()? {
+///     println!("{} shows {}", changed.origin, changed.shown);
+/// }
+/// # Ok::<_, mcp_host::approvals::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     keep: Option<Keep>,
@@ -23,6 +32,12 @@ pub struct Certificates {
 }
 
 /// A server whose certificate has changed.
+///
+/// ```
+/// # fn show(changed: &mcp_host::ChangedCertificate) {
+/// println!("{} showed {} and not {}", changed.origin, changed.shown, changed.known);
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changed {

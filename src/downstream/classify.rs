@@ -14,6 +14,14 @@ use crate::protocol::{
 };
 
 /// The eras that a host speaks with its clients.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// use mcp_host::{Eras, Host};
+///
+/// Host::builder().config_file("mcp.json").eras(Eras::Legacy).start().await?.serve_stdio().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eras {
     /// Both, decided for each message.

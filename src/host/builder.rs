@@ -1,4 +1,4 @@
-//! What a host is made of, gathered before it starts.
+//! The builder of a host.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::protocol::Raw;
 use crate::router::Router;
 use crate::upstream::{Nature, Starter};
 
-/// Gathers what a [`Host`] is made of.
+/// Builds a [`Host`].
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), mcp_host::Error> {
@@ -48,7 +48,7 @@ pub struct HostBuilder {
     eras: Eras,
     store: Option<Arc<dyn SecretStore>>,
     interaction: Option<Arc<dyn Interaction>>,
-    /// The config as it was loaded, and what is above this host.
+    /// The loaded config, and the hosts above this one.
     entered: Option<(Config, Lineage)>,
     waits: bool,
 }
@@ -63,88 +63,88 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Reads that config file; of several, the later one wins by server name. Cannot be given beside [`config`](Self::config).
+    /// Reads a config file. If several files name a server, the last one wins. Cannot be combined with
+    /// [`config`](Self::config).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.files.push(path.into());
         self
     }
 
-    /// Follows the files of [`config_file`](Self::config_file): when they change, the host takes what they say, if it can be
-    /// used. [`Host::config_status`] tells what came of it, and [`Host::reload_files`] reads them at once.
+    /// Follows the files of [`config_file`](Self::config_file): when they change, the host applies them if they are valid.
+    /// [`Host::config_status`] reports the outcome, and [`Host::reload_files`] reloads them at once.
     pub fn follow(mut self) -> Self {
         self.follow = true;
         self
     }
 
-    /// Takes a config that was loaded or made before. Cannot be given beside [`config_file`](Self::config_file).
+    /// Uses a config that the program has loaded or made. Cannot be combined with [`config_file`](Self::config_file).
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// Adds a server that lives in this process.
+    /// Adds an in-process server.
     pub fn in_process(mut self, name: &str, server: InProcess) -> Self {
         self.servers.push((name.to_owned(), server));
         self
     }
 
-    /// The in-process servers keep their own names, without a prefix.
+    /// Exposes the names of the in-process servers without a prefix.
     pub(crate) fn bare(mut self) -> Self {
         self.bare = true;
         self
     }
 
-    /// Answers what servers ask during calls of this program.
+    /// Answers the questions of servers with this handler.
     pub fn client_handler(mut self, handler: impl ClientHandler) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// The name that servers and clients see.
+    /// Sets the name and version that servers and clients see.
     pub fn client_info(mut self, name: &str, version: &str) -> Self {
         self.info = Some(Raw::from_value(&serde_json::json!({ "name": name, "version": version })));
         self
     }
 
-    /// Keeps what is learned of servers in that directory, for the next start, and tokens in encrypted files; without it nothing
-    /// is kept.
+    /// Keeps state in this directory for the next start: what was learned about servers, and tokens, in encrypted files.
+    /// By default the host keeps nothing.
     pub fn state_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.state = Some(path.into());
         self
     }
 
-    /// Shows nothing of what servers listed in earlier starts: lists wait for the servers themselves. For a program that looks
-    /// once and ends.
+    /// Ignores lists from earlier starts: lists wait for the servers themselves. For a program that looks once and exits.
     pub fn live_lists(mut self) -> Self {
         self.waits = true;
         self
     }
 
-    /// Keeps tokens of servers there, whatever the config says. Without it they are kept as `host.secrets` has it, and in memory
-    /// alone where there is no state directory.
+    /// Keeps tokens of servers in this store, whatever the config says. By default `host.secrets` decides; without a state
+    /// directory, tokens stay in memory.
     pub fn secret_store(mut self, store: impl SecretStore + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Asks a user to sign in when a server wants that. Without it such a server is `unauthorized`, until
-    /// [`Host::login`] has brought a token, or somebody who was asked by a client at one of our doors (elicitation by URL).
+    /// Asks a user to sign in when a server requires it. Without it such a server is `unauthorized` until [`Host::login`]
+    /// brings a token, or a user signs in whom a client at one of the doors has asked (elicitation by URL).
     pub fn interaction(mut self, interaction: impl Interaction + 'static) -> Self {
         self.interaction = Some(Arc::new(interaction));
         self
     }
 
-    /// Speaks with clients only what is given; without it the revisions of both eras.
+    /// Limits the revisions that the host speaks with clients; the default is both eras.
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;
         self
     }
 
-    /// Finds out here which hosts are above this process, as the last thing before [`start`](Self::start), which does it on a
-    /// thread of its own otherwise. It reads a few small files: for a program that does nothing else yet, and starts sooner.
+    /// Looks here for hosts above this process, right before [`start`](Self::start), which otherwise does so on another
+    /// thread. It blocks to read a few small files, and lets a program that does nothing else yet start sooner.
     ///
     /// # Errors
-    /// When the config is wrong, or a host with this config is above.
+    /// When the config is invalid, or a host with this config is above this process.
     pub fn enter(mut self) -> Result<Self, Error> {
         let config = self.configured()?;
         let lineage =
@@ -153,7 +153,7 @@ impl HostBuilder {
         Ok(self)
     }
 
-    /// The config that was given, by value or by files; without either it is empty.
+    /// Returns the given config, or loads the files; without either it is empty.
     fn configured(&mut self) -> Result<Config, Error> {
         let wrong = |what: &str, help: &str| Error::new(ErrorKind::Config, what).with_help(help);
         match self.config.take() {
@@ -169,7 +169,7 @@ impl HostBuilder {
         }
     }
 
-    /// How the files are read, now and again.
+    /// Returns how to read the files, at the start and at reloads.
     fn request(&self) -> LoadRequest {
         let mut request = LoadRequest::from_process();
         request.files.clone_from(&self.files);
@@ -177,10 +177,10 @@ impl HostBuilder {
         request
     }
 
-    /// Starts the servers and gives the handle; it waits for none of them. Must be called inside a Tokio runtime.
+    /// Starts the servers, and returns the host without waiting for them. Must be called inside a Tokio runtime.
     ///
     /// # Errors
-    /// When the config is wrong: every problem in one error, and nothing was started.
+    /// When the config is invalid. One error names every problem, and nothing was started.
     pub async fn start(mut self) -> Result<Host, Error> {
         let (mut config, lineage) = match self.entered.take() {
             Some(entered) => entered,
@@ -200,8 +200,8 @@ impl HostBuilder {
             if self.bare {
                 entry.prefix = config::Prefix::Never;
             }
-            // It says of each question during which call it asks, and a connection to it costs nothing: so it is told exactly
-            // what its client can do, and nobody is asked for roots before it asks.
+            // The server says for each question which call it belongs to, and a connection to it costs nothing. So it is told
+            // exactly what its client can do, and no client is asked for roots before the server asks.
             entry.sharing = config::Sharing::Profile;
             config.servers.push(entry);
             let server = Running::new(server);
@@ -253,7 +253,7 @@ impl HostBuilder {
     }
 }
 
-/// What is above this host. The files that tell it are read where blocking is fine.
+/// Finds the hosts above this one. Reads the files that name them on the blocking pool.
 async fn entered(config: &Config, state: Option<&Path>) -> Result<Lineage, Error> {
     let (files, state) = (lineage::Files::of(config), state.map(Path::to_owned));
     let entered = keep::aside(move || Lineage::enter(&files, state.as_deref())).await;
@@ -266,7 +266,7 @@ fn refused(refusal: &lineage::Refusal) -> Error {
 }
 
 impl InProcess {
-    /// Serves it alone over standard input and output, until input ends.
+    /// Serves this server alone over standard input and output, until input ends.
     ///
     /// # Errors
     /// When standard input or output cannot be used.
@@ -277,7 +277,7 @@ impl InProcess {
         served
     }
 
-    /// Serves it alone over Streamable HTTP at `/mcp`.
+    /// Serves this server alone over Streamable HTTP at `/mcp`.
     ///
     /// # Errors
     /// When the listener cannot be used.

@@ -17,7 +17,7 @@ use crate::nearest::nearest;
 use crate::protocol::{ErrorObject, Message, Method, Notification, Raw, Request, RequestId, code};
 use crate::registry::{Kind, Resolution};
 
-/// How far a call is, as the server says.
+/// The progress of a call, as its server reports it.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -28,15 +28,15 @@ use crate::registry::{Kind, Resolution};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Grows with each one.
+    /// A number that grows with each report.
     pub progress: f64,
-    /// What it grows to, if known.
+    /// The number that it grows to, if known.
     pub total: Option<f64>,
-    /// What is being done.
+    /// A description of the current step.
     pub message: Option<String>,
 }
 
-/// A call that begins when it is awaited; dropping it cancels it at the server.
+/// A call. It starts when awaited; dropping it cancels it at the server.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -47,12 +47,12 @@ pub struct Progress {
 /// println!("{}", result.text());
 /// # Ok(()) }
 /// ```
-#[must_use = "a call does nothing before it is awaited"]
+#[must_use = "a call does nothing until it is awaited"]
 pub struct Call {
     host: Host,
     conversation: Arc<Conversation>,
     method: Method,
-    /// The list that the name is of.
+    /// The list that has the name.
     kind: Kind,
     name: String,
     params: Raw,
@@ -99,25 +99,25 @@ impl Call {
         }
     }
 
-    /// Gives up after that long, whatever the server's own limits are.
+    /// Fails after this long, even if the config allows the server more time.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Hears how far the call is.
+    /// Calls `hear` with each progress report.
     pub fn on_progress(mut self, hear: impl FnMut(Progress) + Send + 'static) -> Self {
         self.progress = Some(Box::new(hear));
         self
     }
 
-    /// Sends that object as the `_meta` of the request. The progress token in it is the host's own.
+    /// Sends this object as the `_meta` of the request. The host sets the progress token in it.
     pub fn meta(mut self, meta: impl Into<Raw>) -> Self {
         self.meta = Some(meta.into());
         self
     }
 
-    /// The params with their `_meta`.
+    /// Returns the params with their `_meta`.
     fn params(&self) -> Result<Raw, Error> {
         let meta = match (&self.meta, &self.progress) {
             (None, None) => return Ok(self.params.clone()),
@@ -184,9 +184,9 @@ impl Call {
         }
     }
 
-    /// The names that it may have meant.
+    /// Returns the names nearest to the given one.
     fn nearest(&self) -> Vec<String> {
-        /// Longer ones are no typing error, and cost much to compare.
+        /// Longer names are not typing errors, and comparing them is expensive.
         const LONGEST: usize = 256;
         if self.name.len() > LONGEST {
             return Vec::new();
@@ -206,7 +206,7 @@ impl Call {
         }
     }
 
-    /// The server that the call goes to, by its name in the config.
+    /// Returns the name in the config of the server that the call goes to.
     fn server(&self) -> Option<String> {
         let server = self.host.0.manager.server(self.target().found()?.server)?;
         Some(server.config.name.clone())
@@ -226,7 +226,7 @@ impl IntoFuture for Call {
     }
 }
 
-/// An argument that somebody types, of a prompt or of a resource template.
+/// A request for values of an argument of a prompt or resource template, while a user types it.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -237,7 +237,7 @@ impl IntoFuture for Call {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "it is asked for by `Host::complete`"]
+#[must_use = "pass it to `Host::complete`"]
 pub struct Completion {
     of: Kind,
     name: String,
@@ -247,17 +247,17 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// An argument of a prompt, by the exposed name of the prompt; `value` is what is typed so far.
+    /// Completes an argument of a prompt, given by its exposed name; `value` is the text typed so far.
     pub fn prompt(prompt: &str, argument: &str, value: &str) -> Self {
         Self::of(Kind::Prompts, prompt, argument, value)
     }
 
-    /// An expression of a resource template, by the exposed URI template; `value` is what is typed so far.
+    /// Completes an expression of a resource template, given by its exposed URI template; `value` is the text typed so far.
     pub fn resource(template: &str, argument: &str, value: &str) -> Self {
         Self::of(Kind::ResourceTemplates, template, argument, value)
     }
 
-    /// Tells the server another argument that has a value already.
+    /// Adds another argument that already has a value.
     pub fn given(mut self, argument: &str, value: &str) -> Self {
         self.given.insert(argument.to_owned(), value.to_owned());
         self
@@ -268,7 +268,7 @@ impl Completion {
         Self { of, name, argument, value, given: BTreeMap::new() }
     }
 
-    /// The list that the name is of, the name, and the params of the request.
+    /// Returns the list that has the name, the name, and the params of the request.
     pub(super) fn into_parts(self) -> (Kind, String, Raw) {
         let reference = if self.of == Kind::Prompts {
             json!({ "type": "ref/prompt", "name": self.name })

@@ -1,7 +1,8 @@
-//! One client of the router, as the embedding program is it: the host itself has one, and each [`Session`](super::Session).
+//! The embedding program as a client of the router. The host itself is one such client, and each
+//! [`Session`](super::Session) is another.
 //!
-//! In: what servers say and ask outside of calls. Out: changes of lists, updates of resources, answers. **Invariant:** it is
-//! no client of a door: it is on no list of clients, and nobody is asked to sign in by a question to it.
+//! In: messages and questions of servers outside of calls. Out: changes of lists, updates of resources, answers.
+//! **Invariant:** it is not a client of a door: no list of clients has it, and no login is requested through it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolV
 use crate::queues::Account;
 use crate::router::{Abilities, Client, Named, Router};
 
-/// Lists that have changed since they were looked at.
+/// The lists that have changed since the program last read them.
 ///
 /// ```
 /// # fn hear(host: &mcp_host::Host, lists: mcp_host::ListsChange) {
@@ -43,24 +44,24 @@ pub(super) struct Conversation {
     pub(super) router: Router,
     pub(super) client: Arc<Client>,
     pub(super) handler: Option<Arc<dyn Answers>>,
-    /// URIs of resources that were updated.
+    /// The URIs of updated resources.
     pub(super) updates: broadcast::Sender<Arc<str>>,
     pub(super) lists: broadcast::Sender<ListsChange>,
-    /// Nothing more comes.
+    /// Cancelled when no more messages come.
     pub(super) over: CancellationToken,
-    /// How many watch each URI.
+    /// The number of watchers of each URI.
     watched: Mutex<BTreeMap<Box<str>, usize>>,
 }
 
-/// Updates and changes that a slow reader may be behind.
+/// How many updates or changes a slow reader may fall behind.
 const BEHIND: usize = 64;
 
 impl Conversation {
-    /// Begins one. `name` is what it calls itself.
+    /// Begins a conversation; servers see it as `name`.
     pub(super) fn begin(router: &Router, handler: Option<Arc<dyn Answers>>, name: &str) -> Arc<Self> {
         let profile = handler.as_ref().map_or(Profile::EMPTY, |handler| handler.profile());
         let abilities = Abilities { revision: ProtocolVersion::LATEST_HANDSHAKE, profile, extensions: None };
-        // What this program does not take of its own calls is its own business.
+        // If this program does not read its own messages, the memory they take is its own business.
         let client = router.clients().admit(Principal::local(), abilities, Named::new(name, None), Account::free());
         client.embeds();
         let conversation = Arc::new(Self {
@@ -86,12 +87,12 @@ impl Conversation {
         conversation
     }
 
-    /// Notes one more who watches a resource.
+    /// Counts one more watcher of a resource.
     pub(super) fn watch(&self, uri: &str) {
         *lock(&self.watched).entry(uri.into()).or_default() += 1;
     }
 
-    /// Notes one less; the last one ends the subscription.
+    /// Counts one watcher less; the last one ends the subscription.
     pub(super) fn unwatch(&self, uri: &str) {
         let mut watched = lock(&self.watched);
         match watched.get_mut(uri) {
@@ -103,7 +104,7 @@ impl Conversation {
         }
     }
 
-    /// From now on changes of lists are told.
+    /// Reports changes of lists from now on.
     pub(super) fn follow_lists(&self) {
         self.client.follow_lists(self.router.manager());
     }
@@ -115,7 +116,7 @@ impl Drop for Conversation {
     }
 }
 
-/// Reads what belongs to no call.
+/// Reads the messages that belong to no call.
 struct Reader {
     client: Arc<Client>,
     questions: Questions,
@@ -155,7 +156,7 @@ impl Reader {
             Method::ResourcesListChanged => change.resources = true,
             Method::ResourceUpdated => {
                 if let Some(uri) = notice.params.as_ref().and_then(|params| params.text("uri")) {
-                    // Nobody listening is fine.
+                    // There may be no listener.
                     let _ = self.updates.send(uri.into());
                 }
                 return;
@@ -167,7 +168,7 @@ impl Reader {
     }
 }
 
-/// Questions of servers that the handler works on. Dropped, it works on them no more.
+/// Questions of servers that the handler is answering. Dropping this stops that.
 pub(super) struct Questions {
     handler: Option<Arc<dyn Answers>>,
     running: FuturesUnordered<Abortable<BoxFuture<'static, (RequestId, Outcome)>>>,
@@ -179,7 +180,7 @@ impl Questions {
         Self { handler, running: FuturesUnordered::new(), aborts: HashMap::new() }
     }
 
-    /// Lets the handler answer a question; `server` asks it, by its name in the config.
+    /// Passes a question to the handler; `server` is the name in the config of the server that asks.
     pub(super) fn ask(&mut self, id: RequestId, server: Option<String>, method: Method, params: Option<Raw>) {
         let (abort, registration) = AbortHandle::new_pair();
         let (handler, key) = (self.handler.clone(), id.clone());
@@ -189,7 +190,7 @@ impl Questions {
         self.aborts.insert(key, abort);
     }
 
-    /// The server wants no answer any more.
+    /// Drops a question that its server has cancelled.
     pub(super) fn withdraw(&mut self, notice: &Notification) {
         let id = notice.params.as_ref().and_then(|params| params.member("requestId")?.read::<RequestId>().ok());
         if let Some(abort) = id.and_then(|id| self.aborts.remove(&id)) {
@@ -197,10 +198,10 @@ impl Questions {
         }
     }
 
-    /// The next answer; `None` while there is no question.
+    /// Waits for the next answer; returns `None` if there is no question.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the wait loses nothing.
     pub(super) async fn next(&mut self) -> Option<Response> {
         loop {
             if let Ok((id, outcome)) = self.running.next().await? {

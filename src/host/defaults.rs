@@ -1,8 +1,8 @@
-//! What a form says of fields that were not filled in: who accepts it accepts its defaults (2025-11-25, elicitation).
+//! Defaults for the fields of a form that an answer leaves out: accepting a form accepts them (2025-11-25, elicitation).
 
 use crate::protocol::{Raw, object};
 
-/// The answer to an elicitation with these params, with the defaults of the fields that it leaves out.
+/// Adds to the answer to an elicitation the defaults of the fields that it leaves out.
 pub(super) fn filled(params: &Raw, answer: Raw) -> Raw {
     if answer.text("action").as_deref() != Some("accept") || params.text("mode").as_deref() == Some("url") {
         return answer;

@@ -1,4 +1,4 @@
-//! What happens behind a host, as one stream.
+//! The events of a host, as one stream.
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -6,7 +6,7 @@ use super::conversation::ListsChange;
 use crate::manager::StateChange;
 use crate::transport::{LogMessage, Spoken, StderrLine};
 
-/// Something that happened behind a host.
+/// An event of a host: a change, or a message of a server.
 ///
 /// ```
 /// # async fn follow(host: &mcp_host::Host) {
@@ -27,7 +27,7 @@ use crate::transport::{LogMessage, Spoken, StderrLine};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A server came into another state.
+    /// The state of a server has changed.
     State(StateChange),
     /// Lists have changed since [`Host::catalog`](super::Host::catalog) first gave them, or since the last such event.
     Lists(ListsChange),
@@ -37,8 +37,17 @@ pub enum Event {
     Stderr(StderrLine),
 }
 
-/// A stream of events. A reader that is far behind misses some; however much servers write, it misses no change of a state
-/// for that.
+/// A stream of events. A reader that falls far behind misses some. A flood of log messages or standard error never makes it
+/// miss a change of a state.
+///
+/// ```no_run
+/// # async fn follow(host: &mcp_host::Host) {
+/// let mut events = host.events();
+/// while let Some(event) = events.next().await {
+///     println!("{event:?}");
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Events {
     states: broadcast::Receiver<StateChange>,
@@ -55,10 +64,10 @@ impl Events {
         Self { states, lists, spoken }
     }
 
-    /// The next event; `None` once the host is gone.
+    /// Waits for the next event; returns `None` once the host is gone.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the wait loses nothing.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let received = tokio::select! {

@@ -1,4 +1,4 @@
-//! Clients that come to the status socket: processes of this user that would read the same config.
+//! Clients at the status socket: processes of this user that would otherwise read the same config themselves.
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,9 +9,9 @@ use crate::downstream::stdio::{self, Guest};
 use crate::router::Principal;
 
 impl Host {
-    /// Serves one that has come, if it is let in, until it leaves or `stop`.
+    /// Serves a client that has connected, if it is admitted, until it leaves or `stop`.
     pub(super) async fn receive(&self, arrival: Arrival, boot: &str, guests: &Guests, stop: &CancellationToken) {
-        // It has its seat while it is judged: those who come at once are counted, too.
+        // The client has its seat while it is judged, so that clients that connect at once are counted, too.
         let _seat = guests.seat();
         let admitted = match admin::receive(arrival, boot, self.grounds(guests, stop)).await {
             Ok(Some(admitted)) => admitted,
@@ -27,7 +27,7 @@ impl Host {
         let served = tokio::select! {
             biased;
             served = &mut served => served,
-            // It comes again, and is judged anew.
+            // The client reconnects, and is judged again.
             () = self.shuts_out(&principal) => {
                 end.cancel();
                 served.await
@@ -38,7 +38,7 @@ impl Host {
         }
     }
 
-    /// What a client is compared with, or why nobody is let in.
+    /// Returns the config and directory that a client is compared with, or why no client is admitted.
     fn grounds(
         &self,
         guests: &Guests,
@@ -48,7 +48,7 @@ impl Host {
             return Err((Refusal::Stopping, "it is stopping".to_owned()));
         }
         let limit = self.0.router.limits().connections;
-        // Where there is another door, it counts its connections and these.
+        // If there is an HTTP door, it counts its own connections and these.
         if guests.count().max(self.0.router.meter().gauges().connections) > limit {
             return Err((Refusal::Full, format!("{limit} connections are in use (host.limits.connections)")));
         }
@@ -56,7 +56,7 @@ impl Host {
         Ok(move || Grounds { config, cwd: std::env::current_dir().unwrap_or_default() })
     }
 
-    /// Whose a client at the socket is: where clients over HTTP prove who they are, it is somebody beside them.
+    /// Returns the principal of clients at the socket. If clients over HTTP authenticate, it differs from all of theirs.
     fn guest_principal(&self) -> Principal {
         match self.0.manager.settings().auth {
             HostAuth::None => Principal::local(),
@@ -64,7 +64,7 @@ impl Host {
         }
     }
 
-    /// Waits until the config lets a client of that principal in no more. It may have changed while the client was judged.
+    /// Waits until the config no longer admits a client of that principal. It may have changed while the client was judged.
     async fn shuts_out(&self, principal: &Principal) {
         let mut config = self.config_status();
         loop {

@@ -1,7 +1,7 @@
-//! What servers ask the embedding program, by type, and its answers.
+//! Typed questions of servers to the embedding program, and its answers.
 //!
-//! In: requests of servers. Out: the results that go back to them. **Invariant:** what a program does not answer is declined,
-//! and no server is told of an ability that the program did not name in [`ClientHandler::profile`].
+//! In: requests of servers. Out: the results that go back to them. **Invariant:** a question without an answer is declined,
+//! and no server is told of a capability that [`ClientHandler::profile`] does not name.
 
 use std::future::ready;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::defaults;
 use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 
-/// Answers what servers ask. Each method that is not written declines.
+/// Answers the questions of servers. By default each method declines.
 ///
 /// ```
 /// use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Profile};
@@ -31,10 +31,10 @@ use crate::protocol::{ErrorObject, Method, Outcome, Profile, Raw};
 /// }
 /// ```
 pub trait ClientHandler: Send + Sync + 'static {
-    /// What it can answer. Servers are told exactly this and ask for nothing else.
+    /// Returns the capabilities that servers are told. Servers ask for nothing else.
     fn profile(&self) -> Profile;
 
-    /// Fills in a form, or visits a page. Fields that an accepted form leaves out get the defaults of the form.
+    /// Fills in a form, or visits a page. The host adds the form's defaults for fields that an accepted form leaves out.
     fn elicit(&self, question: Elicitation) -> impl Future<Output = ElicitAnswer> + Send {
         drop(question);
         ready(ElicitAnswer::Decline)
@@ -46,7 +46,7 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(SampleAnswer::Decline)
     }
 
-    /// Tells a server (by its name in the config) which folders it may work in.
+    /// Returns the folders that a server may work in; `server` is its name in the config.
     fn roots(&self, server: Option<&str>) -> impl Future<Output = Vec<Root>> + Send {
         let _ = server;
         ready(Vec::new())
@@ -70,31 +70,31 @@ pub struct Elicitation {
 }
 
 impl Elicitation {
-    /// The server that asks, by its name in the config; `None` where the question belongs to no call.
+    /// Returns the name in the config of the server that asks; `None` if the question belongs to no call.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// What the person is asked.
+    /// Returns the question in words.
     #[must_use]
     pub fn message(&self) -> String {
         self.params.text("message").unwrap_or_default()
     }
 
-    /// The page to visit, if it is not a form. Show all of it and ask before it is opened.
+    /// Returns the URL of the page to visit; `None` for a form. Show the whole URL, and ask before opening it.
     #[must_use]
     pub fn url(&self) -> Option<String> {
         if self.params.text("mode").as_deref() == Some("url") { self.params.text("url") } else { None }
     }
 
-    /// The schema of the form: an object whose properties are the fields.
+    /// Returns the schema of the form: an object whose properties are the fields.
     #[must_use]
     pub fn schema(&self) -> Option<Raw> {
         self.params.member("requestedSchema")
     }
 
-    /// The whole question, as the server sent it.
+    /// Returns the whole question, as the server sent it.
     #[must_use]
     pub fn params(&self) -> &Raw {
         &self.params
@@ -111,7 +111,7 @@ impl Elicitation {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElicitAnswer {
-    /// The person agrees. For a form: the fields, as an object. For a page the fields are left out.
+    /// The person agrees. Holds the fields of a form as an object; for a page, the host leaves them out.
     Accept(Raw),
     /// The person refuses.
     Decline,
@@ -120,7 +120,7 @@ pub enum ElicitAnswer {
 }
 
 impl ElicitAnswer {
-    /// The person agrees, with these fields.
+    /// Agrees with these fields.
     pub fn accept(fields: impl Into<Raw>) -> Self {
         Self::Accept(fields.into())
     }
@@ -137,7 +137,7 @@ impl ElicitAnswer {
     }
 }
 
-/// A server wants a model to answer (`sampling/createMessage`).
+/// A request that a model answers (`sampling/createMessage`).
 ///
 /// ```
 /// # fn show(question: &mcp_host::Sampling) {
@@ -154,31 +154,31 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The server that asks, by its name in the config; `None` where the question belongs to no call.
+    /// Returns the name in the config of the server that asks; `None` if the question belongs to no call.
     #[must_use]
     pub fn server(&self) -> Option<&str> {
         self.server.as_deref()
     }
 
-    /// The conversation so far, each message with `role` and `content`.
+    /// Returns the conversation so far, each message with `role` and `content`.
     #[must_use]
     pub fn messages(&self) -> Vec<Raw> {
         self.params.member("messages").and_then(|messages| messages.read().ok()).unwrap_or_default()
     }
 
-    /// The system prompt, if the server wants one.
+    /// Returns the system prompt, if the server sets one.
     #[must_use]
     pub fn system_prompt(&self) -> Option<String> {
         self.params.text("systemPrompt")
     }
 
-    /// How long the answer may be.
+    /// Returns the limit of the answer in tokens.
     #[must_use]
     pub fn max_tokens(&self) -> Option<u64> {
         self.params.member("maxTokens")?.read().ok()
     }
 
-    /// The whole question, as the server sent it.
+    /// Returns the whole question, as the server sent it.
     #[must_use]
     pub fn params(&self) -> &Raw {
         &self.params
@@ -202,7 +202,7 @@ pub enum SampleAnswer {
 }
 
 impl SampleAnswer {
-    /// The model of that name says this and is done.
+    /// Answers with this text of the named model.
     #[must_use]
     pub fn text(model: &str, text: &str) -> Self {
         Self::Message(Raw::from_value(&json!({
@@ -227,7 +227,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// The folder at that `file:` URI.
+    /// Creates a root from a `file:` URI.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), name: None }
@@ -240,7 +240,7 @@ impl Root {
     }
 }
 
-/// A [`ClientHandler`] of any type.
+/// An object-safe [`ClientHandler`].
 pub(super) trait Answers: Send + Sync {
     fn profile(&self) -> Profile;
     fn elicit(&self, question: Elicitation) -> BoxFuture<'_, ElicitAnswer>;
@@ -266,7 +266,7 @@ impl<H: ClientHandler> Answers for H {
     }
 }
 
-/// The answer to a request of a server; `server` is its name in the config, where the request belongs to a call.
+/// Answers a request of a server; `server` is its name in the config, if the request belongs to a call.
 pub(super) async fn answer(
     handler: Option<&dyn Answers>,
     server: Option<String>,
@@ -299,7 +299,7 @@ const REJECTED: i64 = -1;
 mod tests {
     use super::*;
 
-    /// Writes nothing but what it must.
+    /// Has only the required method.
     struct Silent;
 
     impl ClientHandler for Silent {

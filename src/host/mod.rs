@@ -1,7 +1,7 @@
-//! The face for embedders: the same router as the doors, without a wire.
+//! The interface for embedders: the same router as the doors use, without a wire.
 //!
-//! In: a config, servers by closure, calls. Out: raw JSON, statuses, events. The program `mcp-host` is written on it.
-//! **Invariant:** it owns every task; after [`Host::shutdown`] no process of ours is alive.
+//! In: a config, servers made of closures, calls. Out: raw JSON, statuses, events. The program `mcp-host` is built on it.
+//! **Invariant:** the host owns every task; after [`Host::shutdown`] none of its processes is alive.
 
 mod builder;
 mod call;
@@ -16,6 +16,8 @@ mod handler;
 mod login;
 mod reload;
 mod result;
+#[cfg(feature = "cli")]
+mod schemas;
 mod session;
 #[cfg(feature = "server")]
 mod sign_in;
@@ -36,6 +38,8 @@ pub use endpoint::HttpEndpoint;
 pub use events::{Event, Events};
 pub use handler::{ClientHandler, ElicitAnswer, Elicitation, Root, SampleAnswer, Sampling};
 pub use result::CallResult;
+#[cfg(feature = "cli")]
+pub use schemas::InvalidSchema;
 pub use session::{Session, Updates};
 #[cfg(feature = "server")]
 pub use socket::SocketEndpoint;
@@ -66,9 +70,9 @@ pub struct Host(Arc<Inner>);
 struct Inner {
     manager: Manager,
     router: Router,
-    /// The session that the host itself is.
+    /// The host's own session.
     own: Arc<Conversation>,
-    /// What its sessions call themselves.
+    /// The name that its sessions give to servers.
     name: String,
     configured: Arc<Configured>,
     eras: downstream::Eras,
@@ -92,12 +96,12 @@ impl Drop for Inner {
 }
 
 impl Host {
-    /// Begins a host.
+    /// Returns a builder for a host.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// Waits until no server is on its way any more: each is connected, failed, idle, disabled or between two attempts.
+    /// Waits until no server is starting: each is connected, failed, idle, disabled, or between two attempts.
     pub async fn settled(&self) {
         let mut generation = self.0.manager.generation();
         loop {
@@ -108,33 +112,33 @@ impl Host {
         }
     }
 
-    /// All servers, in config order.
+    /// Returns the status of all servers, in config order.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.manager.status()
     }
 
-    /// What happens behind the host, from now on: changes of states and lists, log messages, lines on standard error.
+    /// Subscribes to changes of states and lists, log messages, and lines on standard error, from now on.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(self.0.manager.events(), self.0.own.lists.subscribe(), self.0.manager.spoken())
     }
 
-    /// The clients at the doors of this host, the oldest first; the embedding program is none of them.
+    /// Returns the clients at the doors of this host, the oldest first. The embedding program is not one of them.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientStatus> {
         self.0.router.clients().list()
     }
 
-    /// Clients that come and go, from now on. One without a session comes with its first request, and has left when it was
-    /// silent for five minutes.
+    /// Subscribes to clients that connect and leave, from now on. A client without a session connects with its first
+    /// request and leaves after five silent minutes.
     #[must_use]
     pub fn client_events(&self) -> ClientEvents {
         self.0.router.clients().roster().events()
     }
 
-    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls that are under way at
-    /// the end of the input have 2.5 seconds to finish.
+    /// Serves one client over standard input and output, until input ends or the host shuts down. Calls in flight at the end
+    /// of the input have 2.5 seconds to finish.
     ///
     /// # Errors
     /// When standard input or output cannot be used.
@@ -145,8 +149,8 @@ impl Host {
         })
     }
 
-    /// The same over one end of a pair of sockets. `asked`: questions with ids up to that one were put to the client before,
-    /// by another host; ours have ids above.
+    /// Serves one client over one end of a pair of sockets. Another host has asked the client questions with ids up to
+    /// `asked`, so this host uses higher ids.
     ///
     /// # Errors
     /// When the socket cannot be used.
@@ -160,36 +164,36 @@ impl Host {
         self.0.doors.track_future(serve).await.map_err(failed)
     }
 
-    /// Takes another config: servers that are the same go on undisturbed, those that are gone or changed have
-    /// `limits.drain` to finish their calls and take no new ones. What the result names as pending counts from the next
-    /// start on. Servers in this process stay.
+    /// Applies another config. Unchanged servers keep running. Removed and changed servers take no new calls and have
+    /// `limits.drain` to finish those in flight. Settings that the result names as pending apply at the next start.
+    /// In-process servers stay.
     pub fn reload(&self, config: Config) -> Reload {
         self.0.configured.replace(config)
     }
 
-    /// Follows the files that a config comes from: when they change, `load` is called, and what it gives is taken if it can
-    /// be used. Done once; a second call changes nothing.
+    /// Follows the files of a config: when they change, the host calls `load` and applies the config that it returns, if it
+    /// is valid. A second call has no effect.
     pub fn follow_config(&self, load: impl Fn() -> Result<Config, config::Error> + Send + Sync + 'static) {
         if let Some(task) = self.0.configured.follow(Arc::new(load), self.0.stop.child_token()) {
             self.0.router.background().spawn(task);
         }
     }
 
-    /// Reads the files that are followed again, now.
+    /// Reloads the followed files now.
     ///
     /// # Errors
-    /// When they cannot be used, or none are followed; then nothing has changed.
+    /// When they are invalid, or the host follows none. The config then stays as it was.
     pub async fn reload_files(&self) -> Result<Reload, Error> {
         self.0.configured.reload().await.map_err(|error| Error::from_source(ErrorKind::Config, error))
     }
 
-    /// How the config stands, now and with every reload from now on.
+    /// Returns the state of the config, now and after every reload.
     #[must_use]
     pub fn config_status(&self) -> tokio::sync::watch::Receiver<ConfigStatus> {
         self.0.configured.status()
     }
 
-    /// Adds a server, or takes another config for the one of that name.
+    /// Adds a server, or replaces the one of that name.
     pub fn add_server(&self, server: config::Server) {
         self.0.configured.change(|config| match config.servers.iter_mut().find(|old| old.name == server.name) {
             Some(old) => *old = server,
@@ -197,7 +201,8 @@ impl Host {
         });
     }
 
-    /// Removes a server; false if there is none of that name.
+    /// Removes a server; returns false if there is none of that name. The server takes no new calls, has `limits.drain` to
+    /// finish those in flight, and is then stopped: [`Host::events`] reports it disconnected.
     pub fn remove_server(&self, name: &str) -> bool {
         self.0.configured.change(|config| {
             let before = config.servers.len();
@@ -206,12 +211,12 @@ impl Host {
         })
     }
 
-    /// Kills what is left of servers that are being stopped.
+    /// Kills the processes of servers that are stopping.
     pub fn kill(&self) {
         self.0.manager.kill();
     }
 
-    /// As [`Host::shutdown`], but what is left after `patience` is killed.
+    /// Shuts down as [`Host::shutdown`] does, and kills the remaining processes after `patience`.
     pub async fn shutdown_within(&self, patience: Duration) {
         let shutdown = self.shutdown();
         tokio::pin!(shutdown);
@@ -221,8 +226,8 @@ impl Host {
         }
     }
 
-    /// Ends everything in good order: doors first, calls have `limits.drain` to finish, then the servers. Done when no
-    /// process of ours is left.
+    /// Shuts down in order: first the doors, then calls, which have `limits.drain` to finish, then the servers. Returns when
+    /// no process of the host is left.
     pub async fn shutdown(&self) {
         self.0.router.close_doors();
         self.0.stop.cancel();

@@ -1,4 +1,4 @@
-//! What came of a call: the result as the server gave it, with the parts that programs want most.
+//! The result of a call as the server gave it, with readers for its most useful parts.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::protocol::Raw;
 
-/// The result of a [`Call`](super::Call). It reads like the [`Raw`] JSON that it is.
+/// The result of a [`Call`](super::Call). It derefs to the [`Raw`] JSON that it is.
 ///
 /// ```
 /// # fn show(result: &mcp_host::CallResult) {
@@ -29,26 +29,26 @@ impl CallResult {
         Self(result)
     }
 
-    /// Whether the tool says that it failed: its text is for the model to read.
+    /// Reports whether the tool says that it failed. Its text is for the model to read.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.0.member("isError").is_some_and(|flag| flag.as_bytes() == b"true")
     }
 
-    /// All text in it, in lines: the blocks of a tool, the contents of a resource, the messages of a prompt.
+    /// Returns all text, in lines: the blocks of a tool, the contents of a resource, the messages of a prompt.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<String> = self.content().iter().filter_map(|block| block.text("text")).collect();
         texts.join("\n")
     }
 
-    /// The structured result of a tool that has an output schema.
+    /// Returns the structured result of a tool with an output schema.
     #[must_use]
     pub fn structured(&self) -> Option<Raw> {
         self.0.member("structuredContent")
     }
 
-    /// Its blocks: text, images, audio, links and embedded resources, as the server wrote them.
+    /// Returns the blocks: text, images, audio, links, and embedded resources, as the server wrote them.
     #[must_use]
     pub fn content(&self) -> Vec<Raw> {
         let [content, contents, messages] = self.0.members(["content", "contents", "messages"]);
@@ -62,21 +62,21 @@ impl CallResult {
         }
     }
 
-    /// The values that a [`Completion`](super::Completion) brought.
+    /// Returns the values of a [`Completion`](super::Completion).
     #[must_use]
     pub fn completions(&self) -> Vec<String> {
         let values = self.0.member("completion").and_then(|completion| completion.member("values"));
         values.and_then(|values| values.read().ok()).unwrap_or_default()
     }
 
-    /// The JSON alone.
+    /// Returns the JSON.
     #[must_use]
     pub fn into_raw(self) -> Raw {
         self.0
     }
 }
 
-/// The content of a message: one block, or several.
+/// Returns the content of a message: one block, or several.
 fn blocks(content: Raw) -> Vec<Raw> {
     if content.is_object() { vec![content] } else { content.read().unwrap_or_default() }
 }

@@ -1,4 +1,4 @@
-//! Sessions of the embedding program beside its first one, for servers that keep something for each client.
+//! More sessions of the embedding program, for servers that keep state for each client.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::protocol::{Method, Raw};
 use crate::registry::{Catalog, Kind};
 use crate::router::is_part;
 
-/// A client of its own within the embedding program: one conversation of an agent, one of its users. Cheap to clone; the
-/// session ends with the last clone, and what servers keep for it ends with it.
+/// A separate client within the embedding program, such as one conversation or one user of an agent. Cheap to clone; the
+/// session ends with its last clone, and so does the state that servers keep for it.
 ///
-/// Servers with `"sharing": "session"` have a connection (a process) for each session that calls them. Under the default,
-/// `"auto"`, sessions share a connection until its server asks a question; under `"profile"`, those whose
-/// [`ClientHandler::profile`]s are equal do.
+/// A server with `"sharing": "session"` gets a connection (a process) for each session that calls it. Under the default,
+/// `"auto"`, sessions share a connection until its server asks a question. Under `"profile"`, sessions with equal
+/// [`ClientHandler::profile`]s share one.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
 /// let (ann, bob) = (host.session(), host.session());
 /// ann.call_tool("browser__open", serde_json::json!({ "url": "https://example.com" })).await?;
-/// // Bob has a browser of his own.
+/// // Bob has his own browser.
 /// bob.call_tool("browser__open", serde_json::json!({ "url": "https://example.org" })).await?;
 /// # Ok(()) }
 /// ```
@@ -41,13 +41,13 @@ impl std::fmt::Debug for Session {
 }
 
 impl Host {
-    /// Begins a session; what servers ask in it goes to the handler of the host.
+    /// Begins a session. The host's handler answers its questions.
     #[must_use]
     pub fn session(&self) -> Session {
         self.converse(self.0.own.handler.clone())
     }
 
-    /// Begins a session with a handler of its own.
+    /// Begins a session with its own handler.
     #[must_use]
     pub fn session_with(&self, handler: impl ClientHandler) -> Session {
         self.converse(Some(Arc::new(handler)))
@@ -58,15 +58,15 @@ impl Host {
         Session { host: self.clone(), conversation }
     }
 
-    /// The host's own conversation as a session.
+    /// Returns the host's own conversation as a session.
     fn own(&self) -> Session {
         Session { host: self.clone(), conversation: self.0.own.clone() }
     }
 }
 
-/// What a program does in a session. [`Host`] has the same methods, for the one session that it is itself.
+/// Requests in a session. [`Host`] has the same methods for its own session.
 impl Session {
-    /// What all servers offer now, under the names that [`Session::call_tool`] takes.
+    /// Returns what all servers offer now, under the names that [`Session::call_tool`] takes.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         let catalog = self.conversation.client.view(self.conversation.router.manager()).shown;
@@ -74,7 +74,7 @@ impl Session {
         catalog
     }
 
-    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
+    /// Waits until every server has listed, failed, or used up `startupWait`; then returns what they offer.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.
@@ -104,23 +104,24 @@ impl Session {
         self.call(Method::ResourcesRead, Kind::Resources, uri, call::located(uri))
     }
 
-    /// Asks for values of an argument while somebody types it; [`CallResult::completions`](super::CallResult::completions)
-    /// has them. A server without completions gives none.
+    /// Asks for values of an argument while a user types it; [`CallResult::completions`](super::CallResult::completions)
+    /// returns them. A server without completions gives none.
     pub fn complete(&self, completion: Completion) -> Call {
         let (kind, name, params) = completion.into_parts();
         self.call(Method::Complete, kind, &name, params)
     }
 
-    /// Watches a resource by its exposed URI. Dropping the answer ends that.
+    /// Watches a resource by its exposed URI. Dropping the [`Updates`] ends that.
     ///
     /// # Errors
-    /// As a [`Call`]: also when the server does not offer subscriptions, or has too many (`host.limits.subscriptions`).
+    /// As a [`Call`]; also when the server does not offer subscriptions, or the session has too many
+    /// (`host.limits.subscriptions`).
     ///
     /// # Cancel safety
-    /// Dropping the wait subscribes nobody.
+    /// Dropping the wait leaves no subscription.
     pub async fn subscribe(&self, uri: &str) -> Result<Updates, Error> {
         self.conversation.watch(uri);
-        // From here on an update is heard, and a failure ends it.
+        // From here on updates are received, and a failure ends the watch.
         let updates = Updates {
             heard: self.conversation.updates.subscribe(),
             conversation: self.conversation.clone(),
@@ -136,14 +137,14 @@ impl Session {
 }
 
 impl Host {
-    /// What all servers offer now, under the names that [`Host::call_tool`] takes. From the first look on, [`Host::events`]
-    /// tells when the lists change.
+    /// Returns what all servers offer now, under the names that [`Host::call_tool`] takes. After the first call,
+    /// [`Host::events`] reports when the lists change.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         self.own().catalog()
     }
 
-    /// Waits until every server has listed, failed, or had its `startupWait`; then tells what they offer.
+    /// Waits until every server has listed, failed, or used up `startupWait`; then returns what they offer.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.
@@ -166,12 +167,12 @@ impl Host {
         self.own().read_resource(uri)
     }
 
-    /// Asks for values of an argument while somebody types it, as [`Session::complete`].
+    /// Asks for values of an argument while a user types it, as [`Session::complete`] does.
     pub fn complete(&self, completion: Completion) -> Call {
         self.own().complete(completion)
     }
 
-    /// Watches a resource by its exposed URI, as [`Session::subscribe`].
+    /// Watches a resource by its exposed URI, as [`Session::subscribe`] does.
     ///
     /// # Errors
     /// As [`Session::subscribe`].
@@ -180,7 +181,7 @@ impl Host {
     }
 }
 
-/// Updates of one resource; dropped, it is watched no more.
+/// Updates of one watched resource. Dropping this ends the watch.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -204,11 +205,11 @@ impl std::fmt::Debug for Updates {
 }
 
 impl Updates {
-    /// The URI that was updated: that of the resource, or of a part of it. `None` once the session is over. A slow reader
-    /// hears of several updates once.
+    /// Waits for the next update, and returns the URI of the resource or of the part that changed; `None` once the session
+    /// is over. A slow reader gets several updates as one.
     ///
     /// # Cancel safety
-    /// A dropped wait loses nothing.
+    /// Dropping the wait loses nothing.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             let heard = tokio::select! {
@@ -219,7 +220,7 @@ impl Updates {
             match heard {
                 Ok(uri) if is_part(&uri, &self.uri) => return Some(uri.to_string()),
                 Ok(_) => {}
-                // Some of them may have been of this resource.
+                // Some of the missed updates may concern this resource.
                 Err(RecvError::Lagged(_)) => return Some(self.uri.to_string()),
                 Err(RecvError::Closed) => return None,
             }

@@ -1,8 +1,8 @@
-//! Logins over the status socket, for whoever sits at a shell: begun, looked after and ended by requests of one line.
+//! Logins over the status socket, for users at a shell: begun, polled, and ended by requests of one line.
 //!
-//! A login by a browser waits here for the URL that it came back with. By a code nobody waits: whoever has shown it asks
-//! again and again whether it is done. **Invariant:** a login by a code goes on only while somebody asks for it, and each is
-//! forgotten when it is over, abandoned, or one of too many.
+//! A login by browser waits here for the URL that the browser came back with. A login by code does not wait: the program
+//! that shows the code polls. **Invariant:** a login by code progresses only while it is polled, and a login is forgotten
+//! when it ends, is abandoned, or exceeds the limit.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -29,13 +29,13 @@ struct Begun {
 
 struct Waiting {
     end: Instant,
-    /// Not here while somebody looks after it.
+    /// `None` while a poll runs it.
     finish: Option<BoxFuture<'static, Result<auth::Kept, auth::Error>>>,
 }
 
-/// So many of each kind may be under way; the oldest go first.
+/// How many logins of each kind may be under way; the oldest go first.
 const UNDER_WAY: usize = 16;
-/// So long goes on what somebody asks for; then they ask again.
+/// How long one poll waits.
 const LOOK: Duration = Duration::from_secs(1);
 const OVER: &str = "this login is over already: begin again";
 const WAITED_FOR: &str = "another program waits for this login already";
@@ -50,10 +50,10 @@ impl From<Error> for Refused {
 }
 
 impl Host {
-    /// Answers a request that concerns logins, as the status socket does.
+    /// Answers a request about logins, as the status socket does.
     ///
     /// # Errors
-    /// When it is refused: there is no such server or login, or signing in failed.
+    /// When there is no such server or login, or the login failed.
     pub async fn sign_in(&self, request: SignIn) -> Result<SignInReply, Refused> {
         match request {
             SignIn::Begin { server, redirect } => self.begin(&server, &redirect).await,
@@ -82,7 +82,7 @@ impl Host {
         login.finish(url).await.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
-    /// Begins a login by a code, and tells what is to be shown.
+    /// Begins a login by code, and returns what to show to the user.
     async fn begin_by_code(&self, server: &str) -> Result<SignInReply, Refused> {
         let login = self.device_login(server).await?;
         let mut shown = CodeBegun {
@@ -101,7 +101,7 @@ impl Host {
         Ok(SignInReply::BegunByCode(shown))
     }
 
-    /// Lets a login by a code go on for a moment, and tells whether it is done.
+    /// Runs a login by code for a moment, and reports whether it is done.
     async fn look(&self, number: u64) -> Result<SignInReply, Refused> {
         let mut finish = match lock(&self.0.logins.0).by_code.get_mut(&number) {
             Some(waiting) => waiting.finish.take().ok_or_else(|| Refused::because(WAITED_FOR))?,
@@ -110,7 +110,7 @@ impl Host {
         let done = timeout(LOOK, &mut finish).await;
         let mut begun = lock(&self.0.logins.0);
         let Ok(done) = done else {
-            // It may have been abandoned meanwhile.
+            // The login may have been abandoned meanwhile.
             if let Some(waiting) = begun.by_code.get_mut(&number) {
                 waiting.finish = Some(finish);
             }
@@ -120,7 +120,7 @@ impl Host {
         done.map(SignInReply::signed_in).map_err(|error| failed(&error))
     }
 
-    /// Forgets a login by a code; whether it was under way.
+    /// Forgets a login by code, and reports whether it was under way.
     fn abandon(&self, number: u64) -> SignInReply {
         SignInReply::abandoned(lock(&self.0.logins.0).by_code.remove(&number).is_some())
     }
@@ -136,7 +136,7 @@ impl Host {
     }
 }
 
-/// Puts a login with the others, under a number that none had before.
+/// Adds a login under a new number.
 fn put<T>(last: &mut u64, logins: &mut BTreeMap<u64, T>, login: T) -> u64 {
     *last += 1;
     logins.insert(*last, login);
@@ -146,7 +146,7 @@ fn put<T>(last: &mut u64, logins: &mut BTreeMap<u64, T>, login: T) -> u64 {
     *last
 }
 
-/// Signing in failed.
+/// Turns a failed login into a refusal.
 fn failed(error: &auth::Error) -> Refused {
     Refused::because(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! A daemon without a port: its socket is its only door, and it ends once nobody has been there for a while.
+//! A daemon without a port: its socket is its only door, and it ends after it was unused for a while.
 
 use std::time::Duration;
 
@@ -10,18 +10,24 @@ use crate::downstream::admin::{self, At, Guests, StatusSocket};
 use crate::error::{Error, ErrorKind};
 use crate::queues::STUCK;
 
-/// The door of such a daemon, open.
+/// The open socket of a daemon without a port.
+///
+/// ```no_run
+/// # async fn serve(host: &mcp_host::Host, at: &mcp_host::admin::At) -> Result<(), mcp_host::Error> {
+/// host.open_socket(at)?.serve().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
-#[must_use = "nobody is served before `serve`"]
+#[must_use = "a socket serves no client until `serve`"]
 pub struct SocketEndpoint {
     host: Host,
     socket: StatusSocket,
     stop: CancellationToken,
 }
 
-/// How often it is looked whether somebody is there.
+/// How often to check whether the daemon is in use.
 const LOOK: Duration = Duration::from_secs(5);
-/// At least so many times before it ends.
+/// The least number of checks before the daemon ends.
 const LOOKS: u32 = 20;
 
 impl Host {
@@ -48,10 +54,10 @@ impl SocketEndpoint {
         let door = socket.serve(&host.0.router, || host.reload_now(), sign_in, guest, &stop);
         let idle = async {
             host.idle(&guests, &stop).await;
-            // Who comes in this moment is told, and goes elsewhere.
+            // A client that connects now is told that the daemon is stopping, and goes elsewhere.
             stop.cancel();
         };
-        // Whoever takes nothing of what is there for it is cut off, as at the other doors.
+        // Clients that read nothing of what waits for them are cut off, as at the other doors.
         let stuck = stop.run_until_cancelled(async {
             let mut look = interval(LOOK);
             loop {
@@ -66,7 +72,7 @@ impl SocketEndpoint {
 }
 
 impl Host {
-    /// Waits until nobody has been there for as long as the config says, or `stop`.
+    /// Waits until the daemon was unused for `host.idleExit`, or `stop`.
     async fn idle(&self, guests: &Guests, stop: &CancellationToken) {
         let (mut since, mut known) = (Instant::now(), 0);
         loop {

@@ -1,4 +1,4 @@
-//! A running server in this process, and one run of it for each lease: its requests.
+//! A running in-process server, and its instance for each lease.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -114,7 +114,7 @@ impl Instance {
         tasks.spawn(async move {
             let outcome = tokio::select! {
                 outcome = handler(invocation) => outcome,
-                // One that listens for its cancellation has a moment to end in its own way.
+                // A handler that waits for its cancellation gets a moment to finish by itself.
                 () = async { cancel.cancelled().await; tokio::time::sleep(Duration::from_secs(1)).await } => return,
             };
             if lock(&instance.requests).remove(&id).is_some() {
@@ -123,7 +123,7 @@ impl Instance {
         });
     }
 
-    /// What needs no closure.
+    /// Answers requests that need no closure.
     fn at_once(&self, method: &Method, params: Option<&Raw>) -> Option<Outcome> {
         let list = |kind: Kind| Some(self.running.shelf.look(|offers| offers.list(kind)));
         match method {

@@ -1,4 +1,4 @@
-//! One request to a server in this process, as its closure sees it.
+//! One request to an in-process server, as its closure sees it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, Raw, meta
 use crate::registry::Kind;
 use crate::transport::HANG_UP;
 
-/// The member of `_meta` by which a question says under which key a client of 2026-07-28 should see it.
+/// The member of `_meta` that names the key under which a client of 2026-07-28 sees a question.
 pub const INPUT_KEY: &str = meta::INPUT_KEY;
 
-/// One request to a server in this process, and the way to its client meanwhile.
+/// One request to an in-process server, and the way to its client meanwhile.
 ///
 /// ```
 /// use mcp_host::Outcome;
@@ -29,12 +29,12 @@ pub const INPUT_KEY: &str = meta::INPUT_KEY;
 /// }
 /// ```
 pub struct Invocation {
-    /// The `arguments` of a tool or prompt; `{}` where there are none.
+    /// The `arguments` of a tool or prompt; `{}` if there are none.
     pub arguments: Raw,
     /// All params.
     pub params: Raw,
     token: Option<Raw>,
-    /// The id of its request, by which the host knows whose it is.
+    /// The id of the request, by which the host knows whose it is.
     during: Option<u64>,
     talk: Arc<Talk>,
     cancel: CancellationToken,
@@ -53,7 +53,7 @@ impl Invocation {
         Self { arguments, params, token, during, talk, cancel }
     }
 
-    /// Tells how far it is, if the caller wants to know.
+    /// Reports progress, if the caller asked for it.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: &str) {
         let Some(token) = &self.token else { return };
         let mut params =
@@ -76,19 +76,18 @@ impl Invocation {
         self.talk.say(self.during, Message::Notification(notification)).await;
     }
 
-    /// Asks the client something: `sampling/createMessage`, `elicitation/create`, `roots/list`.
+    /// Sends a request to the client: `sampling/createMessage`, `elicitation/create`, `roots/list`.
     ///
     /// # Errors
-    /// The client's own error; `-32601` where it cannot be asked.
+    /// The client's own error; `-32601` if it cannot answer such requests.
     pub async fn request(&self, method: Method, params: Option<Raw>) -> Outcome {
         self.talk.ask(self.during, method, params).await
     }
 
-    /// As [`Invocation::request`], with the key that clients of 2026-07-28 see the question under; for others it means
-    /// nothing.
+    /// As [`Invocation::request`], with the key under which clients of 2026-07-28 see the question. Others ignore it.
     ///
     /// # Errors
-    /// The client's own error; `-32601` where it cannot be asked.
+    /// As [`Invocation::request`].
     pub async fn request_as(&self, key: &str, method: Method, params: Option<Raw>) -> Outcome {
         let params = params.unwrap_or_else(Raw::empty_object);
         let meta = params.member("_meta").unwrap_or_else(Raw::empty_object);
@@ -96,13 +95,13 @@ impl Invocation {
         self.request(method, Some(params.with_member("_meta", meta.as_bytes()))).await
     }
 
-    /// What the client can be asked.
+    /// Returns the capabilities of the client.
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.talk.profile()
     }
 
-    /// Offers one thing more from now on, or another one of the same name, and tells every client.
+    /// Adds a definition, or replaces the one of the same name, and tells every client.
     pub async fn offer(
         &self,
         kind: Kind,
@@ -116,24 +115,24 @@ impl Invocation {
         self.talk.shelf.change(kind, add).await;
     }
 
-    /// Offers it no more, and tells every client; false if there was none. `name` is the URI of a resource.
+    /// Removes a definition, and tells every client; returns false if there was none. `name` is the URI of a resource.
     pub async fn withdraw(&self, kind: Kind, name: &str) -> bool {
         self.talk.shelf.change(kind, |offers| offers.remove(kind, name)).await
     }
 
-    /// Waits until the caller no longer wants the answer.
+    /// Waits until the caller cancels the request.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
 
-    /// Whether the resource is watched.
+    /// Reports whether the client watches the resource.
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
         self.talk.is_watched(uri)
     }
 
-    /// Asks the door to close the stream of this call and to let the client come back for the rest after `retry`
-    /// (2025-11-25, transports). Doors without such streams go on as if nothing was said.
+    /// Asks the door to close the stream of this call; the client comes back for the rest after `retry` (2025-11-25,
+    /// transports). Doors without such streams ignore it.
     pub async fn hang_up(&self, retry: Duration) {
         if let Some(token) = &self.token {
             let params = serde_json::json!({ "progressToken": token, "retry": u64::try_from(retry.as_millis()).unwrap_or(u64::MAX) });
@@ -142,7 +141,7 @@ impl Invocation {
     }
 }
 
-/// A whole number is written as one.
+/// Writes a whole number as an integer.
 fn number(value: f64) -> serde_json::Value {
     #[expect(
         clippy::cast_possible_truncation,

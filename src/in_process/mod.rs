@@ -1,9 +1,9 @@
-//! A server in this process, by closures: for embedders, for the demo, for tests.
+//! An in-process server made of closures: for embedders, the demo, and tests.
 //!
 //! It speaks the protocol like any other server, over a wire in memory; [`InProcess::serve_stdio`] and
-//! [`InProcess::serve_http`] offer it alone, through the doors of the host. Closures come in, each gets the [`Invocation`]
-//! that it answers. **Invariant:** inside it speaks a revision with a handshake; what a client of another revision sees is
-//! the host's business.
+//! [`InProcess::serve_http`] serve it alone, through the doors of the host. In: closures, each of which gets the
+//! [`Invocation`] that it answers. **Invariant:** inside it speaks a revision with a handshake; the host translates for
+//! clients of other revisions.
 
 mod instance;
 mod invocation;
@@ -28,7 +28,7 @@ pub use self::invocation::{INPUT_KEY, Invocation};
 /// Answers one request.
 type Handler = Arc<dyn Fn(Invocation) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// A server made of closures. What it offers is one for all its leases; all else each lease has for itself.
+/// A server made of closures. All leases share its lists; each lease has the rest for itself.
 ///
 /// ```
 /// use mcp_host::InProcess;
@@ -56,7 +56,7 @@ impl fmt::Debug for InProcess {
 }
 
 impl InProcess {
-    /// A server that offers nothing yet.
+    /// Creates a server that offers nothing yet.
     #[must_use]
     pub fn new(name: &str, version: &str) -> Self {
         Self {
@@ -68,14 +68,14 @@ impl InProcess {
         }
     }
 
-    /// Says how it is to be used.
+    /// Sets the instructions for models.
     #[must_use]
     pub fn instructions(mut self, text: &str) -> Self {
         self.instructions = Some(text.to_owned());
         self
     }
 
-    /// Offers a tool: its definition as in `tools/list`, and what a call does.
+    /// Adds a tool: its definition as in `tools/list`, and the closure that a call runs.
     #[must_use]
     pub fn tool(
         self,
@@ -85,7 +85,7 @@ impl InProcess {
         self.offer(Kind::Tools, definition, handler)
     }
 
-    /// Takes calls of a tool that it does not list.
+    /// Adds a tool that is not listed.
     #[must_use]
     pub fn unlisted_tool(
         mut self,
@@ -96,7 +96,7 @@ impl InProcess {
         self
     }
 
-    /// Offers a prompt: its definition as in `prompts/list`, and what makes its messages.
+    /// Adds a prompt: its definition as in `prompts/list`, and the closure that makes its messages.
     #[must_use]
     pub fn prompt(
         self,
@@ -106,7 +106,7 @@ impl InProcess {
         self.offer(Kind::Prompts, definition, handler)
     }
 
-    /// Offers a resource: its definition as in `resources/list`, and what reads it.
+    /// Adds a resource: its definition as in `resources/list`, and the closure that reads it.
     #[must_use]
     pub fn resource(
         self,
@@ -116,7 +116,7 @@ impl InProcess {
         self.offer(Kind::Resources, definition, handler)
     }
 
-    /// Offers a resource template: its definition, and what reads a URI that begins like it.
+    /// Adds a resource template: its definition, and the closure that reads the URIs that it covers.
     #[must_use]
     pub fn resource_template(
         self,
@@ -126,7 +126,7 @@ impl InProcess {
         self.offer(Kind::ResourceTemplates, definition, handler)
     }
 
-    /// Answers another method, `completion/complete` for one.
+    /// Answers another method, such as `completion/complete`.
     #[must_use]
     pub fn method(
         mut self,
@@ -137,7 +137,7 @@ impl InProcess {
         self
     }
 
-    /// Speaks only these revisions where it is served alone; without it those of both eras.
+    /// Limits the revisions that it speaks when served alone; the default is both eras.
     #[must_use]
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;

@@ -1,4 +1,4 @@
-//! What a server in this process offers: its four lists, and who answers for what stands in them.
+//! The four lists of an in-process server, and the handlers of their items.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::Handler;
 use crate::protocol::{ErrorObject, Outcome, Raw, Theirs};
 use crate::registry::Kind;
 
-/// The lists, and handlers by what names a definition. Handlers without a definition are for what is not listed.
+/// The lists, and the handlers by name or URI. Handlers without a definition are for unlisted items.
 #[derive(Clone, Default)]
 pub(super) struct Offers {
     lists: [Vec<Raw>; 4],
@@ -14,12 +14,12 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Takes requests for what is not listed.
+    /// Adds a handler for an unlisted item.
     pub(super) fn handle(&mut self, kind: Kind, name: &str, handler: Handler) {
         self.named.insert((kind, name.to_owned()), handler);
     }
 
-    /// Lists a definition, in the place of one of the same name if there is one.
+    /// Adds a definition, or replaces the one of the same name.
     pub(super) fn add(&mut self, kind: Kind, definition: Raw, handler: Handler) {
         let name = definition.text(kind.key());
         let list = &mut self.lists[kind as usize];
@@ -32,7 +32,7 @@ impl Offers {
         }
     }
 
-    /// Drops a definition and its handler; false if there is none of that name.
+    /// Removes a definition and its handler; returns false if there is none of that name.
     pub(super) fn remove(&mut self, kind: Kind, name: &str) -> bool {
         let list = &mut self.lists[kind as usize];
         let before = list.len();
@@ -44,20 +44,20 @@ impl Offers {
         removed
     }
 
-    /// The result of a list request.
+    /// Returns the result of a list request.
     pub(super) fn list(&self, kind: Kind) -> Outcome {
         let items: Vec<&str> = self.lists[kind as usize].iter().map(Raw::as_str).collect();
         Ok(Raw::trusted(format!(r#"{{"{}":[{}]}}"#, kind.member(), items.join(",")).into()))
     }
 
-    /// Who answers for a tool or prompt.
+    /// Returns the handler of a tool or prompt.
     pub(super) fn named(&self, kind: Kind, name: &str) -> Result<Handler, ErrorObject> {
         let what = if kind == Kind::Tools { "tool" } else { "prompt" };
         let handler = self.named.get(&(kind, name.to_owned())).cloned();
         handler.ok_or_else(|| ErrorObject::invalid_params(format!("unknown {what}: {}", Theirs(name))))
     }
 
-    /// Who reads a resource.
+    /// Returns the handler that reads a resource.
     pub(super) fn reader(&self, uri: &str) -> Result<Handler, ErrorObject> {
         let exact = self.named.get(&(Kind::Resources, uri.to_owned()));
         exact.or_else(|| self.template(uri)).cloned().ok_or_else(|| {

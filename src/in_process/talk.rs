@@ -1,4 +1,4 @@
-//! What a run and its client say to each other, and what all runs of a server offer, which may change meanwhile.
+//! The messages between an instance and its client, and the lists that all instances share and may change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::protocol::{
 use crate::registry::Kind;
 use crate::transport::MemoryMessage;
 
-/// What is offered now, and who is told when that changes.
+/// The current lists, and the clients to tell of changes.
 pub(super) struct Shelf {
     offers: Mutex<Offers>,
     talks: Mutex<Vec<Weak<Talk>>>,
@@ -24,12 +24,12 @@ impl Shelf {
         Arc::new(Self { offers: Mutex::new(offers), talks: Mutex::default() })
     }
 
-    /// Looks at what is offered.
+    /// Reads the lists.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Offers) -> T) -> T {
         look(&lock(&self.offers))
     }
 
-    /// Changes what is offered, and tells every client if that changed a list.
+    /// Changes the lists, and tells every client if one has changed.
     pub(super) async fn change(&self, kind: Kind, change: impl FnOnce(&mut Offers) -> bool) -> bool {
         let changed = change(&mut lock(&self.offers));
         if changed {
@@ -48,11 +48,11 @@ impl Shelf {
     }
 }
 
-/// The talk of one run with its client.
+/// The exchange of one instance with its client.
 pub(super) struct Talk {
     pub(super) shelf: Arc<Shelf>,
     out: mpsc::Sender<MemoryMessage>,
-    /// What its client can be asked.
+    /// The capabilities of the client.
     profile: Mutex<Profile>,
     asked: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
     watched: Mutex<HashSet<String>>,
@@ -60,7 +60,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// One more, which hears of changes.
+    /// Adds an exchange that hears of changes.
     pub(super) fn new(shelf: &Arc<Shelf>, out: mpsc::Sender<MemoryMessage>) -> Arc<Self> {
         let talk = Arc::new(Self {
             shelf: shelf.clone(),
@@ -77,12 +77,12 @@ impl Talk {
         talk
     }
 
-    /// Its client has said what it can be asked.
+    /// Notes the capabilities of the client.
     pub(super) fn learn(&self, profile: Profile) {
         *lock(&self.profile) = profile;
     }
 
-    /// Its client watches a resource, or does no more.
+    /// Notes whether the client watches a resource.
     pub(super) fn watch(&self, uri: String, watches: bool) {
         let mut watched = lock(&self.watched);
         if watches {
@@ -92,23 +92,23 @@ impl Talk {
         };
     }
 
-    /// The client has answered a question.
+    /// Passes on the client's answer to a question.
     pub(super) fn answered(&self, response: Response) {
         let Some(RequestId::Number(id)) = response.id else { return };
         let waiting = u64::try_from(id).ok().and_then(|id| lock(&self.asked).remove(&id));
         if let Some(waiting) = waiting {
-            // Whoever asked may have gone.
+            // The handler may be gone.
             let _ = waiting.send(response.outcome);
         }
     }
 
-    /// Says something; `during` is the request that it belongs to.
+    /// Sends a message; `during` is the request that it belongs to.
     pub(super) async fn say(&self, during: Option<u64>, message: Message) {
         // A closed wire ends the instance by itself.
         let _ = self.out.send((during, message)).await;
     }
 
-    /// Asks its client something, and waits for the answer.
+    /// Sends the client a request, and waits for the answer.
     pub(super) async fn ask(&self, during: Option<u64>, method: Method, params: Option<Raw>) -> Outcome {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -118,12 +118,12 @@ impl Talk {
         receiver.await.unwrap_or_else(|_| Err(ErrorObject::internal("the client is gone")))
     }
 
-    /// What its client can be asked.
+    /// Returns the capabilities of the client.
     pub(super) fn profile(&self) -> Profile {
         *lock(&self.profile)
     }
 
-    /// Whether its client watches that resource.
+    /// Reports whether the client watches that resource.
     pub(super) fn is_watched(&self, uri: &str) -> bool {
         lock(&self.watched).contains(uri)
     }

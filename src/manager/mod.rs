@@ -450,9 +450,9 @@ impl Manager {
         self.0.world.generation.send_modify(|generation| *generation += 1);
     }
 
-    fn emit(&self, server: &Server, from: StateName, to: StateName, cause: Option<String>, at: SystemTime) {
-        // It is fine if nobody listens.
-        let _ = self.0.events.send(StateChange { server: server.config.name.clone(), from, to, cause, at });
+    fn emit(&self, change: StateChange) {
+        // There may be no listener.
+        let _ = self.0.events.send(change);
     }
 
     /// How long the first list may wait for starting servers.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::leases::LOOK_AGAIN;
-use super::{Manager, Server, lock, servers};
+use super::{Manager, Server, StateChange, lock, servers};
 use crate::config::{self, Config};
 use crate::upstream::{Starter, StateName};
 
@@ -161,7 +161,8 @@ impl Manager {
         if let Some((state, why)) = &server.fixed {
             let before = old.iter().find(|old| old.config.name == server.config.name);
             let from = before.map_or(StateName::Disconnected, |before| self.shown(before));
-            self.emit(server, from, *state, Some(why.clone()), SystemTime::now());
+            let (name, cause, at) = (server.config.name.clone(), Some(why.clone()), SystemTime::now());
+            self.emit(StateChange { server: name, from, to: *state, cause, at });
         }
     }
 
@@ -177,8 +178,27 @@ impl Manager {
                     break;
                 }
             }
-            server.close();
+            manager.end_removed(&server).await;
             lock(&manager.0.retired).retain(|retired| !Arc::ptr_eq(retired, &server));
         });
+    }
+
+    /// Stops a server that is not in the config any more, and reports it disconnected once its connections have ended.
+    async fn end_removed(&self, server: &Arc<Server>) {
+        let before = self.shown(server);
+        let mut leases: Vec<_> = server.upstreams().iter().map(|upstream| upstream.watch()).collect();
+        server.close();
+        if !leases.is_empty() {
+            self.show_end(server, before, StateName::Disconnecting);
+        }
+        let ended = async {
+            for status in &mut leases {
+                // A lease whose task is gone has ended, too.
+                let _ = status.wait_for(|status| status.state == StateName::Disconnected).await;
+            }
+        };
+        if self.0.stop.run_until_cancelled(ended).await.is_some() {
+            self.show_end(server, before, StateName::Disconnected);
+        }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::last::Listing;
 use super::list_key::ListKey;
-use super::{Manager, Server, lock};
+use super::{Manager, Server, StateChange, lock};
 use crate::protocol::Profile;
 use crate::registry::Kind;
 use crate::upstream::{Change, Listed, StateName, Upstream};
@@ -106,25 +106,35 @@ impl Manager {
         self.show(server, change.from, change.cause.clone(), change.at);
     }
 
-    /// Reports the server's state, if users last saw another one.
+    /// Reports the state that the server is in now, if it was last reported in another one.
     pub(super) fn show(&self, server: &Arc<Server>, from: StateName, cause: Option<String>, at: SystemTime) {
-        let now = self.shown(server);
-        let before = {
-            let mut shown = lock(&server.shown);
-            let before = shown.map(|(state, _)| state);
-            // Another lease in the same state does not renew the time.
-            if before != Some(now) {
-                *shown = Some((now, Instant::now()));
-            }
-            before
-        };
-        // A server shows the best of its leases, so not every change of a lease is a change of the server.
-        let from = before.unwrap_or(from);
-        // A server that was replaced under its name is not shown any more.
+        let to = self.shown(server);
+        let cause = cause.or_else(|| self.cause_of(server, to));
+        let mut shown = lock(&server.shown);
+        // The end of a removed server is reported by the task that ends it.
+        if !server.is_closed() {
+            self.tell(server, &mut shown, StateChange { server: server.config.name.clone(), from, to, cause, at });
+        }
+    }
+
+    /// Reports a state of a server that was removed from the config.
+    pub(super) fn show_end(&self, server: &Arc<Server>, from: StateName, to: StateName) {
+        let (name, at) = (server.config.name.clone(), SystemTime::now());
+        self.tell(server, &mut lock(&server.shown), StateChange { server: name, from, to, cause: None, at });
+    }
+
+    /// Reports a state under the lock of the last one, so that listeners get the changes in their order.
+    fn tell(&self, server: &Arc<Server>, shown: &mut Option<(StateName, Instant)>, mut change: StateChange) {
+        // A server has several leases and shows the best of them: not each change of a lease is one of the server.
+        change.from = shown.map_or(change.from, |(state, _)| state);
+        // Another lease in the same state does not make the server any newer.
+        if shown.is_none_or(|(state, _)| state != change.to) {
+            *shown = Some((change.to, Instant::now()));
+        }
+        // A server whose name another one has taken is no longer visible.
         let followed = |other: &Arc<Server>| other.config.name == server.config.name && other.id != server.id;
-        if from != now && !self.servers().iter().any(followed) {
-            let cause = cause.or_else(|| self.cause_of(server, now));
-            self.emit(server, from, now, cause, at);
+        if change.from != change.to && !self.servers().iter().any(followed) {
+            self.emit(change);
         }
     }
 }

@@ -62,19 +62,19 @@ impl Profile {
 
     /// Whether a server could ask nothing of such a client.
     #[must_use]
-    pub const fn asks_nothing(self) -> bool {
+    pub(crate) const fn asks_nothing(self) -> bool {
         self.without(Self::APPS).is_empty()
     }
 
     /// Returns the `extensions` to declare to a server with a session, as an object; `None` if there are none.
     #[must_use]
-    pub fn extensions(self) -> Option<&'static str> {
+    pub(crate) fn extensions(self) -> Option<&'static str> {
         self.has(Self::APPS).then_some(r#"{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}"#)
     }
 
     /// Reads the `capabilities` of an `initialize` request. A capability of unknown shape counts as absent.
     #[must_use]
-    pub fn from_capabilities(capabilities: &RawValue) -> Self {
+    pub(crate) fn from_capabilities(capabilities: &RawValue) -> Self {
         let mut profile = Self::EMPTY;
         let mut add = |present: bool, flag: Self| {
             if present {
@@ -111,7 +111,7 @@ impl Profile {
 
     /// Writes the `capabilities` that we declare to a server on behalf of a client with this profile.
     #[must_use]
-    pub fn to_capabilities(self) -> String {
+    pub(crate) fn to_capabilities(self) -> String {
         let mut parts = Vec::new();
         if self.has(Self::ROOTS) {
             let changed = if self.has(Self::ROOTS_CHANGED) { r#""listChanged":true"# } else { "" };

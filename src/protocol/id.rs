@@ -14,7 +14,7 @@ pub enum RequestId {
 }
 
 /// A progress token. It has the shape of a request id, in a namespace of its own.
-pub type ProgressToken = RequestId;
+pub(crate) type ProgressToken = RequestId;
 
 impl RequestId {
     /// Writes the id as JSON.

@@ -11,6 +11,13 @@ use super::scan::{DEPTH, Scanner};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
 /// A result or an error.
+///
+/// ```
+/// use mcp_host::{ErrorObject, Outcome, Raw};
+///
+/// let done: Outcome = Ok(Raw::empty_object());
+/// let failed: Outcome = Err(ErrorObject::internal("the disk is full"));
+/// ```
 pub type Outcome = Result<Raw, ErrorObject>;
 
 /// One message of JSON-RPC 2.0.
@@ -200,7 +207,7 @@ impl Frame {
 
     /// Writes a request.
     #[must_use]
-    pub fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
+    pub(crate) fn request(id: &RequestId, method: &Method, params: Option<&Raw>) -> Self {
         let mut head = Vec::with_capacity(128);
         head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         id.write(&mut head);
@@ -228,21 +235,15 @@ impl Frame {
 
     /// Returns the pieces in order.
     #[must_use]
-    pub fn pieces(self) -> [Bytes; 3] {
+    pub(crate) fn pieces(self) -> [Bytes; 3] {
         let tail = if self.body.is_empty() { Bytes::new() } else { Bytes::from_static(TAIL) };
         [self.head, self.body, tail]
     }
 
     /// The length in bytes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         if self.body.is_empty() { self.head.len() } else { self.head.len() + self.body.len() + TAIL.len() }
-    }
-
-    /// Always false: a message has an envelope.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Joins all pieces into one buffer.

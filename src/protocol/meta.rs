@@ -1,13 +1,13 @@
 //! The `_meta` keys that the protocol and the host use.
 
 /// The prefix of the protocol's keys.
-pub const PREFIX: &str = "io.modelcontextprotocol/";
+pub(crate) const PREFIX: &str = "io.modelcontextprotocol/";
 /// The revision of a request (2026-07-28).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The capabilities of the client during a request (2026-07-28).
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The client that sends a request (2026-07-28); shown, never trusted.
-pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 /// The lowest level of log lines that a request wants (2026-07-28).
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// The server that answers (2026-07-28); shown, never trusted.

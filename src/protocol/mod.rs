@@ -23,16 +23,18 @@ pub(crate) mod whole;
 pub use capability::Profile;
 pub(crate) use error::{Address, Theirs, escape};
 pub use error::{ErrorObject, code};
+pub(crate) use id::ProgressToken;
 #[doc(hidden)]
-pub use id::{ProgressToken, RequestId};
+pub use id::RequestId;
 pub use message::Outcome;
 #[doc(hidden)]
 pub use message::{Frame, Malformed, Message, Notification, Request, Response};
 pub(crate) use message::{batch, is_batch};
 pub use method::Method;
 pub(crate) use opened::Opened;
+pub(crate) use raw::Edits;
 #[doc(hidden)]
-pub use raw::{Edits, object};
+pub use raw::object;
 pub use raw::{NoJson, Raw};
 pub(crate) use raw::{member, string};
 pub(crate) use scan::DEPTH;

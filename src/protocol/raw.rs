@@ -14,6 +14,11 @@ use super::scan::Scanner;
 use super::whole::Whole;
 
 /// Why bytes are not a JSON value, and where.
+///
+/// ```
+/// let wrong = mcp_host::Raw::parse(&"{".into()).unwrap_err();
+/// println!("{wrong}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoJson(String);
@@ -96,7 +101,7 @@ impl Raw {
 
     /// Copies the value into its own buffer, to keep it long after its message.
     #[must_use]
-    pub fn detached(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
@@ -324,7 +329,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Edits of one JSON text, applied at once; each replaces a part that borrows from the text.
 #[derive(Debug)]
-pub struct Edits<'a> {
+pub(crate) struct Edits<'a> {
     source: &'a Bytes,
     edits: Vec<(Range<usize>, Vec<u8>)>,
     /// The changed objects, by start and end.
@@ -357,32 +362,32 @@ impl Which {
 impl<'a> Edits<'a> {
     /// Creates an empty set of edits.
     #[must_use]
-    pub fn new(source: &'a Raw) -> Self {
+    pub(crate) fn new(source: &'a Raw) -> Self {
         Self { source: &source.0, edits: Vec::new(), objects: BTreeMap::new() }
     }
 
     /// Whether nothing would change.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.objects.is_empty()
     }
 
     /// Replaces `part`, which must borrow from the source.
-    pub fn replace(&mut self, part: &RawValue, with: Vec<u8>) {
+    pub(crate) fn replace(&mut self, part: &RawValue, with: Vec<u8>) {
         if let Some(range) = self.range(part.get().as_bytes()) {
             self.edits.push((range, with));
         }
     }
 
     /// Replaces `part`, a member of the source or of one of its members.
-    pub fn replace_part(&mut self, part: &Raw, with: Vec<u8>) {
+    pub(crate) fn replace_part(&mut self, part: &Raw, with: Vec<u8>) {
         if let Some(range) = self.range(&part.0) {
             self.edits.push((range, with));
         }
     }
 
     /// Appends a member that the source (an object) does not have yet.
-    pub fn append(&mut self, name: &str, value: &[u8]) {
+    pub(crate) fn append(&mut self, name: &str, value: &[u8]) {
         self.add(0..self.source.len(), name, value);
     }
 
@@ -392,7 +397,7 @@ impl<'a> Edits<'a> {
     }
 
     /// Sets the member `name` of `object` (which must borrow from the source): in place, or appended.
-    pub fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
+    pub(crate) fn set(&mut self, object: &RawValue, name: &str, value: &[u8]) {
         let Some(range) = self.range(object.get().as_bytes()) else { return };
         let changed = self.objects.get(&(range.start, range.end));
         let is_gone = changed.is_some_and(|changed| changed.removed.iter().any(|gone| gone.is(name)));
@@ -403,7 +408,7 @@ impl<'a> Edits<'a> {
     }
 
     /// Removes every member `name` of `object`, with one comma each.
-    pub fn remove(&mut self, object: &RawValue, name: &str) {
+    pub(crate) fn remove(&mut self, object: &RawValue, name: &str) {
         if member(object, name).is_none() {
             return;
         }
@@ -442,7 +447,7 @@ impl<'a> Edits<'a> {
 
     /// Returns the text with all edits applied.
     #[must_use]
-    pub fn apply(mut self) -> Raw {
+    pub(crate) fn apply(mut self) -> Raw {
         if self.is_empty() {
             return Raw(self.source.clone());
         }

@@ -3,6 +3,12 @@
 use std::fmt;
 
 /// A revision of the protocol.
+///
+/// ```
+/// use mcp_host::protocol::ProtocolVersion;
+///
+/// assert_eq!(ProtocolVersion::parse("2025-11-25"), Some(ProtocolVersion::LATEST_HANDSHAKE));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProtocolVersion {
     /// 2024-11-05
@@ -18,6 +24,12 @@ pub enum ProtocolVersion {
 }
 
 /// How two peers learn about each other; the names are those of the specification.
+///
+/// ```
+/// use mcp_host::protocol::{Era, ProtocolVersion};
+///
+/// assert_eq!(ProtocolVersion::LATEST_MODERN.era(), Era::Modern);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     /// By `initialize`, once per session: up to 2025-11-25.
@@ -31,10 +43,9 @@ impl ProtocolVersion {
     pub const LATEST_HANDSHAKE: Self = Self::V2025_11_25;
     /// The newest revision without a handshake.
     pub const LATEST_MODERN: Self = Self::V2026_07_28;
-    /// The revision of an HTTP request that names none (2025-11-25, transports).
-    pub const HTTP_DEFAULT: Self = Self::V2025_03_26;
     /// The revisions that begin with `initialize`, oldest first.
-    pub const HANDSHAKE: [Self; 4] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
+    pub(crate) const HANDSHAKE: [Self; 4] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
     /// The revisions without a handshake.
     pub const MODERN: [Self; 1] = [Self::V2026_07_28];
     /// All revisions, oldest first.

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use shape::{arguments, looks_secret, names_a_secret};
+pub(crate) use shape::names_a_secret;
+pub use shape::{arguments, looks_secret};
 
 /// What replaces a value.
 pub const MASK: &str = "***";
@@ -29,6 +30,12 @@ const SHORTEST: usize = 6;
 const STUB: usize = 6;
 
 /// Values that must not be shown. `Debug` shows how many.
+///
+/// ```
+/// # fn show(config: &mcp_host::Config, line: &str) {
+/// println!("{}", config.scrubber().scrub(line));
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Scrubber {
     /// The longest first, so that none hides a part of another.
@@ -40,14 +47,14 @@ pub struct Scrubber {
 /// Values of one source that become known while the program runs. A scrubber that [follows](Scrubber::follow) the source
 /// removes them from then on.
 #[derive(Clone, Default)]
-pub struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
+pub(crate) struct Learned(Arc<ArcSwap<Vec<Box<str>>>>);
 
 /// Values that one source keeps: the last ones.
 const LEARNED: usize = 1024;
 
 impl Learned {
     /// Adds the values of a scrubber.
-    pub fn learn(&self, scrubber: &Scrubber) {
+    pub(crate) fn learn(&self, scrubber: &Scrubber) {
         self.0.rcu(|known| {
             let mut all = Vec::clone(known);
             for value in &scrubber.known {
@@ -82,7 +89,7 @@ impl fmt::Debug for Scrubber {
 
 impl Scrubber {
     /// Adds a value: each of its lines, also as escaped in JSON and in URLs.
-    pub fn know(&mut self, value: &str) {
+    pub(crate) fn know(&mut self, value: &str) {
         for line in value.lines().map(str::trim) {
             self.add(line);
             let quoted = format!("{line:?}");
@@ -102,7 +109,7 @@ impl Scrubber {
     }
 
     /// Also removes what a source learns, as soon as it learns it.
-    pub fn follow(&mut self, learned: &Learned) {
+    pub(crate) fn follow(&mut self, learned: &Learned) {
         if !self.learned.contains(learned) {
             self.learned.push(learned.clone());
         }
@@ -149,7 +156,7 @@ impl Scrubber {
 
 /// Returns a URI without its query and fragment, where people put keys.
 #[must_use]
-pub fn without_query(uri: &str) -> Cow<'_, str> {
+pub(crate) fn without_query(uri: &str) -> Cow<'_, str> {
     match uri.find(['?', '#']) {
         Some(end) if uri.contains("://") => Cow::Owned(format!("{}?…", &uri[..end])),
         _ => Cow::Borrowed(uri),

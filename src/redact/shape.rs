@@ -11,7 +11,7 @@ use super::MASK;
 
 /// Reports whether a name suggests that its value is a secret.
 #[must_use]
-pub fn names_a_secret(name: &str) -> bool {
+pub(crate) fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let telling = ["key", "token", "secret", "passw", "auth", "credential", "bearer", "cookie"];
     telling.iter().any(|part| name.contains(part))

@@ -42,6 +42,16 @@ pub(crate) use owners::Owners;
 pub(crate) use rewrite::{expose_content, expose_target};
 
 /// The four lists.
+///
+/// ```
+/// # fn show(host: &mcp_host::Host) {
+/// use mcp_host::registry::Kind;
+///
+/// for kind in Kind::ALL {
+///     println!("{kind}: {}", host.catalog().entries(kind).len());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// `tools/list`

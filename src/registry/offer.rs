@@ -136,13 +136,12 @@ impl Offer {
         with.find(|found| &*found.name == tool).and_then(|found| found.headers.as_deref()).unwrap_or_default()
     }
 
-    /// Returns the tools whose schemas are invalid or too expensive to check. They are still offered; this is for the
-    /// status. It compiles every schema: call it on the blocking pool, and never before the first list.
+    /// The schemas of tools that cannot be used to validate anything. Compiles every schema: call it where blocking is fine,
+    /// never before the first list.
     #[cfg(any(feature = "cli", test))]
-    #[cfg_attr(not(test), allow(dead_code, reason = "the status does not report it yet"))]
-    pub(crate) fn unvalidated(&self) -> Vec<Arc<str>> {
+    pub(crate) fn unvalidated(&self) -> Vec<compiled::Fault> {
         let tools = self.list(Kind::Tools).definitions.iter();
-        tools.filter(|tool| !compiled::compiles(&tool.json)).map(|tool| Arc::clone(&tool.name)).collect()
+        tools.flat_map(|tool| compiled::faults(&tool.name, &tool.json)).collect()
     }
 
     /// Returns a definition by the server's own name for it.

@@ -12,6 +12,12 @@ use crate::manager::{Manager, Slots};
 use crate::queues::Queues;
 
 /// How many of each thing there are now.
+///
+/// ```
+/// # fn show(status: &mcp_host::admin::DaemonStatus) {
+/// println!("{} clients, {} requests", status.gauges.clients, status.gauges.requests);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]

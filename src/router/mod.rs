@@ -76,9 +76,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use client::{Abilities, Client, ClientStay, is_part};
-#[cfg(any(feature = "server", test))]
+#[cfg(feature = "server")]
 pub use gauges::Gauges;
-#[cfg(any(feature = "server", test))]
+#[cfg(feature = "server")]
 pub(crate) use gauges::{DoorLoad, Holds, Usage};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use presence::{Named, Via};

@@ -10,6 +10,15 @@ use crate::config::Stdio;
 use crate::redact;
 
 /// Why a command cannot be started, and how to fix it. `Display` gives both.
+///
+/// ```
+/// use mcp_host::Unstartable;
+/// use mcp_host::config::Stdio;
+///
+/// if let Some(wrong) = Unstartable::of(&Stdio::new("files-server")) {
+///     println!("{}: {}", wrong.reason, wrong.help);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unstartable {

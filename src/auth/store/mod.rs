@@ -105,6 +105,14 @@ pub trait SecretStore: Send + Sync {
 }
 
 /// Where a secret is stored.
+///
+/// ```
+/// # fn show(kept: mcp_host::auth::Kept) {
+/// if kept == mcp_host::auth::Kept::Memory {
+///     println!("the login ends with this program");
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -120,6 +128,12 @@ pub enum Kept {
 }
 
 /// Where the next secret would be stored.
+///
+/// ```
+/// use mcp_host::auth::{Keeping, Kept};
+///
+/// assert_eq!(Keeping::at(Kept::Program).reason, None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -143,6 +157,13 @@ impl Keeping {
 }
 
 /// Why an operation of a store failed.
+///
+/// ```
+/// use mcp_host::auth::StoreError;
+///
+/// let error = StoreError::Failed("the disk is full".to_owned());
+/// assert_eq!(error.to_string(), "the disk is full");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -161,6 +182,15 @@ pub enum StoreError {
 }
 
 /// A store in memory, whose content is lost when the program ends.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::Error> {
+/// use mcp_host::Host;
+/// use mcp_host::auth::MemoryStore;
+///
+/// let host = Host::builder().config_file("mcp.json").secret_store(MemoryStore::default()).start().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Secret>>);
 

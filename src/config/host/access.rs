@@ -13,6 +13,13 @@ use crate::config::report::Report;
 use crate::hex;
 
 /// How clients of the endpoint authenticate.
+///
+/// ```
+/// use mcp_host::config::{BearerClient, HostAuth, HostSettings};
+///
+/// let editor = BearerClient::of_token("editor", "a-long-random-token").expect("a good name");
+/// let settings = HostSettings::default().auth(HostAuth::Bearer(vec![editor]));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostAuth {
@@ -26,6 +33,13 @@ pub enum HostAuth {
 }
 
 /// A client with a token of its own, of which only the hash is stored. Displays as in the config: `sha256:` and the digits.
+///
+/// ```
+/// use mcp_host::config::BearerClient;
+///
+/// let editor = BearerClient::of_token("editor", "a-long-random-token").expect("a good name");
+/// assert!(editor.to_string().starts_with("sha256:"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BearerClient {
@@ -57,6 +71,13 @@ impl fmt::Debug for BearerClient {
 }
 
 /// PEM files for TLS at the endpoint.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, HostTls};
+///
+/// let tls = HostTls { cert: "/etc/mcp/cert.pem".into(), key: "/etc/mcp/key.pem".into() };
+/// let settings = HostSettings::default().tls(tls);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostTls {
     /// The certificate and its intermediates.

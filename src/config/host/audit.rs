@@ -6,6 +6,13 @@ use super::super::fields::Field;
 use super::super::report::Report;
 
 /// A file to which each call is logged as one line.
+///
+/// ```
+/// use mcp_host::config::{Audit, HostSettings};
+///
+/// let audit = Audit { keep: 10, ..Audit::new("/var/log/mcp/audit.jsonl") };
+/// let settings = HostSettings::default().audit(audit);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
     /// The file; its folder must exist.

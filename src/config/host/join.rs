@@ -5,6 +5,12 @@ use super::super::report::Report;
 use super::HostSettings;
 
 /// Whether `stdio` and one-shot commands use a running daemon.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, Join};
+///
+/// assert_eq!(HostSettings::default().join(Join::Never).join, Some(Join::Never));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Join {

@@ -12,6 +12,16 @@ const fn seconds(seconds: u64) -> Duration {
 
 keys! {
     /// Limits for the whole host. Sizes are in bytes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_host::config::{HostSettings, Limits};
+    ///
+    /// let mut limits = Limits::default();
+    /// limits.answer = Duration::from_secs(600);
+    /// let settings = HostSettings::default().limits(limits);
+    /// ```
     #[non_exhaustive]
     pub struct Limits {
         /// The size of one message: a line of stdio, an SSE event, a JSON body.

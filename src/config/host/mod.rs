@@ -51,6 +51,13 @@ const KEYS: [&str; 19] = [
 ];
 
 /// The settings of the host.
+///
+/// ```
+/// use mcp_host::config::{Config, HostSettings};
+///
+/// let host = HostSettings::default().without_tasks().inherit_env(["HTTPS_PROXY"]);
+/// let config = Config::default().host(host);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostSettings {

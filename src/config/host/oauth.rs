@@ -8,6 +8,13 @@ use crate::config::syntax::Value;
 use crate::loopback::is_loopback;
 
 /// Clients authenticate with tokens that an authorization server issues for this endpoint alone.
+///
+/// ```
+/// use mcp_host::config::{HostAuth, HostOAuth, HostSettings};
+///
+/// let oauth = HostOAuth::new("https://login.example.com", "https://mcp.example.com/mcp").expect("two URLs");
+/// let settings = HostSettings::default().auth(HostAuth::OAuth(oauth.into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostOAuth {

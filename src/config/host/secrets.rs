@@ -16,6 +16,14 @@ use crate::config::vars::Vars;
 use crate::hex;
 
 /// Where to store the tokens of servers.
+///
+/// ```
+/// use mcp_host::config::{HostSettings, Secrets, StoreKind};
+///
+/// let mut secrets = Secrets::default();
+/// secrets.store = StoreKind::Memory;
+/// let settings = HostSettings::default().secrets(secrets);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Secrets {
@@ -28,6 +36,12 @@ pub struct Secrets {
 }
 
 /// The kind of store for tokens.
+///
+/// ```
+/// use mcp_host::config::StoreKind;
+///
+/// assert_eq!(StoreKind::default(), StoreKind::Auto);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreKind {
@@ -43,6 +57,13 @@ pub enum StoreKind {
 }
 
 /// The key of 32 bytes that encrypts tokens. `Debug` hides it.
+///
+/// ```
+/// use mcp_host::config::SecretKey;
+///
+/// assert!(SecretKey::parse(&"ab".repeat(SecretKey::LENGTH)).is_some());
+/// assert!(SecretKey::parse("a word").is_none());
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey {
     bytes: Zeroizing<[u8; Self::LENGTH]>,

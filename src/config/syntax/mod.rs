@@ -18,6 +18,12 @@ use super::report::{Place, Report};
 const DEPTH: usize = 128;
 
 /// How a config file is written.
+///
+/// ```
+/// use mcp_host::config::Syntax;
+///
+/// assert_eq!(Syntax::of("config.yaml".as_ref()), Syntax::Yaml);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Syntax {

@@ -6,6 +6,10 @@ use std::path::Path;
 use crate::hex;
 
 /// The name of a daemon.
+///
+/// ```
+/// assert_eq!(mcp_host::admin::At::Port(8808).word(), "8808");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum At {

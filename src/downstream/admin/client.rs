@@ -23,6 +23,14 @@ const NO_SETTINGS: [&str; 3] = ["MCP_HOST_CONFIG", "MCP_HOST_SECRET_KEY", "MCP_H
 const MOST_ASKED: u64 = 1 << 40;
 
 /// How a client introduces itself.
+///
+/// ```no_run
+/// use mcp_host::admin::Introduction;
+///
+/// if let Some(client) = Introduction::of(&["mcp.json".into()], false, None) {
+///     println!("{client:?}");
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Introduction {
@@ -99,6 +107,12 @@ fn is_setting(name: &str) -> bool {
 }
 
 /// Why a client is refused.
+///
+/// ```
+/// let refusal: mcp_host::admin::Refusal = serde_json::from_str(r#""config""#)?;
+/// assert_eq!(refusal, mcp_host::admin::Refusal::Config);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

@@ -21,6 +21,12 @@ const LINE: usize = 16 * 1024;
 const MOST_WORDS: usize = 500;
 
 /// A connection to a daemon that admitted us. MCP follows on it.
+///
+/// ```
+/// # fn show(joined: &mcp_host::admin::Joined) {
+/// println!("{} speaks MCP over {:?}", joined.at, joined.stream);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Joined {
     /// The connection.
@@ -34,6 +40,16 @@ pub struct Joined {
 }
 
 /// Why joining failed.
+///
+/// ```no_run
+/// use mcp_host::admin::{Introduction, NotJoined, join};
+///
+/// match join(&Introduction::to_any(), None) {
+///     Ok(joined) => println!("joined {}", joined.at),
+///     Err(NotJoined::NotRunning) => println!("no daemon runs"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotJoined {

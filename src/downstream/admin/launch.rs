@@ -24,6 +24,13 @@ use crate::keep;
 use crate::transport::is_inherited;
 
 /// How to start such a daemon.
+///
+/// ```
+/// # fn start(config: &mcp_host::Config) -> Result<(), Box<dyn std::error::Error>> {
+/// let launch = mcp_host::admin::Launch::of(config)?;
+/// println!("the daemon will be {}", launch.at);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The name of the daemon.
@@ -39,6 +46,13 @@ pub struct Launch {
 }
 
 /// The right to start the daemon. The lock is released with the file, however the process ends.
+///
+/// ```
+/// # fn start(launch: &mcp_host::admin::Launch) -> std::io::Result<()> {
+/// let Some(_turn) = launch.turn()? else { return Ok(()) };
+/// println!("this process starts {}", launch.at);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Turn {
     _lock: File,

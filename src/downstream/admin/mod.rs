@@ -50,6 +50,11 @@ pub use crate::router::Gauges;
 use crate::router::Router;
 
 /// Why the status socket could not be opened.
+///
+/// ```
+/// let error = mcp_host::admin::Error::Running { listen: "127.0.0.1:8808".to_owned(), pid: None };
+/// assert_eq!(error.to_string(), "another mcp-host serves 127.0.0.1:8808 already");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -79,6 +84,18 @@ pub enum Error {
 }
 
 /// Why a daemon did not answer.
+///
+/// ```no_run
+/// # async fn example() {
+/// use mcp_host::admin::{self, AskError, DaemonStatus};
+///
+/// match admin::ask::<DaemonStatus>(None).await {
+///     Ok(status) => println!("process {}", status.pid),
+///     Err(AskError::NotRunning { .. }) => println!("no daemon runs"),
+///     Err(error) => println!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -113,7 +130,7 @@ pub enum AskError {
 
 /// The socket of this daemon, and its lock on the address. Dropping it releases both.
 #[derive(Debug)]
-pub struct StatusSocket {
+pub(crate) struct StatusSocket {
     inner: platform::Socket,
     listen: Option<SocketAddr>,
     since: Instant,
@@ -126,7 +143,7 @@ impl StatusSocket {
     ///
     /// # Errors
     /// When another daemon holds the lock, or the socket cannot be created.
-    pub fn open(listen: SocketAddr) -> Result<Self, Error> {
+    pub(crate) fn open(listen: SocketAddr) -> Result<Self, Error> {
         let at = At::Port(listen.port());
         let socket = platform::Socket::open(&platform::directories(), &at, &listen.to_string())?;
         Ok(Self::of(socket, Some(listen)))
@@ -136,7 +153,7 @@ impl StatusSocket {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_at(at: &At) -> Result<Self, Error> {
+    pub(crate) fn open_at(at: &At) -> Result<Self, Error> {
         Ok(Self::of(platform::Socket::open(&platform::directories_of(at), at, &at.word())?, None))
     }
 
@@ -239,6 +256,16 @@ pub fn serving(listen: SocketAddr) -> Option<u32> {
 }
 
 /// A request about a login.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), mcp_host::admin::AskError> {
+/// use mcp_host::admin::{self, Holdings, SignIn};
+///
+/// if let Ok(Holdings { servers, .. }) = admin::sign_in(None, &SignIn::Holdings {}).await? {
+///     servers.iter().for_each(|server| println!("{}: {:?}", server.name, server.holding));
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, serde::Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -9,6 +9,13 @@ use crate::registry::{Catalog, Kind};
 type Owned = (String, String, String);
 
 /// The owners of all entries, in no particular order.
+///
+/// ```
+/// use mcp_host::admin::Owners;
+/// use mcp_host::registry::Kind;
+///
+/// assert_eq!(Owners::default().owner(Kind::Tools, "files__read"), None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owners {
     tools: Vec<Owned>,

@@ -48,6 +48,12 @@ pub struct DaemonStatus {
 }
 
 /// The use of one limit.
+///
+/// ```
+/// let reply: mcp_host::admin::LimitUsage = serde_json::from_str(r#"{"limit":"sessions","used":1,"cap":100}"#)?;
+/// assert!(reply.used < reply.cap);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -71,6 +77,12 @@ impl From<Usage> for LimitUsage {
 }
 
 /// The result of a reload.
+///
+/// ```
+/// let reply: mcp_host::admin::Reloaded = serde_json::from_str(r#"{"reloaded":false,"error":"mcp.json: not valid JSON"}"#)?;
+/// assert!(!reply.reloaded);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -95,6 +107,12 @@ impl From<Result<Reload, String>> for Reloaded {
 }
 
 /// The reply to `forget SERVER`.
+///
+/// ```
+/// let reply: mcp_host::admin::AsksForgotten = serde_json::from_str(r#"{"forgotten":["sampling"]}"#)?;
+/// assert!(reply.forgotten == ["sampling"]);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AsksForgotten {
@@ -133,6 +151,16 @@ impl Refused {
 }
 
 /// The answer to a [`SignIn`](super::SignIn), by its request.
+///
+/// ```no_run
+/// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::admin::Refused> {
+/// use mcp_host::admin::{SignIn, SignInReply};
+///
+/// if let SignInReply::SignedOut(done) = host.sign_in(SignIn::Forget { server: "github".to_owned() }).await? {
+///     println!("there was a token: {}", done.forgotten);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -156,6 +184,12 @@ pub enum SignInReply {
 }
 
 /// A browser login has started.
+///
+/// ```
+/// let reply: mcp_host::admin::LoginBegun = serde_json::from_str(r#"{"login":1,"page":"https://a.example/p","issuer":"https://a.example"}"#)?;
+/// assert!(!reply.by_code);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -178,6 +212,12 @@ impl LoginBegun {
 }
 
 /// A device-code login has started.
+///
+/// ```
+/// let reply: mcp_host::admin::CodeBegun = serde_json::from_str(r#"{"login":1,"page":"https://a.example","complete":null,"code":"AB-CD","issuer":"https://a.example","expiresIn":600}"#)?;
+/// assert!(reply.code == "AB-CD");
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -197,6 +237,12 @@ pub struct CodeBegun {
 }
 
 /// A login is done.
+///
+/// ```
+/// let reply: mcp_host::admin::SignedIn = serde_json::from_str(r#"{"signedIn":true,"kept":"file"}"#)?;
+/// assert!(reply.kept == mcp_host::auth::Kept::File);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -208,6 +254,12 @@ pub struct SignedIn {
 }
 
 /// A device-code login is still pending.
+///
+/// ```
+/// let reply: mcp_host::admin::Pending = serde_json::from_str(r#"{"pending":true}"#)?;
+/// assert!(reply.pending);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Pending {
@@ -216,6 +268,12 @@ pub struct Pending {
 }
 
 /// A device-code login was canceled.
+///
+/// ```
+/// let reply: mcp_host::admin::Abandoned = serde_json::from_str(r#"{"abandoned":true}"#)?;
+/// assert!(reply.abandoned);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Abandoned {
@@ -224,6 +282,12 @@ pub struct Abandoned {
 }
 
 /// A token is forgotten.
+///
+/// ```
+/// let reply: mcp_host::admin::SignedOut = serde_json::from_str(r#"{"forgotten":true}"#)?;
+/// assert!(reply.forgotten);
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SignedOut {
@@ -232,6 +296,12 @@ pub struct SignedOut {
 }
 
 /// The tokens that are held.
+///
+/// ```
+/// let reply: mcp_host::admin::Holdings = serde_json::from_str(r#"{"servers":[]}"#)?;
+/// assert!(reply.servers.is_empty());
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holdings {
@@ -240,6 +310,12 @@ pub struct Holdings {
 }
 
 /// The token held for one server.
+///
+/// ```
+/// let reply: mcp_host::admin::ServerHolding = serde_json::from_str(r#"{"name":"github","holding":null}"#)?;
+/// assert!(reply.holding.is_none());
+/// # Ok::<_, serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerHolding {

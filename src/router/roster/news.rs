@@ -14,6 +14,14 @@ use tokio::sync::Notify;
 use super::ClientStatus;
 
 /// Whether a client came or went.
+///
+/// ```
+/// # fn show(event: &mcp_host::ClientEvent) {
+/// if event.change == mcp_host::ClientChange::Connected {
+///     println!("welcome, {}", event.client.name);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -25,6 +33,12 @@ pub enum ClientChange {
 }
 
 /// A client came or went.
+///
+/// ```
+/// # fn show(event: &mcp_host::ClientEvent) {
+/// println!("{}: {:?}; {} clients now", event.client.name, event.change, event.clients);
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientEvent {
@@ -39,6 +53,17 @@ pub struct ClientEvent {
 }
 
 /// One piece of news about clients.
+///
+/// ```
+/// # fn show(news: &mcp_host::ClientNews) {
+/// use mcp_host::ClientNews;
+///
+/// match news {
+///     ClientNews::One(event) => println!("{}: {:?}", event.client.name, event.change),
+///     news => println!("{news:?}"),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientNews {
@@ -216,7 +241,7 @@ impl ClientEvents {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "server"))]
     pub(crate) fn heard_so_far(&self) -> Option<ClientNews> {
         locked(&self.0.unheard).next()
     }

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::support::*;
 use crate::protocol::{Method, Notification, Profile, ProtocolVersion, Raw, Response};
-use crate::router::{Client, Gauges};
+use crate::router::Client;
+use crate::router::gauges::Gauges;
 
 /// The number of kinds of steps; they take turns.
 const KINDS: usize = 8;

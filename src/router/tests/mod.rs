@@ -13,6 +13,7 @@ mod eras;
 mod far;
 #[cfg(feature = "server")]
 mod greedy;
+#[cfg(feature = "server")]
 mod growth;
 #[cfg(feature = "server")]
 mod jobs;

@@ -1,4 +1,4 @@
-//! Calls: what goes along with them, what they bring, and how they fail.
+//! Calls: what they carry, what they return, and how they fail.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn server() -> InProcess {
             Box::pin(async { Ok(json!({ "contents": [{ "uri": "repo:a", "text": "contents of a" }] }).into()) })
         })
         .method(Method::Complete, |call| {
-            // It tells what it was asked.
+            // The values are the parts of the request.
             let [asked, argument, context] = call.params.members(["ref", "argument", "context"]);
             let parts = [asked, argument, context].map(|part| part.map_or_else(String::new, |part| part.to_string()));
             Box::pin(async move { Ok(json!({ "completion": { "values": parts, "hasMore": false } }).into()) })
@@ -100,7 +100,7 @@ async fn an_unknown_name_is_told_with_those_that_are_near() {
     assert_eq!(help.help(), Some("did you mean `it__fails`?"));
     let prompt = host.get_prompt("it__reviev", json!({})).await.unwrap_err();
     assert_eq!((prompt.kind(), prompt.nearest()), (ErrorKind::Unknown, &["it__review".to_owned()][..]));
-    // A name of megabytes is compared with nothing.
+    // A name of megabytes is not compared.
     let long = host.call_tool(&"x".repeat(1 << 20), json!({})).await.unwrap_err();
     assert!(long.nearest().is_empty());
     host.shutdown().await;

@@ -1,4 +1,4 @@
-//! What a host is made of: files, followed or not, and configs by value.
+//! Configs of a host: files, followed or not, and configs by value.
 
 use mcp_host::{Config, ErrorKind, Host};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn text(servers: &Value) -> String {
     json!({ "mcpServers": servers }).to_string()
 }
 
-/// A server that is named and never started.
+/// A server that never starts.
 fn entry() -> Value {
     json!({ "command": "sh", "start": "lazy" })
 }
@@ -41,14 +41,14 @@ async fn files_are_followed_where_that_is_wanted() {
     std::fs::write(&file, text(&json!({ "a": entry() }))).unwrap();
     let host = Host::builder().config_file(&file).follow().start().await.unwrap();
     std::fs::write(&file, text(&json!({ "a": entry(), "b": entry() }))).unwrap();
-    // Without being told.
+    // Without a request.
     until(&host, |host| host.status().iter().any(|server| server.name == "b").then_some(())).await;
     std::fs::write(&file, text(&json!({ "b": entry() }))).unwrap();
     // At once.
     host.reload_files().await.unwrap();
     assert_eq!(names(&host), ["b"]);
     host.shutdown().await;
-    // A builder that has entered reads the same files again.
+    // After `enter`, reloads read the same files.
     let host = Host::builder().config_file(&file).follow().enter().unwrap().start().await.unwrap();
     std::fs::write(&file, text(&json!({ "b": entry(), "c": entry() }))).unwrap();
     host.reload_files().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a host hears beside answers: changes of lists, log messages, standard error, updates of resources.
+//! Events: states, changes of lists, log messages, standard error, updates of resources.
 
 use mcp_host::registry::Kind;
 use mcp_host::{ErrorKind, Event, Events, Host, InProcess, Method, StateName, demo};
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{PATIENCE, config, said, tool};
 
-/// The next event that `wanted` makes something of.
+/// Waits for the next event that `wanted` accepts.
 async fn next<T>(events: &mut Events, wanted: impl Fn(Event) -> Option<T>) -> T {
     let found = async {
         loop {
@@ -100,7 +100,7 @@ async fn standard_error_of_servers_is_told_without_secrets() {
 #[tokio::test]
 async fn states_are_told_by_the_names_of_the_config() {
     let host = Host::builder().in_process("My Server", server()).start().await.unwrap();
-    // Nothing has run since.
+    // No task has run since.
     let mut events = host.events();
     let change = next(&mut events, |event| match event {
         Event::State(change) if change.to == StateName::Connected => Some(change),
@@ -108,6 +108,37 @@ async fn states_are_told_by_the_names_of_the_config() {
     });
     let change = change.await;
     assert_eq!((change.server.as_str(), change.from, change.cause), ("My Server", StateName::Initializing, None));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_removed_server_is_told_disconnected() {
+    let lazy = json!({ "command": "sh", "start": "lazy" });
+    let builder = Host::builder().in_process("My Server", server()).config(config(&json!({ "never used": lazy })));
+    let host = builder.start().await.unwrap();
+    host.settled().await;
+    for (name, wanted) in [
+        (
+            "My Server",
+            [(StateName::Connected, StateName::Disconnecting), (StateName::Disconnecting, StateName::Disconnected)],
+        ),
+        (
+            "never used",
+            [(StateName::Idle, StateName::Disconnecting), (StateName::Disconnecting, StateName::Disconnected)],
+        ),
+    ] {
+        let mut events = host.events();
+        assert!(host.remove_server(name));
+        for wanted in wanted {
+            let change = next(&mut events, |event| match event {
+                Event::State(change) if change.server == name && change.from != StateName::Initializing => Some(change),
+                _ => None,
+            });
+            let change = change.await;
+            assert_eq!((change.from, change.to, change.cause), (wanted.0, wanted.1, None), "{name}");
+        }
+    }
+    assert!(host.status().is_empty());
     host.shutdown().await;
 }
 
@@ -143,7 +174,10 @@ async fn updates_of_a_watched_resource_are_told_while_it_is_watched() {
 
 #[tokio::test]
 async fn what_nobody_has_cannot_be_watched() {
-    let host = Host::builder().in_process("echo", demo::echo()).start().await.unwrap();
+    // A URI that no list has would lead to the only server with resources.
+    let builder = Host::builder().in_process("echo", demo::echo()).in_process("clock", demo::clock());
+    let host = builder.start().await.unwrap();
+    host.catalog_ready().await;
     let error = host.subscribe("it:notes").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
     host.shutdown().await;

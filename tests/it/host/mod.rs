@@ -14,20 +14,20 @@ use mcp_host::config::{Config, Syntax, Vars, parse_str};
 use mcp_host::{Host, Raw};
 use serde_json::{Value, json};
 
-/// No test waits longer for something that is about to come.
+/// The longest that a test waits for an event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The definition of a tool that takes anything.
+/// Returns the definition of a tool that takes any arguments.
 fn tool(name: &str) -> Raw {
     json!({ "name": name, "inputSchema": { "type": "object" } }).into()
 }
 
-/// A result of one block of text.
+/// Returns a result with one block of text.
 fn said(text: &str) -> Raw {
     json!({ "content": [{ "type": "text", "text": text }] }).into()
 }
 
-/// A config of these servers.
+/// Parses a config with these servers.
 fn config(servers: &Value) -> Config {
     let text = json!({ "mcpServers": servers }).to_string();
     parse_str(&text, Syntax::Json, "test.json", &Vars::from_process()).unwrap()

@@ -1,4 +1,4 @@
-//! What servers ask, and who answers.
+//! Questions of servers, and the handlers that answer them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ fn server() -> InProcess {
 const ALL: Profile =
     Profile::ROOTS.with(Profile::SAMPLING).with(Profile::ELICITATION_FORM).with(Profile::ELICITATION_URL);
 
-/// Answers everything, and notes what it was asked.
+/// Answers every question, and notes it.
 #[derive(Clone, Default)]
 struct Talkative(Arc<Mutex<Vec<String>>>);
 
@@ -77,7 +77,7 @@ impl ClientHandler for Talkative {
     }
 }
 
-/// Could answer everything, and does not.
+/// Declares every capability, and answers nothing.
 struct Silent;
 
 impl ClientHandler for Silent {
@@ -124,7 +124,7 @@ async fn what_is_not_written_declines() {
     assert_eq!(answered(&host, "sample").await, "error -1");
     assert_eq!(answered(&host, "roots").await, r#"{"roots":[]}"#);
     host.shutdown().await;
-    // Without a handler there is nobody to ask.
+    // Without a handler servers cannot ask.
     let host = Host::builder().in_process("it", server()).start().await.unwrap();
     for tool in ["form", "page", "sample", "roots"] {
         assert_eq!(answered(&host, tool).await, "error -32601", "{tool}");
@@ -132,7 +132,7 @@ async fn what_is_not_written_declines() {
     host.shutdown().await;
 }
 
-/// Never answers; tells that it was asked, and that it needs not answer any more.
+/// Never answers; notes when it is asked, and when the question is dropped.
 #[derive(Clone, Default)]
 struct Slow {
     asked: Arc<Notify>,
@@ -171,6 +171,6 @@ async fn a_question_ends_with_its_call() {
     }
     assert!(!slow.let_go.load(Ordering::SeqCst));
     drop(call);
-    assert!(slow.let_go.load(Ordering::SeqCst), "nobody waits for the person any more");
+    assert!(slow.let_go.load(Ordering::SeqCst), "the question is dropped");
     host.shutdown().await;
 }

@@ -1,11 +1,11 @@
-//! Sessions: servers that keep something for each client.
+//! Sessions, for servers that keep state for each client.
 
 use mcp_host::{ClientHandler, ElicitAnswer, Elicitation, Host, Profile, Session, demo};
 use serde_json::json;
 
 use super::{PATIENCE, config, until};
 
-/// A server in shell that tells its process.
+/// A server in shell that tells its process id.
 const SERVER: &str = r#"
 reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; };
 while read -r line; do
@@ -33,13 +33,13 @@ async fn each_session_has_its_own_server_and_takes_it_along() {
     assert_eq!(pid(&ann.clone()).await, of_ann, "it is one session, however many hold it");
     let has = |host: &Host, pid: &str| host.status()[0].pids.iter().any(|other| other.to_string() == pid);
     assert!(has(&host, &of_ann) && has(&host, &of_bob));
-    // A call that is under way keeps the session.
+    // A call in flight keeps the session.
     let call = ann.call_tool("it__pid", json!({}));
     drop(ann);
     assert_eq!(call.await.unwrap().text(), of_ann);
     until(&host, |host| (!has(host, &of_ann)).then_some(())).await;
     assert_eq!(pid(&bob).await, of_bob);
-    assert!(host.clients().is_empty(), "they are no clients at a door");
+    assert!(host.clients().is_empty(), "they are not clients of a door");
     host.shutdown().await;
     assert!(bob.call_tool("it__pid", json!({})).await.is_err());
 }

@@ -2,7 +2,7 @@
 //! the state of its servers.
 
 use mcp_host::config::{NOT_APPROVED, Server};
-use mcp_host::{ServerStatus, StateName};
+use mcp_host::{Host, ServerStatus, StateName};
 
 use super::check::{not_approved, unusable};
 use super::suspects;
@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     let unusable = unusable(&plan.config).or_else(|| not_approved(&plan.config));
     let again = common.again(args.demo.demo);
     let servers = plan.config.servers.clone();
-    let (status, suspects) = match joined::state(&plan).await {
+    let (status, remarks) = match joined::state(&plan).await {
         Some((at, status)) => {
             output.remark(&format!("note: this is the state of {at}, which serves this config"));
             (status, Vec::new())
@@ -36,16 +36,16 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
         None => {
             let session = Session::look_alone(plan, again.clone(), output).await?;
             let status = session.status();
-            let suspects = suspects::lines(&servers, &session.host.catalog());
+            let remarks = if output.json { Vec::new() } else { remarks(&servers, &session.host).await };
             session.close().await;
-            (status, suspects)
+            (status, remarks)
         }
     };
     if output.json {
         output.value(&status)?;
     } else {
         output.lines(lines(&status, output))?;
-        suspects.iter().for_each(|line| output.talk(line));
+        remarks.iter().for_each(|line| output.talk(line));
     }
     let failures: Vec<Failure> = status
         .iter()
@@ -61,6 +61,12 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
     let worst =
         [Exit::Unreachable, Exit::Unauthorized].into_iter().find(|exit| failures.iter().any(|f| f.exit == *exit));
     Ok(worst.unwrap_or(Exit::Ok))
+}
+
+/// What is odd about the tools of servers that are there. None of it is a failure.
+async fn remarks(servers: &[Server], host: &Host) -> Vec<String> {
+    let invalid = host.invalid_schemas().await.into_iter().map(|schema| format!("note: {schema}"));
+    invalid.chain(suspects::lines(servers, &host.catalog())).collect()
 }
 
 fn is_told(server: &Server) -> bool {

@@ -1,0 +1,71 @@
+//! The schemas of tools that are not valid JSON Schemas, for people who look for the cause of odd calls.
+
+use std::fmt;
+
+use super::Host;
+use crate::keep;
+use crate::protocol::Theirs;
+
+/// A schema of a tool that cannot be used to validate anything. The tool is offered and called all the same.
+///
+/// ```
+/// # async fn show(host: &mcp_host::Host) {
+/// for schema in host.invalid_schemas().await {
+///     println!("{schema}");
+/// }
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InvalidSchema {
+    /// The name of the server in the config.
+    pub server: String,
+    /// The name of the tool at its server.
+    pub tool: String,
+    /// `inputSchema` or `outputSchema`.
+    pub member: &'static str,
+    /// A predicate, such as "is not a valid JSON Schema".
+    pub reason: String,
+}
+
+impl fmt::Display for InvalidSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (server, tool) = (Theirs(&self.server), Theirs(&self.tool));
+        write!(f, "server `{server}`, tool `{tool}`: its `{}` {}", self.member, self.reason)
+    }
+}
+
+impl Host {
+    /// Returns the schemas of all listed tools that are not valid, in config order. Compiles every schema, on the blocking
+    /// pool. It never fetches a schema that another one refers to.
+    ///
+    /// # Cancel safety
+    /// Dropping the wait changes nothing.
+    pub async fn invalid_schemas(&self) -> Vec<InvalidSchema> {
+        let mut offers = Vec::new();
+        for server in self.0.manager.servers().iter() {
+            let mut seen = Vec::new();
+            for listed in server.upstreams().iter().filter_map(|upstream| upstream.listed()) {
+                // Leases of one server mostly list the same.
+                if !seen.contains(&listed.offer.hash()) {
+                    seen.push(listed.offer.hash());
+                    offers.push((server.config.name.clone(), listed.offer.clone()));
+                }
+            }
+        }
+        let check = move || {
+            let mut found: Vec<InvalidSchema> = Vec::new();
+            for (server, offer) in offers {
+                for fault in offer.unvalidated() {
+                    let (server, tool) = (server.clone(), fault.tool.to_string());
+                    let schema = InvalidSchema { server, tool, member: fault.member, reason: fault.why.to_string() };
+                    if !found.contains(&schema) {
+                        found.push(schema);
+                    }
+                }
+            }
+            found
+        };
+        keep::done(check).await
+    }
+}
