@@ -9,7 +9,7 @@ use mcp_host::protocol::Raw;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Servers end with this program, even if it is killed.
+    // Servers end with this program even if it is killed.
     mcp_host::guard();
     let mut args = std::env::args().skip(1);
     let file = args.next().ok_or("usage: embed CONFIG [TOOL [JSON]]")?;
