@@ -199,7 +199,7 @@ async fn h28_redirects_within_the_origin() {
         ]
     );
     followed.shutdown().await;
-    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "no URL")] {
+    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "not a URL")] {
         let refused = host(&server, &url(path)).await;
         assert!(last_error(&refused).contains(why), "{}", last_error(&refused));
         refused.shutdown().await;
