@@ -206,7 +206,7 @@ async fn h28_redirects_within_the_origin() {
     }
     let away = json!({"type": "http", "era": "legacy", "url": format!("http://127.0.0.1:{}/found", server.port)});
     let refused = host(&server, &away).await;
-    assert!(last_error(&refused).contains("not be a POST"), "{}", last_error(&refused));
+    assert!(last_error(&refused).contains("no longer be a POST"), "{}", last_error(&refused));
     refused.shutdown().await;
 }
 
