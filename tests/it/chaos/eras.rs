@@ -91,7 +91,7 @@ async fn h32_over_http_whoever_cannot_be_served_is_told() {
             "contradicts itself",
             |seen| error(seen, 400, -32022, &json!({ "supported": ["2026-07-28"] })),
             StateName::Reconnecting,
-            "a revision of ours",
+            "a revision that this build speaks",
         ),
     ];
     for (case, discover, state, want) in cases {

@@ -199,14 +199,14 @@ async fn h28_redirects_within_the_origin() {
         ]
     );
     followed.shutdown().await;
-    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "no URL")] {
+    for (path, why) in [("/round", "more than 3 times"), ("/away", "another origin"), ("/nowhere", "not a URL")] {
         let refused = host(&server, &url(path)).await;
         assert!(last_error(&refused).contains(why), "{}", last_error(&refused));
         refused.shutdown().await;
     }
     let away = json!({"type": "http", "era": "legacy", "url": format!("http://127.0.0.1:{}/found", server.port)});
     let refused = host(&server, &away).await;
-    assert!(last_error(&refused).contains("not be a POST"), "{}", last_error(&refused));
+    assert!(last_error(&refused).contains("no longer be a POST"), "{}", last_error(&refused));
     refused.shutdown().await;
 }
 
