@@ -178,7 +178,7 @@ fn sockets_that_lead_nowhere_cost_a_line_at_most() {
     let replies: [(Option<&str>, &str); 3] = [
         (Some(""), "did not answer"),
         (None, "did not answer"),
-        (Some("{\"error\":\"unknown request\"}\n"), "another version"),
+        (Some("{\"error\":\"unknown request\"}\n"), "is a different version"),
     ];
     for (reply, says) in replies {
         let place = Place::new();

@@ -426,8 +426,7 @@ impl<'a, S: Source> Pump<'a, S> {
             && passing.start.index > taken
             && !passing.scan.answers().is_some_and(|id| peer.has_asked(id))
         {
-            // The daemon will not read the rest. The next one gets the message when it is complete. The newline keeps what
-            // follows separate.
+            // The daemon reads no more; the next one gets the whole message. The newline keeps what follows separate.
             passing.to = None;
             peer.put(b"\n");
         }
@@ -437,8 +436,7 @@ impl<'a, S: Source> Pump<'a, S> {
         let lost = self.kept.left(number, taken);
         let peer = &mut self.peers[at];
         if peer.is_closed() {
-            // The client has closed its side, so the daemon ends the session with all requests in flight: nothing waits for
-            // them.
+            // The client has closed its side, so the daemon ends the session with all requests in flight.
             peer.questions.clear();
             let _ = self.kept.lost(number, peer.written);
         }
