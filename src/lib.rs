@@ -60,7 +60,7 @@ pub use downstream::Eras;
 #[cfg(feature = "server")]
 pub use downstream::admin;
 pub use error::{Error, ErrorKind};
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "schemas", test))]
 pub use host::InvalidSchema;
 pub use host::{
     Call, CallResult, ClientHandler, Completion, ElicitAnswer, Elicitation, Event, Events, Host, HostBuilder,

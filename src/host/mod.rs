@@ -16,7 +16,7 @@ mod handler;
 mod login;
 mod reload;
 mod result;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "schemas", test))]
 mod schemas;
 mod session;
 #[cfg(feature = "server")]
@@ -38,7 +38,7 @@ pub use endpoint::HttpEndpoint;
 pub use events::{Event, Events};
 pub use handler::{ClientHandler, ElicitAnswer, Elicitation, Root, SampleAnswer, Sampling};
 pub use result::CallResult;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "schemas", test))]
 pub use schemas::InvalidSchema;
 pub use session::{Session, Updates};
 #[cfg(feature = "server")]

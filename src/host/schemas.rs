@@ -69,3 +69,29 @@ impl Host {
         keep::done(check).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::InProcess;
+
+    #[tokio::test]
+    async fn schemas_that_are_not_valid_are_named_by_server_tool_and_member() {
+        let tool = |name: &str, schema: serde_json::Value| json!({ "name": name, "inputSchema": schema }).into();
+        let nothing = |_| -> futures_util::future::BoxFuture<'static, crate::Outcome> {
+            Box::pin(async { Ok(json!({ "content": [] }).into()) })
+        };
+        let server = InProcess::new("plans", "1")
+            .tool(tool("good", json!({ "type": "object" })), nothing)
+            .tool(tool("bad", json!({ "type": "object", "minProperties": "two" })), nothing);
+        let host = Host::builder().in_process("My Server", server).start().await.unwrap();
+        host.catalog_ready().await;
+        let found: Vec<_> = host.invalid_schemas().await.iter().map(ToString::to_string).collect();
+        let expected =
+            r#"server `My Server`, tool `bad`: its `inputSchema` is not a valid JSON Schema at "/minProperties""#;
+        assert_eq!(found, [expected]);
+        host.shutdown().await;
+    }
+}

@@ -8,7 +8,7 @@
 mod build;
 mod catalog;
 mod circle;
-#[cfg(any(feature = "cli", test))]
+#[cfg(any(feature = "schemas", test))]
 mod compiled;
 mod contribution;
 mod definition;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-#[cfg(any(feature = "cli", test))]
+#[cfg(any(feature = "schemas", test))]
 use super::compiled;
 use super::definition::{self, Checked};
 use super::header::{ParamHeader, ParamHeaders};
@@ -138,7 +138,7 @@ impl Offer {
 
     /// The schemas of tools that cannot be used to validate anything. Compiles every schema: call it where blocking is fine,
     /// never before the first list.
-    #[cfg(any(feature = "cli", test))]
+    #[cfg(any(feature = "schemas", test))]
     pub(crate) fn unvalidated(&self) -> Vec<compiled::Fault> {
         let tools = self.list(Kind::Tools).definitions.iter();
         tools.flat_map(|tool| compiled::faults(&tool.name, &tool.json)).collect()

@@ -48,6 +48,7 @@ fn check_names_browsers_that_clients_share() {
     assert_eq!(run(&["check", "--connect", "--config", "mcp.json", "--json"]), "");
 }
 
+#[cfg(feature = "schemas")]
 #[test]
 fn check_notes_schemas_that_are_not_valid() {
     let home = tempfile::tempdir().unwrap();

@@ -82,7 +82,7 @@ async fn a_question_says_nothing_under_our_own_names_but_the_key_that_its_server
     let running = stage.call(&client, &call("keyed"));
     let question = running.question().await;
     let params = question.params.unwrap();
-    let wish = params.member("_meta").and_then(|meta| meta.text("mcp-host/inputKey").map(String::from));
+    let wish = params.member("_meta").and_then(|meta| meta.text("mcp-host/inputKey"));
     assert_eq!(wish.as_deref(), Some("user_name"), "the client may be another host");
     assert_eq!(params.to_string().matches("mcp-host/").count(), 1, "{params}");
     client.answer(Response { id: Some(question.id), outcome: Ok(Raw::trusted(r#"{"action":"decline"}"#.into())) });

@@ -65,8 +65,20 @@ pub(crate) async fn run(args: &Check, common: &Common, output: &Output) -> Resul
 
 /// What is odd about the tools of servers that are there. None of it is a failure.
 async fn remarks(servers: &[Server], host: &Host) -> Vec<String> {
-    let invalid = host.invalid_schemas().await.into_iter().map(|schema| format!("note: {schema}"));
-    invalid.chain(suspects::lines(servers, &host.catalog())).collect()
+    let mut lines = invalid_schemas(host).await;
+    lines.extend(suspects::lines(servers, &host.catalog()));
+    lines
+}
+
+#[cfg(feature = "schemas")]
+async fn invalid_schemas(host: &Host) -> Vec<String> {
+    host.invalid_schemas().await.into_iter().map(|schema| format!("note: {schema}")).collect()
+}
+
+/// The compiler of schemas costs each host memory, so it is in the program only with the feature `schemas`.
+#[cfg(not(feature = "schemas"))]
+async fn invalid_schemas(_: &Host) -> Vec<String> {
+    Vec::new()
 }
 
 fn is_told(server: &Server) -> bool {
