@@ -57,8 +57,8 @@ async fn greet(call: Invocation) -> Outcome {
         Err(error) => return Ok(failure(&format!("this client cannot be asked: {}", error.message))),
     };
     let content = reply.member("content").unwrap_or_else(Raw::empty_object);
-    Ok(match (reply.text("action").as_deref(), content.text("name"), content.text("colour")) {
-        (Some("accept"), Some(name), Some(colour)) => answer(&format!("Hello {name}, {colour} suits you.")),
+    Ok(match (reply.text("action").as_deref(), content.text("name"), content.text("color")) {
+        (Some("accept"), Some(name), Some(color)) => answer(&format!("Hello {name}, {color} suits you.")),
         (Some("accept"), Some(name), None) => answer(&format!("Hello {name}.")),
         (Some("accept"), ..) => failure("the form came back without a name"),
         _ => answer("As you like, stranger."),
@@ -142,7 +142,7 @@ const COUNTDOWN: &str = r#"{
 
 const ASK: &str = r#"{
     "name": "ask",
-    "description": "Asks the user for a name and a colour, and answers with a greeting.",
+    "description": "Asks the user for a name and a color, and answers with a greeting.",
     "inputSchema": { "type": "object" },
     "annotations": { "readOnlyHint": true }
 }"#;
@@ -154,7 +154,7 @@ const FORM: &str = r#"{
         "type": "object",
         "properties": {
             "name": { "type": "string", "title": "Your name", "minLength": 1 },
-            "colour": { "type": "string", "title": "A colour", "enum": ["red", "green", "blue"], "default": "green" }
+            "color": { "type": "string", "title": "A color", "enum": ["red", "green", "blue"], "default": "green" }
         },
         "required": ["name"]
     }

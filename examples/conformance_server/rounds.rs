@@ -112,8 +112,8 @@ async fn ask_twice(call: Invocation) -> Outcome {
         Ok(name) => name.unwrap_or_default(),
         Err(error) => return Ok(failure(&error)),
     };
-    let colour = asks::for_text(&call, "step2", "Step 2: What is your favorite color?", "color").await;
-    told(colour, |colour| format!("{name} likes {}.", colour.unwrap_or_default()))
+    let color = asks::for_text(&call, "step2", "Step 2: What is your favorite color?", "color").await;
+    told(color, |color| format!("{name} likes {}.", color.unwrap_or_default()))
 }
 
 /// Asks everything that this client declared, at once.

@@ -62,7 +62,7 @@ impl Issuer {
         if self.pkce {
             return Ok(());
         }
-        let what = "does not say that it supports PKCE with S256, without which codes can be stolen".to_owned();
+        let what = "does not say that it supports PKCE with S256, without which authorization codes can be stolen".to_owned();
         Err(Error::Metadata { at: self.issuer.clone(), what })
     }
 }
@@ -110,7 +110,7 @@ const PROTECTED: &str = "oauth-protected-resource";
 fn judged(document: ResourceDocument, at: &Url, server: &Url) -> Result<Resource, Error> {
     let names = Url::parse(&document.resource).is_ok_and(|resource| covers(&resource, server));
     if !names {
-        return Err(Error::metadata(at, "is about another resource than this server"));
+        return Err(Error::metadata(at, "describes a resource other than this server"));
     }
     if document.authorization_servers.is_empty() {
         return Err(Error::metadata(at, "names no authorization server"));

@@ -58,7 +58,7 @@ impl Outcome {
 
 enum Resolved {
     Value(String),
-    /// A value that is not secret: the folder of the file, a default written in the config.
+    /// A value that is not secret, such as the config file's folder or a default written in the config.
     Plain(String),
     /// The problem, and what to do about it.
     Missing(String, Option<String>),

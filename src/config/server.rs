@@ -87,7 +87,7 @@ fn dialect(flavor: Flavor, key: &str) -> Dialect {
     if flavor == Flavor::Goose && key == "headers" { Dialect::Shell } else { flavor.dialect() }
 }
 
-/// Returns the setting of an entry that only turns a server of another file on or off (opencode writes these).
+/// Returns on or off, if the entry does nothing but switch a server that another file defines (opencode writes these).
 pub(super) fn switch(node: &Node) -> Option<bool> {
     match node.members()? {
         [Member { key, node: Node { value: Value::Flag(flag), .. }, .. }] if key == "enabled" => Some(*flag),

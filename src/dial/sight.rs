@@ -155,7 +155,7 @@ impl Judging {
             }
             Ok(Verdict::Changed { known }) => Err(changed(shown, &known).into()),
             Err(error) if is_known => {
-                tracing::warn!("cannot clear the other certificate that {place} showed before: {error}");
+                tracing::warn!("cannot delete the record of the different certificate that {place} presented earlier: {error}");
                 connected
             }
             Err(error) => Err(unkept(&error)),

@@ -180,7 +180,7 @@ impl Questions {
         Self { handler, running: FuturesUnordered::new(), aborts: HashMap::new() }
     }
 
-    /// Passes a question to the handler; `server` is the name in the config of the server that asks.
+    /// Passes a question to the handler; `server` is the configured name of the server that asks.
     pub(super) fn ask(&mut self, id: RequestId, server: Option<String>, method: Method, params: Option<Raw>) {
         let (abort, registration) = AbortHandle::new_pair();
         let (handler, key) = (self.handler.clone(), id.clone());

@@ -113,7 +113,7 @@ impl Refusal {
     pub(crate) fn help(&self) -> String {
         match self {
             Self::Below { files } => format!(
-                "take that server out of {}; a client that wants mcp-host keeps it in a file of its own",
+                "remove that entry from {}; a client's entry for mcp-host belongs in that client's own file",
                 named(files)
             ),
             Self::TooDeep => "put the servers of all these hosts into one config".to_owned(),

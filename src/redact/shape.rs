@@ -68,7 +68,7 @@ fn last_key(text: &str) -> Option<usize> {
     })
 }
 
-/// Prefixes of the keys of some vendors.
+/// Prefixes of API keys and tokens of some vendors, and of JWTs.
 const MAKERS: [&str; 10] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "eyJ", "AKIA"];
 /// Words that contain a digit are shorter, keys are longer.
 const LONG: usize = 16;

@@ -308,7 +308,7 @@ impl Router {
         }
     }
 
-    /// Waits for an answer until `ending`. The request is cancelled then, and answered all the same.
+    /// Waits for an answer until `ending`, then cancels the request and returns a failure of the host as its answer.
     pub(crate) fn until<F: Future<Output = Option<Outcome>> + Send>(
         &self,
         client: &Arc<Client>,

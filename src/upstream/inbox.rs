@@ -24,9 +24,9 @@ pub(crate) enum Item {
     HangUp(std::time::Duration),
     /// The server withdraws a question.
     Withdrawn(RequestId),
-    /// The answer; the last item.
+    /// The answer; no item follows it.
     Done(Outcome),
-    /// The reason why there is no answer; the last item.
+    /// The reason why there is no answer; no item follows it.
     Lost(transport::Error),
 }
 

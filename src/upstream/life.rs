@@ -270,7 +270,7 @@ impl Life {
             }
             Err(error) => {
                 let server = &*self.upstream.settings.server;
-                tracing::warn!(server, "its lists cannot be read, keeping the last ones: {error}");
+                tracing::warn!(server, "keeping its previous lists, because the new ones cannot be read: {error}");
                 Some(error.retry_after().unwrap_or_default())
             }
         };

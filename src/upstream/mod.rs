@@ -393,7 +393,7 @@ impl Upstream {
         }
     }
 
-    /// Reports whether the server is on its way up, and starts it if it can be started.
+    /// Starts the server if it can be started. Returns false if it stays down.
     fn want(&self, state: StateName, since: Instant) -> bool {
         match state {
             StateName::Idle => self.wake.notify_one(),

@@ -88,7 +88,7 @@ def said(client: Client, answer: dict, mark: str) -> None:
         case "form":
             same(result, {"action": "accept", "content": {"name": own}})
         case "rich":
-            same(result, {"action": "accept", "content": {"name": own, "colour": "g", "on": False}})
+            same(result, {"action": "accept", "content": {"name": own, "color": "g", "on": False}})
         case "url":
             same(result.get("action"), "accept")
         case "sampling":

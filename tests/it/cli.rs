@@ -599,7 +599,7 @@ fn the_demo_is_listed() {
     TOOL             ARGUMENTS  DESCRIPTION
     echo__echo       text=      Answers with the text it was given.
     echo__countdown  [from=]    Counts down to zero, one number a second, and reports its progress.
-    echo__ask                   Asks the user for a name and a colour, and answers with a greeting.
+    echo__ask                   Asks the user for a name and a color, and answers with a greeting.
     clock__now                  Tells the time in UTC.
     ");
     assert_snapshot!(run(&["prompts", "clock", "--demo"]), @"

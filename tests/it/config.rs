@@ -579,7 +579,7 @@ fn refused() {
     host-values.toml:7: host.allowedOrigins[0]: "https://example.com/app" is not an origin
       write scheme, host and port alone: "https://app.example.com"
     host-values.toml:10: host.naming.maxLength: 20 is not between 40 and 128
-    host-values.toml:11: host.naming.separator: expected one to four letters, digits, _ or -
+    host-values.toml:11: host.naming.separator: expected 1 to 4 characters, each a letter, a digit, _ or -
     host-values.toml:14: host.limits.message: 1024 has no unit
       write it with a unit: "64KiB", "16MiB"
     host-values.toml:15: host.limits.pendingPerServer: must be more than zero

@@ -196,7 +196,7 @@ fn c1_who_finds_its_own_mark_exits_2_with_one_line() {
     let lines: Vec<&str> = said.lines().collect();
     let [error, help, code] = &lines[..] else { panic!("one line of what is wrong, one that mends it: {said}") };
     assert!(error.contains("has mcp-host itself as a server, with this same config") && *code == "2", "{said}");
-    assert!(help.starts_with(&format!("help: take that server out of {}", file.display())), "{said}");
+    assert!(help.starts_with(&format!("help: remove that entry from {}", file.display())), "{said}");
     assert_eq!(place.starts(), 1);
 }
 
@@ -210,7 +210,7 @@ fn c1_check_names_what_leads_back() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("server `me` starts this host again"), "{said}");
     assert!(said.contains("server `daemon` is the address of `mcp-host serve`"), "{said}");
-    assert!(said.contains("help: take `daemon` out of"), "{said}");
+    assert!(said.contains("help: remove `daemon` from"), "{said}");
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn command(found: &Found, home: Option<&Path>) -> String {
         Some(count) => {
             format!("{client} has {}: mcp-host serve --config {path}", text::count(*count, "server"))
         }
-        None => format!("{client} has servers, and something to correct: mcp-host check --config {path}"),
+        None => format!("{client} has servers, but its file has mistakes; mcp-host check --config {path} shows them"),
     }
 }
 

@@ -274,7 +274,7 @@ fn naming(naming: &mut Naming, mut fields: Fields<'_>, report: &mut Report) {
         if (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
             naming.separator = text.to_owned();
         } else {
-            report.problem(field.at, &field.path, "expected one to four letters, digits, _ or -");
+            report.problem(field.at, &field.path, "expected 1 to 4 characters, each a letter, a digit, _ or -");
         }
     }
     if let Some(field) = fields.take(&["maxLength"], report) {

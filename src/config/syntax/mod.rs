@@ -67,7 +67,7 @@ pub(super) struct Node {
 /// Whether a text is as written in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Origin {
-    /// As written in the file.
+    /// The value is as written in the file; nothing was substituted.
     #[default]
     Literal,
     /// A variable was substituted: never show the text.

@@ -200,8 +200,8 @@ impl Connection {
         lock(&self.caches)[kind as usize] = Some((cache, since));
     }
 
-    /// Returns how long a modern server's list is still valid, and for whom; `None` for a legacy server, which does not
-    /// say. An expired list is reread for the next client that asks, unless the server reports its changes.
+    /// Returns how long a modern server's list is still valid, and whether it may be shared; `None` for a legacy server,
+    /// which does not say. An expired list is reread for the next client that asks, unless the server reports its changes.
     pub(crate) fn freshness(&self, kind: Kind) -> Option<Cache> {
         let peer = self.peer.get().filter(|peer| peer.version.is_modern())?;
         let (cache, since) = lock(&self.caches)[kind as usize]?;

@@ -23,7 +23,7 @@ use crate::upstream::ask::Asker;
 const AT_ONCE: usize = 16;
 /// The maximum queue length for echoes: answers to pings and to unknown requests.
 const ECHOES: usize = 64;
-/// The bytes that a queued message costs beyond its own.
+/// The bytes that a queued message costs in addition to its own length.
 const OVERHEAD: usize = 256;
 /// How long a server may take to accept a POST over HTTP with SSE. The answer comes on the stream.
 const ACCEPT: Duration = Duration::from_secs(60);

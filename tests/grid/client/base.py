@@ -124,8 +124,8 @@ class Client:
             return {"action": "accept"}
         content: dict[str, Any] = {"name": told}
         fields = params.get("requestedSchema", {}).get("properties", {})
-        if "colour" in fields:
-            content |= {"colour": "g", "on": False}
+        if "color" in fields:
+            content |= {"color": "g", "on": False}
         if "many" in fields:
             content["many"] = ["b"]
         for field in fields:

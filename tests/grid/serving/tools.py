@@ -58,9 +58,9 @@ def question(kind: str, revision: str, mark: str) -> dict:
         if kind == "who":
             properties["integer"] = {"type": "integer"}
         if kind == "rich":
-            colours = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
+            colors = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
             properties["name"]["default"] = "nobody"
-            properties |= {"colour": {"type": "string", "oneOf": colours}, "on": {"type": "boolean", "default": True}}
+            properties |= {"color": {"type": "string", "oneOf": colors}, "on": {"type": "boolean", "default": True}}
         schema = {"type": "object", "properties": properties, "required": ["name"]}
         return {"message": mark, "requestedSchema": schema} | ({"mode": "form"} if revision >= R25C else {})
     if kind == "url":

@@ -145,7 +145,7 @@ fn warn_of_itself(config: &Config, output: &Output) {
     for (server, what) in started.chain(dialed) {
         output.talk(&format!("warning: {}server `{}` {what}", place(server), server.name));
         output.talk(&format!(
-            "help: take `{}` out of {}; a client that wants mcp-host keeps it in a file of its own",
+            "help: remove `{}` from {}; a client's entry for mcp-host belongs in that client's own file",
             server.name,
             server.source.file.display()
         ));

@@ -29,7 +29,7 @@ pub(super) struct Desk {
 
 enum At {
     Daemon(Option<SocketAddr>),
-    /// A host in this process that starts no server.
+    /// A host in this process that only signs in, and starts none of the configured servers.
     Here(Box<Host>),
 }
 

@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
         self.summary();
     }
 
-    /// Prints events.
+    /// Prints events, forever.
     pub(crate) async fn follow(&mut self) -> Infallible {
         loop {
             tokio::select! {

@@ -22,7 +22,7 @@ pub(super) struct Peer {
     /// Identifies the daemon; `None` for a host in this process.
     pub(super) boot: Option<String>,
     out: Vec<u8>,
-    /// Bytes ever put into `out`.
+    /// Total bytes put into `out` so far.
     queued: u64,
     /// How many of them are written.
     pub(super) written: u64,

@@ -61,7 +61,7 @@ fn lines(row: &Row, paint: Paint) -> Vec<String> {
     say("sharing", row.sharing.clone(), Tone::Plain);
     say("restarts", vec![row.restarts.to_string()], Tone::Plain);
     if row.dropped > 0 {
-        let dropped = format!("{} (answers nobody waits for, notifications over the rate)", row.dropped);
+        let dropped = format!("{} (answers to no request, notifications over the rate limit)", row.dropped);
         say("dropped", vec![dropped], Tone::Plain);
     }
     say("problems", row.problems.clone(), Tone::Warn);
