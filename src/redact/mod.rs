@@ -2,7 +2,7 @@
 //!
 //! In: text for a log, an error, a status. Out: the same text with `***` for values that the config marks as secret, and
 //! for everything that looks like a credential (`shape.rs`). Servers may repeat what they were given, so this covers causes
-//! of failures and standard error. Headers that a helper program prints are learned as they come ([`Learned`]), by every
+//! of failures and standard error. Headers that a helper program prints are learned as they come (`Learned`), by every
 //! scrubber of that config.
 //!
 //! **Invariant:** it only removes, and never fails. Not here: messages between clients and servers pass untouched.
