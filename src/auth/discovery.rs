@@ -62,7 +62,8 @@ impl Issuer {
         if self.pkce {
             return Ok(());
         }
-        let what = "does not say that it supports PKCE with S256, without which authorization codes can be stolen".to_owned();
+        let what =
+            "does not say that it supports PKCE with S256, without which authorization codes can be stolen".to_owned();
         Err(Error::Metadata { at: self.issuer.clone(), what })
     }
 }

@@ -155,7 +155,9 @@ impl Judging {
             }
             Ok(Verdict::Changed { known }) => Err(changed(shown, &known).into()),
             Err(error) if is_known => {
-                tracing::warn!("cannot delete the record of the different certificate that {place} presented earlier: {error}");
+                tracing::warn!(
+                    "cannot delete the record of the different certificate that {place} presented earlier: {error}"
+                );
                 connected
             }
             Err(error) => Err(unkept(&error)),

@@ -108,7 +108,9 @@ pub(super) fn refuse(ask: Ask) {
     tracing::info!("{} belongs to no call of one client that may be asked: refused", ask.method);
     let outcome = match ask.method {
         Method::Elicit => Ok(cancelled()),
-        Method::CreateMessage => Err(ErrorObject::internal("no request of a client is in flight, so no client can be asked")),
+        Method::CreateMessage => {
+            Err(ErrorObject::internal("no request of a client is in flight, so no client can be asked"))
+        }
         _ => Err(ErrorObject::method_not_found(ask.method.as_str())),
     };
     ask.answer(outcome);

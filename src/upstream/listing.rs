@@ -71,7 +71,11 @@ pub(super) async fn list(
     match tokio::time::timeout(limit, all).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(Error::Malformed(format!("reading its lists took longer than {limit:?} (host.limits.listTime)"))),
+        Err(_) => {
+            return Err(Error::Malformed(format!(
+                "reading its lists took longer than {limit:?} (host.limits.listTime)"
+            )));
+        }
     }
     let mut builder = builder.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(last) = last {

@@ -71,7 +71,10 @@ const TABLE: &[Row] = &[
     (&["signin", "sign-in", "authorize", "authenticate", "oauth"], "mcp-host login SERVER"),
     (&["signout", "sign-out", "revoke"], "mcp-host logout SERVER"),
     (&["whoami", "tokens", "credentials", "secrets", "logins", "accounts"], "`mcp-host auth` lists the logins"),
-    (&["trust", "allow", "accept", "permit"], "`mcp-host approve` shows what a project's config would start, and asks you to allow it"),
+    (
+        &["trust", "allow", "accept", "permit"],
+        "`mcp-host approve` shows what a project's config would start, and asks you to allow it",
+    ),
 ];
 
 #[cfg(test)]

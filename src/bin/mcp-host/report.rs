@@ -230,7 +230,9 @@ fn help_for(kind: ErrorKind, text: &str, server: Option<&str>) -> String {
         (ErrorKind::Unreachable, None) => "mcp-host check --connect -v".to_owned(),
         (ErrorKind::Answer, Some(name)) => format!("that is what `{name}` answered; -vv shows every message"),
         (ErrorKind::Answer, None) => "that is what the server answered; -vv shows every message".to_owned(),
-        (ErrorKind::Denied, _) => "mcp-host approve shows what the host would start, and asks you to allow it".to_owned(),
+        (ErrorKind::Denied, _) => {
+            "mcp-host approve shows what the host would start, and asks you to allow it".to_owned()
+        }
         (ErrorKind::Cancelled, _) => "run it again".to_owned(),
         _ if text.contains("(host.limits.message)") => {
             "raise it in your config: \"host\": { \"limits\": { \"message\": \"64MiB\" } }".to_owned()
