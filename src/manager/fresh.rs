@@ -10,7 +10,8 @@ use crate::registry::{Kind, Offer};
 use crate::upstream::{Cache, Offers, StateName, Upstream};
 
 impl Manager {
-    /// Returns the cache hints of a list (`None`: of what is said about all servers): the strictest of all parts.
+    /// Returns the cache hints for a list, or with `None` for what `server/discover` says about all servers: the
+    /// strictest hints of all leases that contribute.
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
         // A filtered view must not reach others through a shared cache.
@@ -41,7 +42,7 @@ impl Manager {
     }
 }
 
-/// What one lease allows; `None` if it contributes nothing.
+/// Returns how long and by whom one lease's part may be cached; `None` if the lease contributes nothing.
 fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration) -> Option<Cache> {
     let state = upstream.status().state;
     let connection = upstream.connection();
@@ -79,8 +80,8 @@ fn is_public(server: &Server, profile: Profile) -> bool {
 }
 
 impl Server {
-    /// Reports whether its requests carry credentials: those of the config, or the token of a signed-in user. Lists
-    /// that a login was shown stay private after logout.
+    /// Reports whether requests to the server carry credentials: those in the config, or a signed-in user's access
+    /// token. Lists that a login was shown stay private after logout.
     fn is_asked_for_somebody(&self) -> bool {
         let signed_in = self.tokens().is_some_and(|tokens| tokens.has_token());
         self.brings_credentials || signed_in || self.last_offers.are_of_a_login()

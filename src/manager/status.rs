@@ -30,13 +30,13 @@ use crate::upstream::{StateName, Upstream};
 pub struct ServerStatus {
     /// Its name in the config.
     pub name: String,
-    /// The prefix of its tools.
+    /// The prefix of its tools' names.
     pub alias: String,
     /// The best state among its leases.
     pub state: StateName,
     /// Milliseconds since the server entered that state, regardless of which lease is in it now.
     pub since_ms: u64,
-    /// `stdio`, `http`, `sse`, or `memory`; `none` if the server cannot be reached.
+    /// `stdio`, `http`, `sse`, or `memory`; `none` if the server is never started.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
     /// The negotiated revision.
@@ -45,7 +45,7 @@ pub struct ServerStatus {
     /// The negotiated revisions of all its connections, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<String>,
-    /// Whether it speaks both eras: clients with a session are served by connections that have one.
+    /// Whether it speaks both eras (with sessions and without): clients with a session get connections with one.
     pub both_eras: bool,
     /// Its own `serverInfo`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,8 +76,8 @@ pub struct ServerStatus {
     /// first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stderr: Vec<String>,
-    /// If it failed: names of variables that are set here, that its program did not get, and that programs are known to
-    /// need.
+    /// If it failed: names of environment variables that the host has and its program did not get, although programs
+    /// are known to need them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_inherited: Vec<String>,
     /// The number of tools it offers to clients.
@@ -117,7 +117,7 @@ pub(crate) struct ServerState {
     pub(crate) why: Option<String>,
 }
 
-/// One of a few words; for a plain `&'static str`, `serde` would borrow from its input.
+/// One of a few words. An alias, because for a plain `&'static str` `serde` would borrow from its input.
 type Word = &'static str;
 
 /// Parses the name of a transport.
@@ -252,12 +252,12 @@ fn counts(catalog: &Catalog) -> Counts<'_> {
     counts
 }
 
-/// Returns the lease that users see; of two eras, the modern one.
+/// Returns the lease whose details users see: the one in the best state, and of two eras the modern one.
 fn best<'a>(server: &Server, upstreams: &'a [Arc<Upstream>]) -> Option<&'a Arc<Upstream>> {
     upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)))
 }
 
-/// Returns the revisions in use with it now, newest first.
+/// Returns the revisions that the server's connections use now, newest first.
 fn revisions(upstreams: &[Arc<Upstream>]) -> Vec<String> {
     let agreed = upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.peer()?.version));
     let agreed: BTreeSet<ProtocolVersion> = agreed.collect();

@@ -22,7 +22,7 @@ impl PartialEq for Told {
 impl Eq for Told {}
 
 impl Told {
-    /// Returns no roots, also for a client that gave no answer.
+    /// Returns an empty list of roots, which also stands for a client that gave no answer.
     pub(crate) fn nothing() -> Arc<Self> {
         static NOTHING: OnceLock<Arc<Told>> = OnceLock::new();
         let make = || Arc::new(Self { uris: Vec::new(), result: Raw::from_value(&serde_json::json!({ "roots": [] })) });

@@ -1,5 +1,5 @@
-//! What one client sees and may call, within the limits of `sight.rs`: the offers of the leases it uses, and hints for
-//! the others.
+//! What one client sees and may call, within the limits of `sight.rs`: the lists of the leases it uses, and the last
+//! known lists of other servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Key {
 /// What one client sees, and what it may call; one shared catalog if they are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// What its lists show.
+    /// What its list requests show.
     pub(crate) shown: Arc<Catalog>,
     /// What its requests are routed by.
     pub(crate) callable: Arc<Catalog>,
@@ -44,7 +44,7 @@ const CATALOGS: usize = 64;
 const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Manager {
-    /// Waits until every server has known lists, has failed, or has used up its `startupWait`. If nothing is known
+    /// Waits until every server has lists to show, has failed, or has used up its `startupWait`. If nothing is known
     /// about a server, starts the lease that lists; no list waits for a client's own lease ([`Self::admit`]).
     pub(crate) async fn prepare(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
@@ -63,8 +63,8 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Waits equally long for the resources of servers known only from an earlier run: resources are data, and are not
-    /// kept. Servers that start on demand are not started for this.
+    /// Waits up to `startupWait` for the resources of servers whose lists are only known from an earlier run: resources
+    /// are data, and are not kept. Servers that start on demand are not started for this.
     pub(crate) async fn prepare_resources(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
@@ -136,7 +136,8 @@ impl Manager {
         }
     }
 
-    /// Returns what this client was shown of the server, if its own lease there is not up.
+    /// Returns the server's lists as this client was last shown them; `None` if its own lease there is up, or none were
+    /// shown.
     pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
         let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
         if is_live || !self.sight(&who.principal).shown.holds(server) { None } else { known(server, who) }
@@ -180,7 +181,7 @@ impl Manager {
         catalog
     }
 
-    /// Returns everything known of all servers, whoever asked for it, without assigning names.
+    /// Returns a catalog of everything known about all servers, whichever client it was listed to. Assigns no names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
         let everything = Scope::default();
         let contributions = self.contributions(&everything, |server| {
@@ -214,8 +215,8 @@ impl Manager {
         self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))
     }
 
-    /// Returns the instructions of the servers that a principal sees, each under its alias, as far as they are meant
-    /// for it.
+    /// Returns the instructions of the servers that a principal sees, each under its alias, without those meant for
+    /// other principals.
     pub(crate) fn instructions(&self, principal: &Principal) -> Option<String> {
         let mut text = String::new();
         let stale = self.limits().stale_max;
@@ -250,9 +251,9 @@ impl Manager {
     }
 }
 
-/// Returns what is known of a server for this client. In order: what its own lease lists, the last listing under its
-/// key, what the rest lease lists, and the rest lease's last listing, perhaps of an earlier run. Never a listing under
-/// another key: resources name files.
+/// Returns a server's lists as far as they are known for this client. In order of preference: what its own lease lists,
+/// the last listing under its key, what the rest lease lists, and the rest lease's last listing, perhaps of an earlier
+/// run. Never a listing under another key: resources name files.
 pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
     let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
@@ -263,7 +264,8 @@ pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
 }
 
 impl Server {
-    /// Returns its instructions from an earlier run or to the host itself; nothing once it is given up.
+    /// Returns the server's last instructions to the host itself, perhaps in an earlier run; `None` once the server is
+    /// given up.
     fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
         self.last_offers.of(&ListKey::Rest)?.instructions.filter(|_| !is_given_up(self, stale))
     }

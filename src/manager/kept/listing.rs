@@ -1,5 +1,5 @@
 //! One kept listing as text: written like a server's response, and read by the same reader under the same caps. A file
-//! is no authority: whatever was done to it, it is trusted no more than the server itself.
+//! is trusted no more than the server itself, because anyone may have changed it.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// The lists that are kept. Resources are data: they name files, and go with the process that lists them.
 const KINDS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::ResourceTemplates];
 
-/// Bytes that a listing may hold beside its definitions.
+/// How many bytes a listing may have in addition to its definitions.
 const BESIDE: usize = 1 << 20;
 
 /// A listing to keep.
@@ -32,7 +32,7 @@ pub(in crate::manager) struct Reader {
     pub(in crate::manager) caps: Caps,
     /// Whether the server is behind a URL.
     pub(in crate::manager) is_remote: bool,
-    /// This host: definitions that came through it are left out.
+    /// The id of this host: definitions that came through this host are left out.
     pub(in crate::manager) host: Option<HostId>,
 }
 
@@ -52,7 +52,7 @@ struct Written<'a> {
     resource_templates: Option<Vec<&'a Raw>>,
 }
 
-/// Reports whether an offer may be kept: a list that failed may be back at the next start.
+/// Reports whether an offer may be kept: none of its lists failed. A list that failed may be back at the next start.
 pub(super) fn is_whole(offer: &Offer) -> bool {
     !KINDS.into_iter().any(|kind| offer.failed(kind))
 }
