@@ -32,7 +32,7 @@ fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
 /// The greatest nesting of a schema that is searched.
 const DEPTH: usize = 64;
 
-/// Reports whether the schema may contain references: their keywords share an ending, unless a letter is needlessly
+/// Reports whether the schema may contain references: all their keywords end in `ef`, unless a letter is needlessly
 /// escaped.
 fn may_refer(schema: &[u8]) -> bool {
     use memchr::memmem::find;
@@ -40,7 +40,7 @@ fn may_refer(schema: &[u8]) -> bool {
 }
 
 /// Reports whether the schema refers only to paths within `root`. Clients compile the schemas when they list tools, and
-/// lose the whole list over one that they cannot resolve.
+/// lose the whole list over one reference that they cannot resolve.
 fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<'a>, depth: usize) -> bool {
     if depth == 0 {
         return false;
@@ -57,7 +57,8 @@ fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<
     })
 }
 
-/// Reports whether a reference is a path within `root` that exists. A schema may have thousands of references.
+/// Reports whether a reference is a path within `root` that exists. `opened` keeps what was parsed, because a schema
+/// may have thousands of references.
 fn leads<'a>(reference: &str, root: &'a RawValue, opened: &mut Opened<'a>) -> bool {
     let Some(path) = reference.strip_prefix('#') else { return false };
     let mut steps = path.split('/');

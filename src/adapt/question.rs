@@ -12,7 +12,7 @@ pub(crate) struct AdaptedQuestion {
     pub(crate) fold: Fold,
 }
 
-/// The client cannot be asked the question; holds the server's answer.
+/// The client cannot be asked the question. Holds the answer for the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal(pub(crate) Outcome);
 
@@ -48,7 +48,7 @@ impl Fold {
 /// newer server asks a client of 2025-11-25 to visit a URL, the client needs an id as well ([`url::numbered`]).
 ///
 /// # Errors
-/// With the server's answer, if the client cannot be asked the question.
+/// With the answer for the server, if the client cannot be asked the question.
 pub(crate) fn question(
     method: &Method,
     params: Option<Raw>,
@@ -81,7 +81,7 @@ pub(crate) fn question(
     Ok(AdaptedQuestion { params: Some(params), fold })
 }
 
-/// Removes members that belong to the server's own hop, or that the client's era does not define.
+/// Removes members that concern only the hop between the server and us, or that the client's era does not define.
 fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     let mut edits = Edits::new(params);
     if to.is_modern() {

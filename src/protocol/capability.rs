@@ -1,4 +1,5 @@
-//! The client capabilities that matter to servers: the profile that decides which leases a client may share.
+//! The client capabilities that matter to servers: the profile that decides which leases (connections to servers) a
+//! client may share.
 
 use serde_json::value::RawValue;
 
@@ -60,7 +61,7 @@ impl Profile {
         self.0 == 0
     }
 
-    /// Whether a server could ask nothing of such a client.
+    /// Whether a server could ask such a client nothing.
     #[must_use]
     pub(crate) const fn asks_nothing(self) -> bool {
         self.without(Self::APPS).is_empty()

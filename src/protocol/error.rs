@@ -30,12 +30,13 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// Formats foreign text inside a message of ours: escaped and truncated (`docs/hazards.md` H105). `{:?}` adds quotes.
+/// Formats another program's text inside a message of ours: escaped and truncated (`docs/hazards.md` H105). `{:?}` adds
+/// quotes.
 #[derive(Clone, Copy)]
 pub(crate) struct Theirs<'a>(pub(crate) &'a str);
 
 /// Formats a URL that a person should open inside a message of ours. A URL is useful only as a whole, so the limit is
-/// as long as one that a browser is sent to.
+/// as high as for a URL that a browser is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a>(pub(crate) &'a str);
 
@@ -70,8 +71,8 @@ fn tell(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
     if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
 }
 
-/// Writes a foreign character. Control characters, and those without width or that reverse the text direction, are
-/// escaped: they could turn our sentence into another.
+/// Writes one character of another program's text. Control characters, and those without width or that reverse the text
+/// direction, are escaped: they could turn our sentence into another.
 pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         c if c.is_control() => write!(out, "{}", c.escape_default()),
