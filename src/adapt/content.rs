@@ -52,8 +52,8 @@ pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: P
     let known = to >= ProtocolVersion::V2025_06_18;
     let gap = ContentGap { blocks: Blocks::of(to), structured: !known };
     match method {
-        // The official suite requires audio in tool results even after a handshake of 2024-11-05, which does not define
-        // it: it passes in tool results, and becomes a resource in prompts.
+        // The official conformance suite requires audio in tool results even after a handshake of 2024-11-05, which
+        // does not define audio. So audio passes in tool results, and becomes a resource in prompts.
         Method::ToolsCall if !known || from.is_modern() => {
             let blocks = if gap.blocks == Blocks::Plain { Blocks::Audio } else { gap.blocks };
             tool(result, ContentGap { blocks, ..gap })

@@ -1,4 +1,5 @@
-//! Tool definitions, rewritten for clients of a revision. Definitions of prompts and resources fit every revision.
+//! Tool definitions, rewritten for clients of a given revision. Definitions of prompts and resources fit every
+//! revision.
 
 use serde_json::value::RawValue;
 
@@ -29,7 +30,7 @@ fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
         && (!may_refer(schema.get().as_bytes()) || refers_within(schema, schema, &mut Opened::default(), DEPTH))
 }
 
-/// The greatest nesting of a schema that is searched.
+/// The greatest depth to which a schema is searched.
 const DEPTH: usize = 64;
 
 /// Reports whether the schema may contain references: all their keywords end in `ef`, unless a letter is needlessly
@@ -49,7 +50,7 @@ fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<
         return items.into_iter().all(|item| refers_within(item, root, opened, depth - 1));
     }
     object(schema).unwrap_or_default().into_iter().all(|(key, value)| match &*key {
-        // A property may have this name; then its value is a schema.
+        // A property may be named `$ref`; its value is then a schema, not a string.
         "$ref" if value.get().starts_with('"') => string(value).is_some_and(|path| leads(&path, root, opened)),
         "$dynamicRef" | "$recursiveRef" if value.get().starts_with('"') => false,
         "enum" | "const" | "default" | "examples" | "required" => true,

@@ -29,7 +29,7 @@ pub(crate) fn error(
         // Clients that can be asked to visit a URL were already asked.
         code::URL_ELICITATION_REQUIRED => visit_first(&error, method, server),
         code::MISSING_CAPABILITY if to.is_modern() && is_declarable(&error) => Err(error),
-        // Between revisions that do not define it, this is the server's own code; the next hop may understand it.
+        // Between revisions that do not define this code, it is the server's own; the next hop may understand it.
         code::MISSING_CAPABILITY if !from.is_modern() && !to.is_modern() => Err(error),
         code::MISSING_CAPABILITY => {
             let wanted = required(&error).join(", ");

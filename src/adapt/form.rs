@@ -20,7 +20,7 @@ pub(super) struct Choice {
     field: String,
     /// The name of each switch, and the value (JSON) that it stands for.
     switches: Vec<(String, Raw)>,
-    /// Whether the field must be absent rather than empty.
+    /// Whether the field must be left out of the answer if no value is chosen, rather than be empty.
     never_empty: bool,
 }
 
@@ -149,7 +149,7 @@ fn options(list: &RawValue) -> Option<Vec<(Raw, String)>> {
         .collect()
 }
 
-/// Returns the answer to a form with its switches gathered into the fields that they replaced.
+/// Gathers the switches in the answer to a form back into the fields that they replaced, and returns that answer.
 pub(super) fn gathered(answer: Raw, choices: &[Choice]) -> Raw {
     let Some(content) = answer.value_of("content").filter(|_| answer.text("action").as_deref() == Some("accept"))
     else {

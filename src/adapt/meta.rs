@@ -2,7 +2,7 @@
 
 use crate::protocol::{Edits, Raw, meta, object};
 
-/// The ids of a trace and of our span in it.
+/// The ids of a trace (W3C Trace Context) and of our span in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
     /// The trace id to use if the client's cannot be read.
@@ -79,8 +79,8 @@ pub(crate) fn notice(params: Raw) -> Raw {
     edits.apply()
 }
 
-/// Continues the trace of a `traceparent` (JSON) with our span, and reports whether it was valid; otherwise starts a
-/// new trace.
+/// Continues the trace of a `traceparent` (JSON) with our span, and returns true; if it is not valid, starts a new
+/// trace and returns false.
 fn continued(parent: &str, ours: Trace) -> (String, bool) {
     let text = parent.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
     let parts: Vec<&str> = text.split('-').collect();

@@ -93,7 +93,7 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
         fn is_the_hops(key: &str) -> bool {
             key == "progressToken" || key.starts_with(meta::PREFIX) || key.starts_with(meta::OURS)
         }
-        // A legacy client may be another host, whose clients can be asked under the key that the server wishes for.
+        // A legacy client may be another host, which can ask its clients under the JSON key that the server wishes for.
         fn goes_to_legacy(key: &str) -> bool {
             is_the_hops(key) && key != meta::RELATED_TASK && key != meta::INPUT_KEY
         }

@@ -1,7 +1,7 @@
 //! Tasks, as written by the core of 2025-11-25 and by the extension of 2026-07-28 (`docs/bridging.md` 11).
 //!
-//! The two differ in form: `ttl` became `ttlMs`; the result that creates a task was nested and is now flat; the task of
-//! a failed tool call used to be failed and is now completed.
+//! The two differ in form: `ttl` became `ttlMs`; the result that creates a task was nested and is now flat; a tool call
+//! with `isError` used to make its task failed, and now makes it completed.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// Returns the task that a result creates: `{"task": {..}}` until 2025-11-25, the result itself since.
+/// Returns the task that a result creates: its member `task` in 2025-11-25, the result itself in 2026-07-28.
 pub(crate) fn created(result: &Raw) -> Option<Raw> {
     if result.text("resultType").as_deref() == Some("task") {
         return result.text("taskId").map(|_| result.clone());
@@ -73,7 +73,7 @@ pub(crate) fn marked(tool: &Raw) -> Raw {
 
 /// The members of a task whose names differ, old and new; all other members that a server adds pass.
 const RENAMED: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
-/// The members that 2026-07-28 puts beside the task's own.
+/// The members that 2026-07-28 puts beside those of the task itself.
 const BESIDE: [&str; 5] = ["resultType", "result", "error", "inputRequests", "requestState"];
 
 /// Writes a task in the form of 2026-07-28, under the id that the client knows.

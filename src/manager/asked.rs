@@ -22,7 +22,7 @@ impl Asked {
     pub(crate) const ROOTS: Self = Self(1);
     /// `sampling/createMessage`
     pub(crate) const SAMPLING: Self = Self(1 << 1);
-    /// `elicitation/create`, or the error that sends the user to a page
+    /// `elicitation/create`, or the error that requires visiting a URL first
     pub(crate) const ELICITATION: Self = Self(1 << 2);
 
     /// Returns the kind of question that this method asks; the empty set if it is not a question.
@@ -35,7 +35,7 @@ impl Asked {
         }
     }
 
-    /// Returns the kinds of which a client with this profile can answer at least some questions.
+    /// Returns the kinds of questions of which a client with this profile can answer at least some.
     pub(crate) fn answerable(profile: Profile) -> Self {
         let can = |(_, _, all): &&(Self, &str, Profile)| profile.without(*all) != profile;
         KINDS.iter().filter(can).fold(Self::NOTHING, |set, (kind, ..)| set.with(*kind))

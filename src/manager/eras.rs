@@ -44,7 +44,7 @@ pub(super) struct Eras {
     state: watch::Sender<EraState>,
 }
 
-/// What earlier runs learned about a server, and where to note more.
+/// The record of what is learned about the server, which outlives this run.
 struct Book {
     known: Arc<Known>,
     key: Arc<str>,
@@ -181,7 +181,7 @@ fn recall(book: Option<&Book>) -> Took {
 }
 
 impl Server {
-    /// The era in which leases for this client are opened.
+    /// Returns the era in which leases for this client are opened.
     pub(super) fn lease_era(&self, who: &Who) -> config::Era {
         let eras = &self.eras;
         let own = eras.book.is_some() && who.era == protocol::Era::Legacy && eras.takes_sessions() == Some(true);
@@ -218,7 +218,7 @@ impl Server {
         upstreams.find(|upstream| upstream.is_modern())?.offer()
     }
 
-    /// Reports whether the server needs no sessions, and is still to be asked whether it accepts one from this client.
+    /// Reports whether the server needs no sessions, and still has to be asked whether it accepts one from this client.
     pub(super) fn is_to_ask_for_sessions(&self, who: &Who) -> bool {
         self.eras.is_to_ask(who) && self.upstreams().iter().any(|upstream| upstream.is_modern())
     }

@@ -17,7 +17,7 @@ impl Manager {
         // A filtered view must not reach others through a shared cache.
         let mut all = Cache { ttl: live, public: self.sight(&who.principal).shown.is_everything() };
         for server in self.shown_to(&who.principal).iter().filter(|server| server.fixed.is_none()) {
-            // What is said about all servers draws on any of their leases.
+            // What is said about all servers may come from any of their leases.
             let leases = match list {
                 Some(_) => Self::shown_by(server, who).into_iter().collect(),
                 None => server.upstreams(),
@@ -66,7 +66,7 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
         return Some(Cache { ttl: told, public: is_public(server, server.profile_of(upstream)) });
     }
     // A server without sessions knows only what each request says about its client. It says itself how long, and for
-    // whom, the answer is valid.
+    // whom, its lists are valid.
     let said = match list {
         Some(kind) => connection.as_ref().and_then(|connection| connection.freshness(kind)).unwrap_or_default(),
         None => peer.cache,

@@ -95,7 +95,7 @@ impl Known {
         });
         let file = keep.map(Behind::new);
         let mut facts: Facts = facts.unwrap_or_default();
-        // Another program may have written any number of them.
+        // Another program may have written any number of facts.
         trim(&mut facts.servers, |shown| shown.at);
         trim(&mut facts.eras, |seen| seen.at);
         trim(&mut facts.sessions, |took| took.at);

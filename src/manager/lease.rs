@@ -30,14 +30,14 @@ impl Principal {
         Self("user".into())
     }
 
-    /// The client of this name, proven by its token.
+    /// The client of this name, proven by its access token.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn bearer(name: &str) -> Self {
         Self(format!("bearer:{name}").into())
     }
 
-    /// The subject of a token from this issuer. The parts are encoded so that none can pass for another.
+    /// The subject of an access token from this issuer. The parts are encoded so that none can pass for another.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn oauth(issuer: &str, subject: Option<&str>, client: Option<&str>) -> Self {
@@ -135,8 +135,8 @@ impl Key {
         *self == Self::REST || *self == Self { apps: false, ..Self::REST }
     }
 
-    /// Returns the roots to tell a server under this key. `None` for a client's own lease with several conversations:
-    /// each has its own roots.
+    /// Returns the roots to tell a server under this key. `None` if they are unknown, and for a client's own lease with
+    /// several conversations, because each has its own roots.
     pub(super) fn roots_of<'a>(&self, who: &'a Who) -> Option<&'a Arc<Told>> {
         who.roots.as_ref().filter(|_| !self.own || who.is_one)
     }
@@ -199,7 +199,7 @@ impl Rules<'_> {
     }
 
     /// Reports whether clients that cannot answer the server's questions should move to a connection that declares
-    /// less. An empty list of roots harms no one.
+    /// less. An empty list of roots harms no one, so a request for roots alone is no reason.
     pub(super) fn is_stale(&self, key: &Key, declared: Profile) -> bool {
         let asked = self.asks.without(Asked::ROOTS).both(Asked::answerable(declared));
         !key.own && key.exact.is_none() && !asked.is_empty()
@@ -234,14 +234,14 @@ impl Rules<'_> {
         }
         match lease.bound_to {
             Some(owner) if owner != who.owner => None,
-            // A server that was told exactly this client's capabilities does not ask it in vain.
+            // A server that was told exactly this client's capabilities never asks what the client cannot answer.
             Some(_) => {
                 let is_exact = lease.key.own && lease.declared == self.declared(who.profile);
                 (is_exact || !self.exceeds(lease.declared, who.profile)).then_some(3)
             }
             None if lease.key == key => (!self.is_stale(key, lease.declared)).then_some(1),
-            // The only client that ever called keeps what its server holds in memory. A key with exact capabilities
-            // does not move.
+            // The only client that ever called stays, for what its server holds in memory. A lease with exact
+            // capabilities does not move, nor does any lease to a shared key with them.
             None => {
                 let stays = lease.caller == Some(who.owner)
                     && (key.exact.is_none() || key.own)

@@ -144,8 +144,8 @@ impl Manager {
         let has_left = stale.fold(false, |any, entry| entry.leave_lists() | any);
         let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
         let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
-            // Prefers the lease that the client has been on to one that others have left: the client has seen its
-            // lists.
+            // Prefers a lease that the client has been on, because the client has seen its lists, to one that others
+            // have left.
             let fit = rules.fit(entry.candidate(), key, who).filter(|_| !entry.outdated)?;
             Some(((fit, entry.users.contains_key(&who.owner), entry.beside.is_none()), place))
         });
@@ -191,7 +191,8 @@ impl Manager {
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
         if !upstream.was_modern() {
-            // The client moves at its next request, unless the server was told about another client.
+            // Such a lease suits until the client moves at its next request, unless the server was told about another
+            // client.
             return entry.is_none_or(|entry| !rules.is_told_of_others(entry.candidate(), &rules.key(who), who));
         }
         entry.is_some_and(|entry| !entry.outdated && rules.fit(entry.candidate(), &rules.key(who), who).is_some())
@@ -246,7 +247,7 @@ impl Manager {
         let counted = self.room(server, table, who)?;
         let (id, settings) = self.settings_of(server, &key, era);
         let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), true, &self.0.tasks);
-        // Before its server can ask: an immediate question is for this client.
+        // This comes before the server can ask anything, so that an immediate question goes to this client.
         if key.own {
             upstream.bind(who.owner);
         }
@@ -455,7 +456,7 @@ impl Entry {
         self.upstream.note_users(self.users.len());
     }
 
-    /// Describes the lease for the choice among leases.
+    /// Describes the lease as a candidate for a client.
     pub(super) fn candidate(&self) -> Candidate<'_> {
         let (declared, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
         let caller = self.upstream.only_caller();
@@ -470,7 +471,7 @@ impl Entry {
                 None => true,
             };
         }
-        // Only the one client that has called may take the lease along.
+        // Only the one client that has called may take the lease over.
         if !self.upstream.claim(who.owner) {
             return false;
         }
@@ -500,7 +501,7 @@ impl Entry {
     }
 }
 
-/// Takes the client off all other leases. Returns true if any of them is unused now.
+/// Makes the client leave all leases but this one and its own. Returns true if any of them is unused now.
 pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
     let mut has_left = false;
     let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains_key(&owner));

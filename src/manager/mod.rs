@@ -113,9 +113,9 @@ pub(crate) struct Server {
     pub(crate) scrubber: Arc<Scrubber>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
-    /// Whether its config brings credentials.
+    /// Whether its config has credentials for it.
     brings_credentials: bool,
-    /// Why it is never started: `disabled`, or `failed` because of its config.
+    /// The state and the reason, if the server is never started: it is disabled, or failed because of its config.
     fixed: Option<(StateName, String)>,
     leases: Mutex<leases::Table>,
     /// Calls in flight.
@@ -128,7 +128,7 @@ pub(crate) struct Server {
     kept: kept::KeptState,
     /// Whether the server is this host itself, so that it gets no more requests.
     is_this_host: AtomicBool,
-    /// Whether it speaks both eras.
+    /// Whether it speaks both eras (with sessions and without).
     eras: Arc<eras::Eras>,
     known: Arc<Known>,
     /// The state last reported to users, and since when.
@@ -266,7 +266,7 @@ struct Inner {
     /// The offer of a server that has not listed yet.
     nothing: Arc<Offer>,
     known: Arc<Known>,
-    /// Lists on disk for the next start, if they are kept.
+    /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
     /// Queues the starts of leases, so that they do not delay the first list.
     starts: Arc<starts::Starts>,

@@ -113,7 +113,7 @@ impl Manager {
         // A user who reloads the config wants servers that were given up to be retried.
         let stay = new.iter().filter(|new| old.iter().any(|old| Arc::ptr_eq(old, new)));
         stay.flat_map(|server| server.upstreams()).for_each(|upstream| upstream.retry());
-        // Before the new servers are in place: a server that asks a question must always be found.
+        // This comes before the new servers are in place: a server that asks a question must always be found.
         lock(&self.0.retired).extend(gone.iter().cloned());
         self.set(settings);
         let fresh: Vec<Arc<Server>> =

@@ -50,8 +50,8 @@ struct Crowd<'a> {
     waiting: HashMap<u64, Waiting>,
 }
 
-/// The order in which leases are taken, lowest first: by kind, waiting calls, and the time since when they idle or
-/// wait.
+/// The order in which leases are taken, lowest first: by kind, then by the number of waiting calls, then by the time
+/// since which the lease is idle or waits.
 type Rank = (u8, usize, Instant);
 
 impl Manager {
@@ -176,7 +176,7 @@ pub(crate) fn share(limit: usize) -> usize {
     (limit / 2).max(1)
 }
 
-/// Ranks: idle leases of a principal with too many, then its leases that only wait, then other idle ones.
+/// Kinds in a [`Rank`]: idle leases of a principal with too many, then its leases that only wait, then other idle ones.
 const IDLE: u8 = 0;
 const WAITS: u8 = 1;
 const IDLE_OF_OTHERS: u8 = 2;

@@ -160,7 +160,7 @@ impl Server {
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
         let was_bound = upstream.bound_to().is_some();
-        // A concurrent call of another client goes elsewhere.
+        // Claimed first, so that a concurrent call of another client goes to another lease.
         if !upstream.claim(who.owner) {
             return;
         }

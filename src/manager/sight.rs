@@ -15,7 +15,7 @@ pub(crate) struct Sight {
     pub(crate) callable: Scope,
 }
 
-/// The servers whose offers a principal may use. Cached catalogs have the scope in their key.
+/// Which servers a principal may see, or may call. The scope is part of the key of cached catalogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// The ids of the servers outside it.

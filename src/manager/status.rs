@@ -67,7 +67,7 @@ pub struct ServerStatus {
     /// The age of the last error, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_ms: Option<u64>,
-    /// Whether the last error still holds: its connection has not recovered.
+    /// Whether the last error still holds, because its connection has not recovered.
     pub last_error_current: bool,
     /// While it starts: its last line on standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,9 +97,9 @@ pub struct ServerStatus {
     /// The time from its first start to its first list, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_after_ms: Option<u64>,
-    /// The processes of its leases.
+    /// The ids of its processes.
     pub pids: Vec<u32>,
-    /// Messages of its connections that were dropped: late responses, and notifications over the rate limit.
+    /// How many of its messages were dropped: late responses, and notifications over the rate limit.
     pub dropped: u64,
 }
 
@@ -167,7 +167,7 @@ impl Manager {
         self.servers().iter().map(state_of).collect()
     }
 
-    /// Reports whether any server is on its way to its first connection.
+    /// Reports whether any server is starting, or reconnecting without ever having listed.
     pub(crate) fn is_any_on_its_way(&self) -> bool {
         self.servers().iter().any(|server| {
             let state = self.shown(server);
@@ -277,7 +277,7 @@ fn since(server: &Server, state: StateName, upstreams: &[Arc<Upstream>]) -> Inst
     if let Some((_, at)) = super::lock(&server.shown).filter(|(shown, _)| *shown == state) {
         return at;
     }
-    // The notice of that state is still on its way.
+    // The change to that state is not processed yet.
     let statuses = upstreams.iter().map(|upstream| upstream.status());
     statuses.filter(|status| status.state == state).map(|status| status.since).min().unwrap_or(server.since)
 }

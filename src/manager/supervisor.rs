@@ -72,7 +72,7 @@ impl Manager {
         let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
         let connection = upstream.connection();
         if connection.is_none() && upstream.was_modern() {
-            // It was noted while its era was known.
+            // Its lists were noted while its connection, and so its era, was known.
             return;
         }
         let peer = connection.as_ref().and_then(|connection| connection.peer());
@@ -125,7 +125,8 @@ impl Manager {
 
     /// Emits a state while the last one is locked, so that listeners get the changes in order.
     fn tell(&self, server: &Arc<Server>, shown: &mut Option<(StateName, Instant)>, mut change: StateChange) {
-        // A server has several leases and shows the best of them: not each change of a lease is one of the server.
+        // A server with several leases shows the best state among them: not each change of a lease changes the server's
+        // state.
         change.from = shown.map_or(change.from, |(state, _)| state);
         // Another lease in the same state does not make the server any newer.
         if shown.is_none_or(|(state, _)| state != change.to) {

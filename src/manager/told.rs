@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::protocol::Raw;
 
-/// Roots in the order reported: servers take the first one as their folder.
+/// The reported roots, in their order: servers take the first one as their folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     uris: Vec<String>,

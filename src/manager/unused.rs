@@ -37,7 +37,7 @@ impl Manager {
                 let count = table.entries.len();
                 let next = table.end_unused(&server);
                 if table.entries.len() < count {
-                    // Change streams that watch something there are reopened.
+                    // This reopens change streams that watch something on the ended leases.
                     manager.touch();
                 }
                 if let Some(next) = next {

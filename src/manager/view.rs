@@ -49,7 +49,7 @@ impl Manager {
     pub(crate) async fn prepare(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
-        // Side by side: a login that is slow to read delays no other server.
+        // The servers are awaited side by side: a login that is slow to read delays no other server.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
             let _ = tokio::time::timeout_at(end, server.kept.wait()).await;
             if known(server, who).is_some() {
@@ -104,7 +104,7 @@ impl Manager {
                 return false;
             }
             match rest {
-                // Nothing is asked or started.
+                // The client only becomes a user of the lease: nothing is asked or started.
                 Some(rest) if !is_apart => {
                     self.enter(server, &rest, who);
                     false
@@ -191,7 +191,7 @@ impl Manager {
         self.0.look(&everything, &contributions)
     }
 
-    /// Returns the servers that have never shown this client anything, or nothing of its era.
+    /// Returns the servers that have never shown this client any lists, or none of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.callable_by(&who.principal);
         let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
@@ -208,8 +208,8 @@ impl Manager {
         servers.iter().filter(more).cloned().collect()
     }
 
-    /// Returns everything this client could ever call, also at servers that offer nothing now: a call to one of them
-    /// gets the reason, and may trigger a retry. Assigns no names.
+    /// Returns everything that this client could ever call, including what servers that offer nothing now listed
+    /// before: a call to such a server gets the reason, and may trigger a retry. Assigns no names.
     pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
         let scope = self.sight(&who.principal).callable;
         self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::raw;
 
-/// The client capabilities that change what a server does, as a small set: to a server, two clients with equal profiles
+/// The set of those client capabilities that change what a server does: to a server, two clients with equal profiles
 /// look the same.
 ///
 /// ```

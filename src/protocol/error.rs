@@ -24,7 +24,7 @@ pub mod code {
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// HTTP headers contradict the body (2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// The request did not declare a capability that it needs (2026-07-28).
+    /// The request did not declare a client capability that it needs (2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
     /// The revision is not supported (2026-07-28).
     pub const UNSUPPORTED_VERSION: i64 = -32022;
@@ -40,7 +40,7 @@ pub(crate) struct Theirs<'a>(pub(crate) &'a str);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a>(pub(crate) &'a str);
 
-/// The maximum length of foreign text, in characters.
+/// The maximum length of another program's text, in characters.
 const TOLD: usize = 256;
 /// The maximum length of a URL, in characters.
 const ADDRESS: usize = 8 * 1024;

@@ -15,7 +15,7 @@ use super::whole::Whole;
 /// Bytes in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    /// No piece is empty, except a single one.
+    /// The buffers in order. None is empty, unless it is the only one.
     pieces: VecDeque<BytesMut>,
     /// How many of the first bytes were searched without a match.
     searched: usize,
@@ -146,7 +146,7 @@ impl Gather {
             whole.push(&piece[..mine]);
             piece.advance(mine);
             if !piece.is_empty() {
-                // Its memory is larger than its remaining capacity shows.
+                // The piece holds more memory than its remaining capacity shows.
                 let is_little = piece.capacity() <= ROOM;
                 self.pieces.push_front(if is_little { piece[..].into() } else { piece });
                 break;

@@ -56,7 +56,7 @@ pub struct Notification {
 pub struct Response {
     /// The id of the request; `None` only in an error about a request whose id could not be read.
     pub id: Option<RequestId>,
-    /// The answer.
+    /// The result or the error.
     pub outcome: Outcome,
 }
 

@@ -19,7 +19,7 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// The prefix of the host's own keys. Servers cannot use them (`ours.rs`).
 pub(crate) const OURS: &str = "mcp-host/";
-/// The details of a host failure: in `_meta` of a tool result, in `data` of an error.
+/// The details of a failure in the host: in the `_meta` of a tool result, or in the `data` of an error.
 pub(crate) const HOST_ERROR: &str = "mcp-host/error";
 /// The name of the server behind the host, for people to read.
 pub(crate) const HOST_SERVER_INFO: &str = "mcp-host/serverInfo";

@@ -160,13 +160,13 @@ impl Raw {
         twice.map_or(Ok(found), Err)
     }
 
-    /// Returns the value of a string.
+    /// Returns the text of a JSON string; `None` if the value is not a string.
     #[must_use]
     pub fn string(&self) -> Option<Cow<'_, str>> {
         serde_json::from_slice::<Text<'_>>(&self.0).ok().map(|text| text.0)
     }
 
-    /// Returns the string member with that name.
+    /// Returns the text of the member with that name; `None` if it is missing or not a string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
         self.member(name)?.string().map(Cow::into_owned)
@@ -314,12 +314,12 @@ fn find<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     found
 }
 
-/// Returns the string member with that name.
+/// Returns the text of the member with that name; `None` if it is missing or not a string.
 pub(crate) fn text<'a>(value: &'a RawValue, name: &str) -> Option<Cow<'a, str>> {
     string(member(value, name)?)
 }
 
-/// Returns the value of a string.
+/// Returns the text of a JSON string; `None` if the value is not a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }

@@ -29,7 +29,7 @@ pub(crate) struct Events {
     buffer: Gather,
     cap: usize,
     started: bool,
-    /// Whether the last line ended with `\r`: a `\n` right after it belongs to it.
+    /// Whether the last line ended with `\r`: a `\n` right after it belongs to the same line ending.
     after_cr: bool,
     /// The number of bytes of the event being read.
     size: usize,

@@ -33,7 +33,7 @@ pub struct Catalog {
     naming: Naming,
 }
 
-/// The catalog's data about one server.
+/// What the catalog knows about one server.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     server: usize,
@@ -49,7 +49,7 @@ pub(super) struct Server {
 /// The server that a name or URI leads to, and what the server calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The index of the server, from its [`Contribution`].
+    /// The index that the server has in its [`Contribution`].
     pub(crate) server: usize,
     /// Its alias.
     pub(crate) alias: ServerName,

@@ -28,7 +28,7 @@ pub(crate) struct Fault {
 /// Why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The schema holds a value that JSON Schema forbids. Holds the value's place, a JSON Pointer.
+    /// JSON Schema forbids a value in the schema. Holds the place of that value, a JSON Pointer.
     Wrong(String),
     /// A reference leads out of the schema, or nowhere.
     Reference,

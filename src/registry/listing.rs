@@ -1,4 +1,4 @@
-//! One merged list: its entries, its pages as prepared bytes, and the tables for resolving names.
+//! One merged list of all servers: its entries, its pages as prepared bytes, and the tables for resolving names.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -230,7 +230,7 @@ impl Writer {
         });
     }
 
-    /// Lets clients use the raw name of the last entry.
+    /// Lets clients use the last entry's raw name (the server's own name for it) as well.
     pub(super) fn admit_raw(&mut self) {
         let Some(entry) = self.listing.entries.last() else { return };
         if entry.raw == entry.exposed {

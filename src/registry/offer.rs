@@ -130,7 +130,7 @@ impl Offer {
         failures.chain(self.lists.iter().flat_map(|list| list.problems.iter().map(String::as_str)))
     }
 
-    /// Returns the arguments of a tool that its server wants in HTTP headers.
+    /// Returns those arguments of a tool that its server wants repeated in HTTP headers.
     #[must_use]
     pub(crate) fn param_headers(&self, tool: &str) -> &[ParamHeader] {
         let mut with = self.list(Kind::Tools).definitions.iter().filter(|tool| tool.headers.is_some());
@@ -423,7 +423,7 @@ impl DraftPart {
 impl List {
     fn new(definitions: Vec<Definition>, asked: bool, problems: Vec<String>) -> Self {
         let mut hash = Sha256::new().chain_update([u8::from(asked)]);
-        // Paths share their steps; each is hashed once.
+        // Paths share their property names; each name is hashed once.
         let mut steps: HashMap<*const str, [u8; 32]> = HashMap::new();
         for definition in &definitions {
             hash.update(definition.hash.to_be_bytes());

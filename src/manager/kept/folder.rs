@@ -105,7 +105,7 @@ impl Folder {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let listing = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(LISTING))?;
-            // Metadata of the entry itself: links are not followed.
+            // This is the metadata of the folder entry itself: links are not followed.
             Some((name, entry.metadata().ok().filter(fs::Metadata::is_file)?))
         };
         entries.filter_map(listing).collect()

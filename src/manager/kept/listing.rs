@@ -12,7 +12,8 @@ use crate::upstream::instructions;
 
 const VERSION: u32 = 1;
 
-/// The lists that are kept. Resources are data: they name files, and go with the process that lists them.
+/// The lists that are kept. Resources are not: they name files, and are valid only while the process that lists them
+/// runs.
 const KINDS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::ResourceTemplates];
 
 /// How many bytes a listing may have in addition to its definitions.
@@ -78,7 +79,7 @@ pub(super) fn cap(reader: &Reader) -> usize {
     reader.caps.definitions.saturating_add(BESIDE)
 }
 
-/// Reads a listing and the text of its key. `None` if it is broken, truncated, or of another version.
+/// Reads a kept listing and the text of its key. `None` if the text is broken, truncated, or of another version.
 pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> {
     let result = Raw::parse(&Bytes::from(text)).ok()?;
     let [version, key, revision, said] = result.members(["version", "key", "revision", "instructions"]);
@@ -89,7 +90,7 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
     let rule = if revision.is_modern() && reader.is_remote { ParamHeaders::Mirror } else { ParamHeaders::Ignore };
     let mut builder = OfferBuilder::new(reader.caps, rule);
     if let Some(own) = &reader.host {
-        // If the server is a host, its definitions already carry its id.
+        // If the server is itself a host, its definitions already carry its id.
         builder = builder.below(own.as_str(), None);
     }
     for kind in KINDS {

@@ -37,7 +37,7 @@ use name::Identity;
 pub(super) struct Kept {
     folder: Folder,
     due: Mutex<BTreeMap<DueKey, Due>>,
-    /// Logins that are over: nothing of theirs is written any more.
+    /// Logins that are over: their listings are written no more.
     over: Mutex<BTreeSet<String>>,
     news: Notify,
 }
@@ -82,7 +82,7 @@ impl Kept {
         Self { folder: Folder::new(state), due: Mutex::default(), over: Mutex::default(), news: Notify::new() }
     }
 
-    /// Queues a listing to be written; of several with one key, the last wins.
+    /// Queues a listing to be written, in place of a queued one with the same key.
     fn put(&self, due: Due) {
         lock(&self.due).insert((due.server.id, due.login.clone(), due.page.key.text()), due);
         self.news.notify_one();
