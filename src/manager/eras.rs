@@ -191,7 +191,7 @@ impl Server {
         self.config.era
     }
 
-    /// Reports whether this lease is a legacy lease beside the shared one, for clients with a session.
+    /// Reports whether this is a legacy lease, opened in addition to the shared lease for clients with a session.
     pub(super) fn is_for_sessions(&self, upstream: &Upstream) -> bool {
         self.eras.book.is_some() && upstream.era() == config::Era::Legacy
     }

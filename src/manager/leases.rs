@@ -65,7 +65,7 @@ pub(super) const LINGER: Duration = Duration::from_secs(60);
 /// How often to check whether other clients' calls on a lease are over.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A lease for one call, beside the client's main lease.
+/// A lease beside the client's main lease: an additional one, for a call that must not wait for the main lease.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) upstream: Arc<Upstream>,

@@ -29,7 +29,7 @@ impl Key {
     }
 }
 
-/// What one client sees, and what it may call; one shared catalog if they are the same.
+/// What one client sees, and what it may call. If these are the same, both share one catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     /// What its list requests show.
@@ -82,9 +82,9 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Puts this client on the rest leases of the servers it is shown, unless it has a lease there. Returns the servers
-    /// that need more work for it ([`Self::open`]). Servers that start on demand or stop when idle are not started just
-    /// to list again.
+    /// Makes this client a user of the rest lease at each server that it is shown, unless it has a lease at that
+    /// server. Returns the servers that need more work for it ([`Self::open`]). Servers that start on demand or stop
+    /// when idle are not started just to list again.
     pub(crate) fn admit(&self, who: &Who) -> Vec<Arc<Server>> {
         let has_more = |server: &&Arc<Server>| {
             let config = &server.config;
@@ -115,8 +115,8 @@ impl Manager {
         self.shown_to(&who.principal).iter().filter(has_more).cloned().collect()
     }
 
-    /// Puts this client on the server's rest lease of its era, or opens the client's own lease if that may list
-    /// differently and never did. Asks a server that needs no sessions whether it accepts one.
+    /// Makes this client a user of the server's rest lease for its era, or opens the client's own lease if that may
+    /// list differently and never did. Asks a server that needs no sessions whether it accepts one.
     pub(crate) fn open(&self, server: &Arc<Server>, who: &Who) {
         if server.is_to_ask_for_sessions(who) {
             return self.ask_for_sessions(server, &mut lock(&server.leases), who);

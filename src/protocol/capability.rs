@@ -34,7 +34,7 @@ impl Profile {
     pub const ELICITATION_URL: Self = Self(1 << 5);
     /// `roots.listChanged`
     pub const ROOTS_CHANGED: Self = Self(1 << 6);
-    /// `extensions["io.modelcontextprotocol/ui"]` with its only content type so far (MCP Apps)
+    /// `extensions["io.modelcontextprotocol/ui"]` (MCP Apps), with the only content type that it has so far
     pub const APPS: Self = Self(1 << 7);
 
     /// Returns the union of both sets.

@@ -174,7 +174,7 @@ pub(crate) struct OfferBuilder {
 
 #[derive(Debug, Default)]
 struct Draft {
-    /// All definitions so far, concatenated.
+    /// All definitions that were added, concatenated.
     text: Vec<u8>,
     parts: Vec<DraftPart>,
     names: HashSet<Arc<str>>,
