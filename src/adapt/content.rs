@@ -1,7 +1,7 @@
-//! Content for older clients: replaces blocks and structured results that their revision does not know.
+//! Content for older clients: replaces content blocks and structured results that their revision does not know.
 //!
 //! One kind passes on purpose: audio in a tool result reaches a client of 2024-11-05 as audio, because the official
-//! suite requires it after that handshake too.
+//! conformance suite requires it after that handshake too.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ struct ContentGap {
     structured: bool,
 }
 
-/// The kinds of content that a client knows.
+/// The kinds of content blocks that a client knows.
 #[derive(Clone, Copy, PartialEq)]
 enum Blocks {
     /// All kinds.
@@ -47,13 +47,13 @@ impl Blocks {
     }
 }
 
-/// Rewrites the result of a newer server for an older client.
+/// Rewrites a newer server's result for an older client.
 pub(super) fn lowered(result: Raw, method: &Method, from: ProtocolVersion, to: ProtocolVersion) -> Raw {
     let known = to >= ProtocolVersion::V2025_06_18;
     let gap = ContentGap { blocks: Blocks::of(to), structured: !known };
     match method {
-        // The official suite requires audio in tool results even after a handshake of 2024-11-05, which does not define
-        // it: it passes in tool results, and becomes a resource in prompts.
+        // The official conformance suite requires audio in tool results even after a handshake of 2024-11-05, which
+        // does not define audio. So audio passes in tool results, and becomes a resource in prompts.
         Method::ToolsCall if !known || from.is_modern() => {
             let blocks = if gap.blocks == Blocks::Plain { Blocks::Audio } else { gap.blocks };
             tool(result, ContentGap { blocks, ..gap })
@@ -104,7 +104,7 @@ fn prompt(result: &Raw, known: Blocks) -> Raw {
     edits.apply()
 }
 
-/// Reports whether the block is text that holds this JSON, which parses to `whole`.
+/// Reports whether the block is a text block with this JSON, or with other JSON of the same value, `whole`.
 fn says(block: &RawValue, json: &RawValue, whole: Option<&Value>) -> bool {
     let Some(said) = text(block, "text").filter(|_| text(block, "type").as_deref() == Some("text")) else {
         return false;

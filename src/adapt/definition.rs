@@ -1,4 +1,5 @@
-//! Tool definitions, rewritten for clients of a revision. Definitions of prompts and resources fit every revision.
+//! Tool definitions, rewritten for clients of a given revision. Definitions of prompts and resources fit every
+//! revision.
 
 use serde_json::value::RawValue;
 
@@ -29,10 +30,10 @@ fn is_taken(schema: &RawValue, to: ProtocolVersion) -> bool {
         && (!may_refer(schema.get().as_bytes()) || refers_within(schema, schema, &mut Opened::default(), DEPTH))
 }
 
-/// The greatest nesting of a schema that is searched.
+/// The greatest depth to which a schema is searched.
 const DEPTH: usize = 64;
 
-/// Reports whether the schema may contain references: their keywords share an ending, unless a letter is needlessly
+/// Reports whether the schema may contain references: all their keywords end in `ef`, unless a letter is needlessly
 /// escaped.
 fn may_refer(schema: &[u8]) -> bool {
     use memchr::memmem::find;
@@ -40,7 +41,7 @@ fn may_refer(schema: &[u8]) -> bool {
 }
 
 /// Reports whether the schema refers only to paths within `root`. Clients compile the schemas when they list tools, and
-/// lose the whole list over one that they cannot resolve.
+/// lose the whole list over one reference that they cannot resolve.
 fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<'a>, depth: usize) -> bool {
     if depth == 0 {
         return false;
@@ -49,7 +50,7 @@ fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<
         return items.into_iter().all(|item| refers_within(item, root, opened, depth - 1));
     }
     object(schema).unwrap_or_default().into_iter().all(|(key, value)| match &*key {
-        // A property may have this name; then its value is a schema.
+        // A property may be named `$ref`; its value is then a schema, not a string.
         "$ref" if value.get().starts_with('"') => string(value).is_some_and(|path| leads(&path, root, opened)),
         "$dynamicRef" | "$recursiveRef" if value.get().starts_with('"') => false,
         "enum" | "const" | "default" | "examples" | "required" => true,
@@ -57,7 +58,8 @@ fn refers_within<'a>(schema: &RawValue, root: &'a RawValue, opened: &mut Opened<
     })
 }
 
-/// Reports whether a reference is a path within `root` that exists. A schema may have thousands of references.
+/// Reports whether a reference is a path within `root` that exists. `opened` keeps what was parsed, because a schema
+/// may have thousands of references.
 fn leads<'a>(reference: &str, root: &'a RawValue, opened: &mut Opened<'a>) -> bool {
     let Some(path) = reference.strip_prefix('#') else { return false };
     let mut steps = path.split('/');

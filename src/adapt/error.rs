@@ -1,4 +1,4 @@
-//! Errors: translates codes whose meaning differs on the other side (`docs/bridging.md` 14).
+//! Errors: translates codes whose meaning differs in the other side's revision (`docs/bridging.md` 14).
 
 use serde_json::json;
 
@@ -6,8 +6,8 @@ use super::{CARRIED, url};
 use crate::protocol::raw::member;
 use crate::protocol::{ErrorObject, Method, Outcome, ProtocolVersion, Raw, Theirs, code, object};
 
-/// Translates a server's error for a client of revision `to`. The error of a tool may become a result with `isError`,
-/// which is written in revision [`super::OWN`].
+/// Translates a server's error for a client of revision `to`. A tool's error may become a result with `isError`, which
+/// is written in revision [`super::OWN`].
 pub(crate) fn error(
     error: ErrorObject,
     method: &Method,
@@ -23,13 +23,13 @@ pub(crate) fn error(
         code::PARSE | code::INVALID_REQUEST | code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::INTERNAL => {
             Err(error)
         }
-        // Receivers may assume no meaning, and implementations must no longer send these.
+        // In 2026-07-28, receivers may assume no meaning for these codes, and implementations must no longer send them.
         -32019..=-32000 if to.is_modern() => Err(hidden(&error)),
         -32019..=-32000 => Err(error),
         // Clients that can be asked to visit a URL were already asked.
         code::URL_ELICITATION_REQUIRED => visit_first(&error, method, server),
         code::MISSING_CAPABILITY if to.is_modern() && is_declarable(&error) => Err(error),
-        // Between revisions that do not define it, this is the server's own code; the next hop may understand it.
+        // Between revisions that do not define this code, it is the server's own; the next hop may understand it.
         code::MISSING_CAPABILITY if !from.is_modern() && !to.is_modern() => Err(error),
         code::MISSING_CAPABILITY => {
             let wanted = required(&error).join(", ");
@@ -57,7 +57,7 @@ fn internal(error: &ErrorObject, upstream: &Raw) -> ErrorObject {
     ErrorObject::internal(error.message.clone()).with_data(data)
 }
 
-/// Tells a tool's caller in a result, and any other caller in an error.
+/// Returns the text for the caller: in a result for a tool call, in an error for any other request.
 fn told(error: &ErrorObject, method: &Method, text: String) -> Outcome {
     if *method == Method::ToolsCall {
         let result = json!({ "content": [{ "type": "text", "text": text }], "isError": true });
@@ -66,7 +66,7 @@ fn told(error: &ErrorObject, method: &Method, text: String) -> Outcome {
     Err(ErrorObject { message: text, ..hidden(error) })
 }
 
-/// Lists the URLs to visit first, for clients that cannot be asked to.
+/// Lists the URLs to visit first, for clients that cannot be asked to visit them.
 fn visit_first(error: &ErrorObject, method: &Method, server: &str) -> Outcome {
     let pages = url::purposes(&url::required(error).unwrap_or_default());
     let message = Theirs(&error.message);
@@ -77,7 +77,7 @@ fn is_about_a_resource(error: &ErrorObject, method: &Method) -> bool {
     *method == Method::ResourcesRead && error.data.as_ref().is_some_and(|data| data.text("uri").is_some())
 }
 
-/// Returns the capabilities that the server misses, in dotted form: `elicitation.url`.
+/// Returns the client capabilities that the server requires, in dotted form: `elicitation.url`.
 fn required(error: &ErrorObject) -> Vec<String> {
     let wanted = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! Forms for clients of 2025-06-18: a titled choice becomes `enum` with `enumNames`, a multiple choice one switch per
-//! value.
+//! Forms for clients of 2025-06-18: a titled choice becomes `enum` with `enumNames`, and a multiple choice becomes one
+//! switch (a boolean field) per value.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use super::grown;
 use crate::protocol::raw::{array, member, string, text};
 use crate::protocol::{Edits, Raw, object};
 
-/// The form cannot be shown to older clients.
+/// The error that a form cannot be shown to older clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unfit;
 
@@ -20,13 +20,13 @@ pub(super) struct Choice {
     field: String,
     /// The name of each switch, and the value (JSON) that it stands for.
     switches: Vec<(String, Raw)>,
-    /// Whether the field must be absent rather than empty.
+    /// Whether the field must be left out of the answer if no value is chosen, rather than be empty.
     never_empty: bool,
 }
 
 /// The most values of a multiple choice; a form with more is refused.
 const SWITCHES: usize = 64;
-/// The most name stems that are tried for the switches of a field.
+/// How many beginnings are tried for the names of a field's switches.
 const STEMS: usize = 16;
 
 /// Rewrites an elicitation for a client of 2025-06-18. Also returns the fields whose answers arrive as switches.
@@ -68,7 +68,8 @@ pub(super) fn lowered(params: &Raw) -> Result<(Raw, Vec<Choice>), Unfit> {
     Ok((edits.apply(), choices))
 }
 
-/// Rewrites a single-value field: a titled choice becomes `enum` with `enumNames`, and only a boolean keeps its default.
+/// Rewrites a field with a single value: a titled choice becomes `enum` with `enumNames`, and only a boolean keeps its
+/// default.
 fn single<'a>(field: &'a RawValue, kind: Option<&str>) -> Result<Cow<'a, str>, Unfit> {
     let titled = member(field, "oneOf").or_else(|| member(field, "anyOf"));
     let has_default = kind != Some("boolean") && member(field, "default").is_some();
@@ -93,7 +94,8 @@ fn single<'a>(field: &'a RawValue, kind: Option<&str>) -> Result<Cow<'a, str>, U
     Ok(Cow::Owned(edits.apply().to_string()))
 }
 
-/// Replaces a multiple-choice field with switches whose names are free in the form, within the remaining `room`.
+/// Replaces a multiple-choice field with switches whose names are free in the form. `None` if that is impossible, or
+/// takes more than the remaining `room` in bytes.
 fn split<'a>(
     name: &str,
     field: &RawValue,
@@ -111,7 +113,7 @@ fn split<'a>(
     let is_chosen = |value: &Raw| value.string().is_some_and(|value| chosen.contains(&value));
     let heading = text(field, "title").unwrap_or(Cow::Borrowed(name));
     let description = text(field, "description").map(Cow::into_owned);
-    // Each switch repeats them.
+    // Each switch repeats the name, the title, and the description.
     let said = name.len() + heading.len() + description.as_ref().map_or(0, String::len);
     *room = room.checked_sub(values.len() * said)?;
     let is_free = |stem: &String| (0..values.len()).all(|index| !names.contains(&*format!("{stem}{index}")));
@@ -133,7 +135,8 @@ fn split<'a>(
     Some((Choice { field: name.to_owned(), switches, never_empty }, shown))
 }
 
-/// Returns the values of an `enum`, or of a list of `const` with `title`, each with its label. All values are strings.
+/// Returns the values of an `enum`, or of a list of `const` with `title`, each with its label; `None` if not all are
+/// strings.
 fn options(list: &RawValue) -> Option<Vec<(Raw, String)>> {
     array(list)?
         .into_iter()
@@ -146,7 +149,7 @@ fn options(list: &RawValue) -> Option<Vec<(Raw, String)>> {
         .collect()
 }
 
-/// Returns the answer to a form with its switches gathered into the fields that they replaced.
+/// Gathers the switches in the answer to a form back into the fields that they replaced, and returns that answer.
 pub(super) fn gathered(answer: Raw, choices: &[Choice]) -> Raw {
     let Some(content) = answer.value_of("content").filter(|_| answer.text("action").as_deref() == Some("accept"))
     else {

@@ -2,17 +2,17 @@
 
 use crate::protocol::{Edits, Raw, meta, object};
 
-/// The ids of a trace and of our span in it.
+/// The ids of a trace (W3C Trace Context) and of our span in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// Used if the client's trace id cannot be read.
+    /// The trace id to use if the client's cannot be read.
     pub(crate) trace: u128,
-    /// Our span.
+    /// The id of our span.
     pub(crate) span: u64,
 }
 
 impl Trace {
-    /// Ids from random bytes.
+    /// Creates ids from random bytes.
     pub(crate) fn from_random(bytes: [u8; 24]) -> Self {
         let part = |range: std::ops::Range<usize>| {
             bytes[range].iter().fold(0u128, |value, byte| value << 8 | u128::from(*byte))
@@ -25,8 +25,8 @@ impl Trace {
 
 /// Returns the `_meta` that a client's request carries to a server: without the protocol's own keys and `baggage`, with
 /// `token` (JSON) as the progress token, and with the trace continued under our span. A related task passes only if
-/// `both_legacy`, because only then it has meaning. `trace` is called only if the client sends a trace. Returns `None`
-/// if nothing is left.
+/// `both_legacy`, because it has a meaning only then. `trace` is called only if the client sends a trace. Returns
+/// `None` if nothing is left.
 pub(crate) fn request_meta(
     meta: Option<&Raw>,
     token: Option<&str>,
@@ -79,8 +79,8 @@ pub(crate) fn notice(params: Raw) -> Raw {
     edits.apply()
 }
 
-/// Continues the trace of a `traceparent` (JSON) with our span, and reports whether it was valid; otherwise starts a
-/// new trace.
+/// Continues the trace of a `traceparent` (JSON) with our span, and returns true; if it is not valid, starts a new
+/// trace and returns false.
 fn continued(parent: &str, ours: Trace) -> (String, bool) {
     let text = parent.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
     let parts: Vec<&str> = text.split('-').collect();

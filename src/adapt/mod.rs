@@ -1,4 +1,5 @@
-//! Translates between revisions: results, errors, questions, definitions, and `_meta`.
+//! Translates between revisions: results, errors, questions (requests from servers to clients), definitions, and
+//! `_meta`.
 //!
 //! A body from one side comes in; a body that the other side's revision accepts goes out. Callers are the places where
 //! an answer comes back (`Router::adapted`), a question goes out (`router/question.rs`), and a list is shown
@@ -72,7 +73,8 @@ impl Sound {
     }
 }
 
-/// The longest a translated question may become: a text that occurs once must not be repeated a thousand times.
+/// Returns how long a question of this length may become by translation, in bytes: a text that occurs once must not be
+/// repeated a thousand times.
 fn grown(length: usize) -> usize {
     length.saturating_mul(4).saturating_add(64 * 1024)
 }

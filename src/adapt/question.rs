@@ -12,7 +12,7 @@ pub(crate) struct AdaptedQuestion {
     pub(crate) fold: Fold,
 }
 
-/// The client cannot be asked the question; holds the server's answer.
+/// The client cannot be asked the question. Holds the answer for the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal(pub(crate) Outcome);
 
@@ -48,7 +48,7 @@ impl Fold {
 /// newer server asks a client of 2025-11-25 to visit a URL, the client needs an id as well ([`url::numbered`]).
 ///
 /// # Errors
-/// With the server's answer, if the client cannot be asked the question.
+/// With the answer for the server, if the client cannot be asked the question.
 pub(crate) fn question(
     method: &Method,
     params: Option<Raw>,
@@ -81,7 +81,7 @@ pub(crate) fn question(
     Ok(AdaptedQuestion { params: Some(params), fold })
 }
 
-/// Removes members that belong to the server's own hop, or that the client's era does not define.
+/// Removes members that concern only the hop between the server and us, or that the client's era does not define.
 fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
     let mut edits = Edits::new(params);
     if to.is_modern() {
@@ -93,7 +93,7 @@ fn cleaned(params: &Raw, to: ProtocolVersion) -> Raw {
         fn is_the_hops(key: &str) -> bool {
             key == "progressToken" || key.starts_with(meta::PREFIX) || key.starts_with(meta::OURS)
         }
-        // A legacy client may be another host, whose clients can be asked under the key that the server wishes for.
+        // A legacy client may be another host, which can ask its clients under the JSON key that the server wishes for.
         fn goes_to_legacy(key: &str) -> bool {
             is_the_hops(key) && key != meta::RELATED_TASK && key != meta::INPUT_KEY
         }

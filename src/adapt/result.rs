@@ -30,7 +30,7 @@ fn is_cached(method: &Method) -> bool {
     )
 }
 
-/// The members that matter here, found in one pass because results can be large.
+/// The members that are read here, found in one pass because results can be large.
 const LOOKED_AT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "_meta"];
 
 /// Adds every member that a result of 2026-07-28 must have.

@@ -1,4 +1,4 @@
-//! Sampling with revisions before 2025-11-25, which have one block per message and no tools.
+//! Sampling with revisions before 2025-11-25, which have one content block per message and no tools.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,7 @@ use super::{Sound, grown};
 use crate::protocol::raw::{array, member, text};
 use crate::protocol::{Edits, ErrorObject, Outcome, Raw};
 
-/// Rewrites a sampling request so that each message has one block.
+/// Rewrites a sampling request so that each message has one content block.
 ///
 /// # Errors
 /// With the reason, if an older client cannot be asked this.
@@ -54,7 +54,7 @@ pub(super) fn lowered(params: &Raw, sound: Sound) -> Result<Raw, &'static str> {
     Ok(edits.apply())
 }
 
-/// Appends an item to an array that is being written.
+/// Appends an item, given in parts, to the text of a JSON array that is being written.
 fn push(array: &mut String, parts: &[&str]) {
     if array.len() > 1 {
         array.push(',');
@@ -71,8 +71,8 @@ fn fits(block: &RawValue, sound: Sound) -> Result<(), &'static str> {
     }
 }
 
-/// Reduces a client's answer to one block, for a server that knows no lists. Texts are joined; otherwise the first
-/// block stays.
+/// Reduces a client's answer to one block, for a server that knows no lists of blocks. If any block has text, the texts
+/// are joined; otherwise the first block stays.
 pub(super) fn one_block(answer: Raw, sound: Sound) -> Outcome {
     let Some(content) = answer.value_of("content") else { return Ok(answer) };
     let blocks = array(content);

@@ -1,7 +1,7 @@
 //! Tasks, as written by the core of 2025-11-25 and by the extension of 2026-07-28 (`docs/bridging.md` 11).
 //!
-//! The two differ in form: `ttl` became `ttlMs`; the result that creates a task was nested and is now flat; the task of
-//! a failed tool call used to be failed and is now completed.
+//! The two differ in form: `ttl` became `ttlMs`; the result that creates a task was nested and is now flat; a tool call
+//! with `isError` used to make its task failed, and now makes it completed.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// The word on the wire.
+    /// Returns the word on the wire.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Working => "working",
@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// Returns the task that a result creates: `{"task": {..}}` until 2025-11-25, the result itself since.
+/// Returns the task that a result creates: its member `task` in 2025-11-25, the result itself in 2026-07-28.
 pub(crate) fn created(result: &Raw) -> Option<Raw> {
     if result.text("resultType").as_deref() == Some("task") {
         return result.text("taskId").map(|_| result.clone());
@@ -62,8 +62,8 @@ pub(crate) fn wanted(params: &Raw) -> Raw {
     params.with_member("task", b"{}")
 }
 
-/// Marks a tool of a server of 2026-07-28 that supports tasks. There the server alone decides which call becomes one,
-/// which a client of 2025-11-25 understands as optional for each.
+/// Marks a tool of a 2026-07-28 server that supports tasks. Such a server alone decides which calls become tasks, which
+/// a client of 2025-11-25 understands as `optional`.
 pub(crate) fn marked(tool: &Raw) -> Raw {
     match tool.value_of("execution") {
         Some(_) => tool.clone(),
@@ -73,7 +73,7 @@ pub(crate) fn marked(tool: &Raw) -> Raw {
 
 /// The members of a task whose names differ, old and new; all other members that a server adds pass.
 const RENAMED: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
-/// The members that 2026-07-28 puts beside the task's own.
+/// The members that 2026-07-28 puts beside those of the task itself.
 const BESIDE: [&str; 5] = ["resultType", "result", "error", "inputRequests", "requestState"];
 
 /// Writes a task in the form of 2026-07-28, under the id that the client knows.
@@ -94,7 +94,7 @@ pub(crate) fn legacy(task: &Raw, id: &str) -> Raw {
     if has_failed { with_status(&task, Status::Failed) } else { task }
 }
 
-/// Sets the id that the client knows.
+/// Gives the task the id that the client knows.
 pub(crate) fn renamed(task: &Raw, id: &str) -> Raw {
     task.with_member("taskId", Raw::from_value(id).as_bytes())
 }
@@ -103,7 +103,7 @@ pub(crate) fn with_status(task: &Raw, status: Status) -> Raw {
     task.with_member("status", Raw::from_value(status.as_str()).as_bytes())
 }
 
-/// Adds its outcome to a task of 2026-07-28: a failed tool call did complete.
+/// Adds the outcome of its request to a task of 2026-07-28. A tool result with `isError` counts as completed.
 pub(crate) fn ended(task: &Raw, outcome: &Outcome) -> Raw {
     match outcome {
         Ok(result) => with_status(task, Status::Completed).with_member("result", unrelated(result).as_bytes()),
@@ -111,7 +111,7 @@ pub(crate) fn ended(task: &Raw, outcome: &Outcome) -> Raw {
     }
 }
 
-/// Returns how a task of 2026-07-28 ended, as far as it says.
+/// Returns how a task of 2026-07-28 ended, as far as the server says.
 pub(crate) fn outcome(task: &Raw) -> Outcome {
     match Status::of(task) {
         Status::Completed => task
@@ -156,7 +156,7 @@ pub(crate) fn unrelated(body: &Raw) -> Raw {
     }
 }
 
-/// Returns how often the server wants to be polled about a task, within reason.
+/// Returns the time that the server wants between two polls of a task, but at least `POLL_MIN` and at most `POLL_MAX`.
 pub(crate) fn poll_interval(task: &Raw) -> Duration {
     let [old, new] = task.members(["pollInterval", "pollIntervalMs"]);
     let told = new.or(old).and_then(|interval| interval.read::<f64>().ok()).filter(|interval| interval.is_finite());

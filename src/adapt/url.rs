@@ -1,4 +1,5 @@
-//! Elicitation by URL: ids that are unique only per server, and the error that requires visiting URLs first (2025-11-25).
+//! Elicitation by URL: ids, which are unique only per server, and the error that requires visiting URLs first
+//! (2025-11-25).
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ pub(crate) fn scoped_id(id: &str, alias: &str) -> String {
     format!("{alias}:{id}")
 }
 
-/// Scopes the `elicitationId` in the params of a question, or of `notifications/elicitation/complete`.
+/// Prefixes the `elicitationId` with the alias, in the params of a question or of `notifications/elicitation/complete`.
 pub(crate) fn scoped(params: &Raw, alias: &str) -> Raw {
     match params.text(ID) {
         Some(id) => params.with_member(ID, Raw::from_value(&scoped_id(&id, alias)).as_bytes()),
@@ -42,7 +43,7 @@ pub(crate) fn required(error: &ErrorObject) -> Option<Vec<Raw>> {
     (!params.is_empty()).then_some(params)
 }
 
-/// The most pages named in a sentence; a client that can be asked is asked for all of them.
+/// The most URLs named in a sentence; a client that can be asked is asked to visit all of them.
 const TOLD: usize = 8;
 
 /// Lists the URLs, one per line.
@@ -68,7 +69,7 @@ pub(crate) fn purposes(pages: &[Raw]) -> String {
     text
 }
 
-/// Scopes the ids in a `-32042` error.
+/// Prefixes the ids in a `-32042` error with the alias.
 pub(crate) fn scoped_error(error: ErrorObject, alias: &str) -> ErrorObject {
     let Some(data) = &error.data else { return error };
     let mut edits = Edits::new(data);

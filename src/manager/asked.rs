@@ -1,4 +1,4 @@
-//! The kinds of questions that a server is known to ask its clients; pure.
+//! The kinds of questions (requests from a server to a client) that a server is known to ask; pure.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -8,7 +8,7 @@ use crate::protocol::{Method, Profile};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked(u8);
 
-/// Each kind, its word, and every capability that answers some of it.
+/// Each kind, its word, and every capability that lets a client answer some of these questions.
 const KINDS: [(Asked, &str, Profile); 3] = [
     (Asked::ROOTS, "roots", Profile::ROOTS.with(Profile::ROOTS_CHANGED)),
     (Asked::SAMPLING, "sampling", Profile::SAMPLING.with(Profile::SAMPLING_TOOLS).with(Profile::SAMPLING_CONTEXT)),
@@ -22,10 +22,10 @@ impl Asked {
     pub(crate) const ROOTS: Self = Self(1);
     /// `sampling/createMessage`
     pub(crate) const SAMPLING: Self = Self(1 << 1);
-    /// `elicitation/create`, or the error that sends the user to a page
+    /// `elicitation/create`, or the error that requires visiting a URL first
     pub(crate) const ELICITATION: Self = Self(1 << 2);
 
-    /// Returns the kind of this request.
+    /// Returns the kind of question that this method asks; the empty set if it is not a question.
     pub(crate) fn of(method: &Method) -> Self {
         match method {
             Method::RootsList => Self::ROOTS,
@@ -35,7 +35,7 @@ impl Asked {
         }
     }
 
-    /// Returns the kinds of which a client with this profile can answer at least some questions.
+    /// Returns the kinds of questions of which a client with this profile can answer at least some.
     pub(crate) fn answerable(profile: Profile) -> Self {
         let can = |(_, _, all): &&(Self, &str, Profile)| profile.without(*all) != profile;
         KINDS.iter().filter(can).fold(Self::NOTHING, |set, (kind, ..)| set.with(*kind))
@@ -76,7 +76,7 @@ impl Asked {
         Self(bits & 7)
     }
 
-    /// Returns the words of its kinds.
+    /// Returns the words for the kinds in the set.
     pub(crate) fn words(self) -> Vec<&'static str> {
         KINDS.iter().filter(|(kind, ..)| self.has(*kind)).map(|(_, word, _)| *word).collect()
     }

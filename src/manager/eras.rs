@@ -1,4 +1,4 @@
-//! Servers that speak both eras at one URL: each client is served in its own era.
+//! Servers that speak both eras (with sessions and without) at one URL: each client is served in its own era.
 //!
 //! An HTTP server that needs no sessions may still offer them, and may offer more to clients that have one. The host
 //! sends it `initialize` when the first client with a session comes. That takes a separate connection: a lease of the
@@ -7,9 +7,9 @@
 //!
 //! | the server | clients with a session use | remembered |
 //! |---|---|---|
-//! | accepts `initialize` | legacy leases, until one is refused | until then |
+//! | accepts `initialize` | legacy leases, until a session is refused | until then |
 //! | refuses it | the same leases as clients without one | for a day |
-//! | does not answer in time | the same | for this session |
+//! | does not answer in time | the same | for this client session |
 //!
 //! When a session is refused, the legacy leases end after their calls. Clients move to the shared lease at their next
 //! request, and their subscriptions are opened there first (`router/rewatch.rs`).
@@ -38,12 +38,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What is known about the eras of one server.
 pub(super) struct Eras {
-    /// `None` if the server is never asked: a process speaks one era, and the config may set the era.
+    /// `None` if the server never gets the extra `initialize`: a process speaks one era, and the config may set the
+    /// era.
     book: Option<Book>,
     state: watch::Sender<EraState>,
 }
 
-/// What earlier runs learned about a server, and where to note more.
+/// The record of what is learned about the server, which outlives this run.
 struct Book {
     known: Arc<Known>,
     key: Arc<str>,
@@ -52,9 +53,10 @@ struct Book {
 #[derive(Debug, Default)]
 struct EraState {
     took: Took,
-    /// The deadline of a question in flight; calls wait until then.
+    /// The deadline for the answer to an `initialize` in flight; calls wait until then.
     asking: Option<Instant>,
-    /// Clients that got no answer: they stay without a session upstream as long as their own session lasts.
+    /// Clients for which the server did not answer in time: they stay on the shared lease while their own session
+    /// lasts.
     unanswered: BTreeSet<Owner>,
 }
 
@@ -64,19 +66,18 @@ enum Took {
     #[default]
     Unknown,
     Yes,
-    /// It refused at this time.
+    /// The server refused at this time.
     No(SystemTime),
 }
 
 impl EraState {
-    /// Reports whether the server may be asked for this client: no question is in flight, and this client got an answer
-    /// to any earlier one.
+    /// Reports whether `initialize` may be sent for this client: none is in flight, and none stayed unanswered for it.
     fn may_ask(&self, owner: Owner, now: Instant) -> bool {
         self.asking.is_none_or(|until| until <= now) && !self.unanswered.contains(&owner)
     }
 }
 
-/// How long a refusal is believed.
+/// How long a refusal counts.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl fmt::Debug for Eras {
@@ -94,7 +95,7 @@ impl Eras {
         Self { book, state: watch::Sender::new(state) }
     }
 
-    /// Whether clients with a session get legacy leases; `None` if unknown.
+    /// Returns whether clients with a session get legacy leases; `None` if unknown.
     pub(super) fn takes_sessions(&self) -> Option<bool> {
         match self.state.borrow().took {
             Took::Unknown => None,
@@ -116,13 +117,13 @@ impl Eras {
         }
     }
 
-    /// Reports whether to ask the server for this client, which has only the shared lease so far.
+    /// Reports whether to send `initialize` for this client, which has only the shared lease so far.
     fn is_to_ask(&self, who: &Who) -> bool {
         let may_be = self.book.is_some() && who.era == protocol::Era::Legacy && self.takes_sessions().is_none();
         may_be && self.state.borrow().may_ask(who.owner, Instant::now())
     }
 
-    /// Like `is_to_ask`, and marks the question as in flight.
+    /// Like `is_to_ask`, and if so marks the `initialize` as in flight.
     fn begin(&self, who: &Who) -> bool {
         if self.book.is_none() || who.era == protocol::Era::Modern || self.takes_sessions().is_some() {
             return false;
@@ -138,7 +139,7 @@ impl Eras {
         })
     }
 
-    /// Ends the question. If it got no answer, `owner` goes on without a session upstream.
+    /// Notes that the `initialize` is over. If it got no answer, `owner` stays on the shared lease.
     fn end(&self, owner: Option<Owner>) {
         self.state.send_modify(|state| {
             state.asking = None;
@@ -147,7 +148,8 @@ impl Eras {
         });
     }
 
-    /// Waits for the answer to a question in flight, but not beyond its deadline.
+    /// Waits for the answer to an `initialize` in flight, until its deadline at most. Without one, `owner` stays on the
+    /// shared lease.
     async fn settled(&self, owner: Owner) {
         let mut changes = self.state.subscribe();
         let Some(until) = self.state.borrow().asking else { return };
@@ -158,7 +160,7 @@ impl Eras {
         }
     }
 
-    /// Forgets a session that is over, so that the client's next session is asked for again.
+    /// Forgets a client's session that is over, so that the host asks again for its next one.
     pub(super) fn forget(&self, owner: Owner) {
         if self.book.is_some() {
             self.state.send_if_modified(|state| {
@@ -179,7 +181,7 @@ fn recall(book: Option<&Book>) -> Took {
 }
 
 impl Server {
-    /// The era in which leases for this client are opened.
+    /// Returns the era in which leases for this client are opened.
     pub(super) fn lease_era(&self, who: &Who) -> config::Era {
         let eras = &self.eras;
         let own = eras.book.is_some() && who.era == protocol::Era::Legacy && eras.takes_sessions() == Some(true);
@@ -189,7 +191,7 @@ impl Server {
         self.config.era
     }
 
-    /// Reports whether this lease is a legacy lease beside the shared one, for clients with a session.
+    /// Reports whether this is a legacy lease, opened in addition to the shared lease for clients with a session.
     pub(super) fn is_for_sessions(&self, upstream: &Upstream) -> bool {
         self.eras.book.is_some() && upstream.era() == config::Era::Legacy
     }
@@ -209,19 +211,19 @@ impl Server {
         self.lease_era(who) != self.config.era
     }
 
-    /// The offer for a client with a session if no lease of its era has ever listed: that of a shared lease. A shared
-    /// lease knows no client, so its lists name nothing private.
+    /// Returns the lists of a shared lease, for a client with a session if no lease of its era has ever listed. On a
+    /// shared lease the server knows no client, so its lists name nothing private.
     pub(super) fn listed_before(&self, who: &Who) -> Option<Arc<Offer>> {
         let mut upstreams = self.upstreams().into_iter().filter(|_| self.is_apart(who));
         upstreams.find(|upstream| upstream.is_modern())?.offer()
     }
 
-    /// Reports whether the server needs no sessions, and is still to be asked whether it accepts one from this client.
+    /// Reports whether the server needs no sessions, and still has to be asked whether it accepts one from this client.
     pub(super) fn is_to_ask_for_sessions(&self, who: &Who) -> bool {
         self.eras.is_to_ask(who) && self.upstreams().iter().any(|upstream| upstream.is_modern())
     }
 
-    /// Reports whether this client may soon see other lists, those of its own era.
+    /// Reports whether this client may soon see other lists: those from a lease of its own era.
     pub(super) fn is_to_list_anew(&self, who: &Who) -> bool {
         let may_be = self.eras.book.is_some() && who.era == protocol::Era::Legacy;
         may_be
@@ -232,7 +234,7 @@ impl Server {
             }
     }
 
-    /// The target of leases of this era, and what they remember about it.
+    /// Returns where leases of this era connect to, and what they remember about the server.
     pub(super) fn opened_in(&self, era: config::Era) -> (Target, upstream::Memory) {
         let target = self.target.clone().unwrap_or_else(|| Target::Memory(Arc::new(|_, _| {})));
         if era == self.config.era {
@@ -251,16 +253,16 @@ impl Server {
 impl Manager {
     /// Sends `initialize` to a server that needs no sessions, if this client has a session and is the first.
     pub(super) fn ask_for_sessions(&self, server: &Arc<Server>, table: &mut Table, who: &Who) {
-        // No other lease makes way for a mere question.
+        // No other lease makes way for this `initialize` alone.
         let limits = self.limits();
         let has_room = table.entries.len() < limits.leases_per_server && self.lease_count() < limits.leases;
         if !has_room || !server.eras.begin(who) {
             return;
         }
-        // A lease that lists will do; the client's calls may need another one.
+        // A lease without the client's roots will do for lists; the client's calls may need another one.
         let key = Key { roots: None, ..server.rules().key(who) };
         let Ok(upstream) = self.add(server, table, key, who, config::Era::Legacy) else {
-            // This principal gets no lease: the next one tries.
+            // This principal gets no lease: the next principal may try.
             return server.eras.end(None);
         };
         let (manager, server, owner) = (self.clone(), server.clone(), who.owner);
@@ -268,7 +270,7 @@ impl Manager {
         self.0.tasks.spawn(async move {
             let (mut state, mut status) = (server.eras.state.subscribe(), upstream.watch());
             let answered = state.wait_for(|state| !matches!(state.took, Took::Unknown));
-            // A lease that fails before it answers is not going to answer.
+            // If the lease fails before the server answers, no answer will come.
             let over = status.wait_for(|status| !status.state.is_starting() && status.state != StateName::Connected);
             let asked = async {
                 tokio::select! {
@@ -307,7 +309,7 @@ impl Manager {
         }
     }
 
-    /// Ends the legacy leases once no call is on them; no client is given one any more.
+    /// Ends each legacy lease once no call is on it. No client is given one any more.
     pub(super) fn leave_sessions(&self, server: &Arc<Server>) {
         for upstream in server.upstreams().into_iter().filter(|upstream| server.is_for_sessions(upstream)) {
             self.outlive(server.clone(), upstream, Owner::HOST);

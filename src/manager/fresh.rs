@@ -10,13 +10,14 @@ use crate::registry::{Kind, Offer};
 use crate::upstream::{Cache, Offers, StateName, Upstream};
 
 impl Manager {
-    /// Returns the cache hints of a list (`None`: of what is said about all servers): the strictest of all parts.
+    /// Returns the cache hints for a list, or with `None` for what `server/discover` says about all servers: the
+    /// strictest hints of all leases that contribute.
     pub(crate) fn freshness(&self, who: &Who, list: Option<Kind>) -> Cache {
         let live = self.settings().limits.legacy_list_ttl;
         // A filtered view must not reach others through a shared cache.
         let mut all = Cache { ttl: live, public: self.sight(&who.principal).shown.is_everything() };
         for server in self.shown_to(&who.principal).iter().filter(|server| server.fixed.is_none()) {
-            // What is said about all servers draws on any of their leases.
+            // What is said about all servers may come from any of their leases.
             let leases = match list {
                 Some(_) => Self::shown_by(server, who).into_iter().collect(),
                 None => server.upstreams(),
@@ -41,7 +42,7 @@ impl Manager {
     }
 }
 
-/// What one lease allows; `None` if it contributes nothing.
+/// Returns how long and by whom one lease's part may be cached; `None` if the lease contributes nothing.
 fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration) -> Option<Cache> {
     let state = upstream.status().state;
     let connection = upstream.connection();
@@ -65,7 +66,7 @@ fn part(server: &Server, upstream: &Upstream, list: Option<Kind>, live: Duration
         return Some(Cache { ttl: told, public: is_public(server, server.profile_of(upstream)) });
     }
     // A server without sessions knows only what each request says about its client. It says itself how long, and for
-    // whom, the answer is valid.
+    // whom, its lists are valid.
     let said = match list {
         Some(kind) => connection.as_ref().and_then(|connection| connection.freshness(kind)).unwrap_or_default(),
         None => peer.cache,
@@ -79,8 +80,8 @@ fn is_public(server: &Server, profile: Profile) -> bool {
 }
 
 impl Server {
-    /// Reports whether its requests carry credentials: those of the config, or the token of a signed-in user. Lists
-    /// that a login was shown stay private after logout.
+    /// Reports whether requests to the server carry credentials: those in the config, or a signed-in user's access
+    /// token. Lists that a login was shown stay private after logout.
     fn is_asked_for_somebody(&self) -> bool {
         let signed_in = self.tokens().is_some_and(|tokens| tokens.has_token());
         self.brings_credentials || signed_in || self.last_offers.are_of_a_login()

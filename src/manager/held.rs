@@ -21,20 +21,20 @@ pub(super) struct LeaseCounts(Mutex<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
-    /// The host's own leases belong to no principal.
+    /// The leases of each principal; the host's own leases belong to none.
     of: HashMap<Principal, usize>,
 }
 
-/// Counts one lease while it lives.
+/// Counts one lease until dropped.
 #[derive(Debug)]
 pub(super) struct Counted(Arc<LeaseCounts>, Option<Principal>);
 
-/// Principals that got no lease of a server, and when.
+/// Principals that got no lease at a server, and when each asked for one.
 #[derive(Debug, Default)]
 pub(super) struct Unserved(Vec<(Principal, Instant)>);
 
 impl Unserved {
-    /// Notes that this principal got none.
+    /// Notes that this principal got no lease.
     pub(super) fn note(&mut self, principal: &Principal) {
         self.serve(principal);
         if self.0.len() >= KEPT {
@@ -43,7 +43,7 @@ impl Unserved {
         self.0.push((principal.clone(), Instant::now()));
     }
 
-    /// Notes that this principal needs none any more.
+    /// Notes that this principal waits for no lease any more.
     pub(super) fn serve(&mut self, principal: &Principal) {
         self.0.retain(|(other, _)| other != principal);
     }
@@ -53,14 +53,14 @@ impl Unserved {
         self.0.retain(|(_, at)| at.elapsed() < WANTED);
     }
 
-    /// Reports whether any other principal waits for one.
+    /// Reports whether any other principal waits for a lease.
     pub(super) fn beside(&self, principal: &Principal) -> bool {
         self.0.iter().any(|(other, _)| other != principal)
     }
 }
 
 impl LeaseCounts {
-    /// Counts one more lease, unless `limit` is reached.
+    /// Counts one more lease; `None` if `limit` is reached.
     pub(super) fn add(held: &Arc<Self>, of: Option<&Principal>, limit: usize) -> Option<Counted> {
         let mut counts = held.counts();
         if counts.all >= limit {

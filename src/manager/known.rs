@@ -29,14 +29,14 @@ pub(super) struct Known {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Facts {
-    /// Servers of which an older version recorded only that they ask something.
+    /// Servers about which an older version of this program recorded only that they ask something.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     asking: BTreeSet<String>,
     #[serde(default)]
     servers: BTreeMap<String, Shown>,
     #[serde(default)]
     eras: BTreeMap<String, SeenEra>,
-    /// Whether servers that need no session accept `initialize` all the same.
+    /// Whether servers that need no session nevertheless accept `initialize`.
     #[serde(default)]
     sessions: BTreeMap<String, SessionAnswer>,
 }
@@ -49,10 +49,11 @@ struct Shown {
     /// Whether it lists tools or resources for MCP Apps.
     #[serde(default)]
     ui: bool,
-    /// The version it reported when it last asked.
+    /// The version that the server reported when it last asked for roots.
     #[serde(default)]
     version: Option<String>,
-    /// Connections of another version since then that could have asked for roots, had a call, and did not ask.
+    /// How many connections to another version of the server could have asked for roots since then, had a call, and did
+    /// not ask.
     #[serde(default)]
     quiet: u32,
     /// When it was last noted, in seconds since 1970.
@@ -74,12 +75,12 @@ struct SessionAnswer {
 }
 
 const VERSION: u32 = 1;
-/// Servers that are remembered, newest first; a config with throwaway arguments must not grow the file without bound.
+/// How many servers are remembered, the newest; a config with throwaway arguments must not grow the file without bound.
 const MOST: usize = 1000;
-/// How long a legacy verdict holds: the server may have been upgraded since. A modern server that was downgraded says
-/// so itself.
+/// How long a server counts as legacy: it may have been upgraded since. A modern server that was downgraded says so
+/// itself.
 const LEGACY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// An unchanged fact is noted again after this time, because the oldest are dropped.
+/// An unchanged fact is noted again after this time, because the oldest facts are dropped.
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
 /// After this many quiet connections, a new version counts as one that asks for no roots.
 const QUIET: u32 = 20;
@@ -94,7 +95,7 @@ impl Known {
         });
         let file = keep.map(Behind::new);
         let mut facts: Facts = facts.unwrap_or_default();
-        // Another program may have written any number of them.
+        // Another program may have written any number of facts.
         trim(&mut facts.servers, |shown| shown.at);
         trim(&mut facts.eras, |seen| seen.at);
         trim(&mut facts.sessions, |took| took.at);
@@ -106,13 +107,13 @@ impl Known {
         let facts = self.facts();
         match facts.servers.get(key) {
             Some(shown) => shown.asks,
-            // Nearly all servers that ask anything ask for roots. A question of another kind adds to it.
+            // Nearly all servers that ask anything ask for roots. A question of another kind is added when it comes.
             None if facts.asking.contains(key) => Asked::ROOTS,
             None => Asked::NOTHING,
         }
     }
 
-    /// Reports whether it lists something for MCP Apps.
+    /// Reports whether this server lists something for MCP Apps.
     pub(super) fn shows_ui(&self, key: &str) -> bool {
         self.facts().servers.get(key).is_some_and(|shown| shown.ui)
     }
@@ -125,7 +126,7 @@ impl Known {
             shown.asks.has(asks) && is_same && !is_old
         });
         if is_known {
-            // Every request for roots comes here.
+            // This runs at every request for roots, so a known fact must cost nothing.
             return;
         }
         self.change(key, now, move |shown| {
@@ -136,15 +137,15 @@ impl Known {
         });
     }
 
-    /// Remembers whether it lists something for MCP Apps.
+    /// Remembers whether this server lists something for MCP Apps.
     pub(super) fn note_ui(&self, key: &str, ui: bool, now: SystemTime) {
         if self.shows_ui(key) != ui {
             self.change(key, now, move |shown| shown.ui = ui);
         }
     }
 
-    /// Notes a connection that declared roots and had a call, but got no request for them. Reports whether it was one
-    /// too many: from now on the server counts as one that does not ask for roots.
+    /// Notes a connection that declared roots and had a call, but got no request for them. Returns true if there were
+    /// `QUIET` such connections: from now on the server counts as one that asks for no roots.
     pub(super) fn note_quiet(&self, key: &str, version: Option<&str>, now: SystemTime) -> bool {
         let is_news = self.facts().servers.get(key).is_some_and(|shown| {
             shown.asks.has(Asked::ROOTS) && version.is_some() && shown.version.as_deref() != version
@@ -199,7 +200,7 @@ impl Known {
         });
     }
 
-    /// Returns whether a server that needs no session accepts `initialize` all the same, and when that was seen.
+    /// Returns whether a server that needs no session nevertheless accepts `initialize`, and when that was seen.
     pub(super) fn sessions(&self, key: &str) -> Option<(bool, SystemTime)> {
         let took = *self.facts().sessions.get(key)?;
         Some((took.yes, SystemTime::UNIX_EPOCH + Duration::from_secs(took.at)))
@@ -252,7 +253,7 @@ impl Known {
     }
 }
 
-/// Drops the oldest.
+/// Drops the oldest facts beyond `MOST`.
 fn trim<T>(all: &mut BTreeMap<String, T>, at: impl Fn(&T) -> u64) {
     let excess = all.len().saturating_sub(MOST);
     if excess == 0 {
@@ -274,7 +275,8 @@ pub(super) fn key(transport: &Transport) -> String {
     hex::encode(&hash(transport).finalize()[..16])
 }
 
-/// Returns the key of a server's era, which its environment may also choose.
+/// Returns the key under which a server's era is recorded: its environment variables are part of it, as they may choose
+/// the era.
 pub(super) fn era_key(transport: &Transport) -> String {
     let mut hash = hash(transport);
     if let Transport::Stdio(stdio) = transport {

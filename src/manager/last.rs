@@ -1,6 +1,6 @@
-//! The last listings of a server by key, from this run or an earlier one (`kept`). They are shown to clients that have
-//! no lease of the server yet, or whose lease is down (`docs/hazards.md` H63). The list of a lost server stays while
-//! the host reconnects; that of a failed or disabled one is not shown.
+//! A server's last listings by key, from this run or an earlier one (`kept`). They are shown to clients that have no
+//! lease of the server yet, or whose lease is down (`docs/hazards.md` H63). The list of a lost server stays while the
+//! host reconnects; that of a failed or disabled one is not shown.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -15,11 +15,11 @@ pub(super) struct Listing {
     pub(super) instructions: Option<Arc<str>>,
 }
 
-/// The last listings, newest last, and the login that they were listed to.
+/// The last listings, newest last, and the login that the server listed them to.
 #[derive(Debug, Default)]
 pub(super) struct LastOffers(Mutex<Vec<(ListKey, Listing)>>, Mutex<Option<String>>);
 
-/// How many keys of one server are remembered.
+/// How many keys are remembered per server.
 pub(super) const KEYS: usize = 256;
 
 impl LastOffers {
@@ -28,22 +28,23 @@ impl LastOffers {
         let mut listings = self.lock();
         listings.retain(|(of, _)| of != key);
         if listings.len() >= KEYS {
-            // The listing that everyone may see goes last.
+            // The listing that everyone may see is dropped last.
             let oldest = listings.iter().position(|(of, _)| *of != ListKey::Rest).unwrap_or_default();
             listings.remove(oldest);
         }
         listings.push((key.clone(), listing));
     }
 
-    /// Remembers a listing for everyone, in place of all others. Only the listings for clients with a session, of a
-    /// server that speaks both eras, stay.
+    /// Remembers a listing for everyone, in place of all others. Only listings for clients with a session stay, which a
+    /// server that speaks both eras has.
     pub(super) fn keep_for_all(&self, listing: Listing) {
         let mut listings = self.lock();
         listings.retain(|(of, _)| of.is_in_sessions());
         listings.push((ListKey::Rest, listing));
     }
 
-    /// Notes the login that the server now lists to. If another one came before, forgets its listings and returns it.
+    /// Notes the login that the server now lists to. If it listed to another login before, forgets that login's
+    /// listings and returns that login.
     pub(super) fn listed_to(&self, login: &Option<String>) -> Option<String> {
         let mut now = lock(&self.1);
         let before = std::mem::replace(&mut *now, login.clone()).filter(|before| Some(before) != login.as_ref())?;
@@ -51,12 +52,12 @@ impl LastOffers {
         Some(before)
     }
 
-    /// Reports whether the listings were made to a login.
+    /// Reports whether the server listed to a login.
     pub(super) fn are_of_a_login(&self) -> bool {
         lock(&self.1).is_some()
     }
 
-    /// Adds a listing from an earlier run, unless there is a newer one.
+    /// Adds a listing from an earlier run, unless there is a newer one under the same key.
     pub(super) fn recall(&self, key: &ListKey, listing: Listing) {
         let mut listings = self.lock();
         let has_room = listings.len() < KEYS || *key == ListKey::Rest;

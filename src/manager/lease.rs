@@ -30,14 +30,14 @@ impl Principal {
         Self("user".into())
     }
 
-    /// The client of this name, proven by its token.
+    /// The client of this name, proven by its access token.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn bearer(name: &str) -> Self {
         Self(format!("bearer:{name}").into())
     }
 
-    /// The subject of a token from this issuer. The parts are encoded so that none can pass for another.
+    /// The subject of an access token from this issuer. The parts are encoded so that none can pass for another.
     #[cfg(feature = "server")]
     #[must_use]
     pub(crate) fn oauth(issuer: &str, subject: Option<&str>, client: Option<&str>) -> Self {
@@ -61,7 +61,7 @@ impl Principal {
         Self(name.into())
     }
 
-    /// Returns the text that stands for it in sealed values.
+    /// Returns the text that stands for the principal in sealed values.
     #[must_use]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
@@ -74,11 +74,11 @@ pub(crate) struct Who {
     pub(crate) owner: Owner,
     pub(crate) principal: Principal,
     pub(crate) profile: Profile,
-    /// The era of its revision: whether it has a session.
+    /// The era of its protocol revision, which decides whether it has a session.
     pub(crate) era: Era,
-    /// Its roots, once it was asked for them.
+    /// Its roots; `None` until it was asked for them.
     pub(crate) roots: Option<Arc<Told>>,
-    /// Whether it is one conversation: all its requests have the same roots.
+    /// Whether the client is one conversation, so that all its requests have the same roots.
     pub(crate) is_one: bool,
 }
 
@@ -87,20 +87,20 @@ pub(crate) struct Who {
 pub(super) struct Rules<'a> {
     pub(super) sharing: Sharing,
     pub(super) roots: &'a Roots,
-    /// What it is known to ask.
+    /// What the server is known to ask.
     pub(super) asks: Asked,
-    /// Whether it lists something for MCP Apps.
+    /// Whether the server lists something for MCP Apps.
     pub(super) shows_ui: bool,
 }
 
-/// Which clients of a principal a lease is for. Clients with equal keys share.
+/// Which of a principal's clients a lease is for. Clients with equal keys share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Whether it is for one client alone.
+    /// Whether the lease is for one client alone.
     pub(super) own: bool,
-    /// The roots that its clients have in common.
+    /// The roots that all its clients have; `None` if roots do not decide who shares the lease.
     pub(super) roots: Option<Arc<Told>>,
-    /// The declared capabilities, if they are exactly those of its clients.
+    /// The capabilities of its clients, if exactly these are declared; `None` if the host chooses what to declare.
     pub(super) exact: Option<Profile>,
     /// Whether MCP Apps are declared, if `exact` is `None`.
     pub(super) apps: bool,
@@ -114,7 +114,7 @@ pub(super) struct Candidate<'a> {
     pub(super) declared: Profile,
     pub(super) principal: &'a Principal,
     pub(super) bound_to: Option<Owner>,
-    /// The only client that has called on its connection.
+    /// The client that has called on its connection, if only one has.
     pub(super) caller: Option<Owner>,
 }
 
@@ -130,13 +130,13 @@ impl Key {
     /// questions.
     pub(super) const REST: Self = Self { own: false, roots: None, exact: None, apps: true };
 
-    /// Reports whether it is for clients that cannot be asked.
+    /// Reports whether this is a key of rest leases: of those for clients that cannot be asked.
     pub(super) fn is_rest(&self) -> bool {
         *self == Self::REST || *self == Self { apps: false, ..Self::REST }
     }
 
-    /// Returns the roots that a server is told under this key. Several conversations on one client's own lease each
-    /// have their own roots.
+    /// Returns the roots to tell a server under this key. `None` if they are unknown, and for a client's own lease with
+    /// several conversations, because each has its own roots.
     pub(super) fn roots_of<'a>(&self, who: &'a Who) -> Option<&'a Arc<Told>> {
         who.roots.as_ref().filter(|_| !self.own || who.is_one)
     }
@@ -165,11 +165,11 @@ impl Rules<'_> {
         }
     }
 
-    /// Returns which of the server's known questions such a client can answer.
+    /// Returns which of the server's known questions a client with these capabilities can answer.
     pub(super) fn answers(&self, client: Profile) -> Asked {
         let asks = match self.roots {
             Roots::Client => self.asks,
-            // The config answers.
+            // The config answers requests for roots.
             Roots::None | Roots::Fixed(_) => self.asks.without(Asked::ROOTS),
         };
         asks.both(Asked::answerable(self.declared(client)))
@@ -199,19 +199,19 @@ impl Rules<'_> {
     }
 
     /// Reports whether clients that cannot answer the server's questions should move to a connection that declares
-    /// less. An empty list of roots harms no one.
+    /// less. An empty list of roots harms no one, so a request for roots alone is no reason.
     pub(super) fn is_stale(&self, key: &Key, declared: Profile) -> bool {
         let asked = self.asks.without(Asked::ROOTS).both(Asked::answerable(declared));
         !key.own && key.exact.is_none() && !asked.is_empty()
     }
 
-    /// Reports whether the lease has served other conversations of what counts as the same client, with other roots or
-    /// before roots were known to matter.
+    /// Reports whether the lease has served other conversations that count as the same client, with other roots or
+    /// before it was known that roots matter.
     fn is_of_others(&self, lease: &Key, key: &Key, who: &Who) -> bool {
         !who.is_one && !lease.own && key.roots.is_some() && lease.roots != key.roots
     }
 
-    /// Reports whether the lease's server works for another client, or in roots that are not this client's.
+    /// Reports whether the lease's server works for another client, or was told roots that are not this client's.
     pub(super) fn is_told_of_others(&self, lease: Candidate<'_>, key: &Key, who: &Who) -> bool {
         if self.sharing == Sharing::Host {
             return false;
@@ -234,14 +234,14 @@ impl Rules<'_> {
         }
         match lease.bound_to {
             Some(owner) if owner != who.owner => None,
-            // A server that was told exactly this client's capabilities does not ask it in vain.
+            // A server that was told exactly this client's capabilities never asks what the client cannot answer.
             Some(_) => {
                 let is_exact = lease.key.own && lease.declared == self.declared(who.profile);
                 (is_exact || !self.exceeds(lease.declared, who.profile)).then_some(3)
             }
             None if lease.key == key => (!self.is_stale(key, lease.declared)).then_some(1),
-            // The only client that ever called keeps what its server holds in memory. A key with exact capabilities
-            // does not move.
+            // The only client that ever called stays, for what its server holds in memory. A lease with exact
+            // capabilities does not move, nor does any lease to a shared key with them.
             None => {
                 let stays = lease.caller == Some(who.owner)
                     && (key.exact.is_none() || key.own)

@@ -23,19 +23,19 @@ use crate::upstream::{Owner, Settings, Target, Upstream};
 pub(super) struct Entry {
     pub(super) upstream: Arc<Upstream>,
     pub(super) principal: Principal,
-    /// Which clients it is for.
+    /// Which clients the lease is for.
     pub(super) key: Key,
     pub(super) users: BTreeMap<Owner, Use>,
     /// When its last user left; `None` before that.
     pub(super) left: Option<Instant>,
     pub(super) used: Instant,
-    /// Client requests answered as of the last look.
+    /// How many client requests it had answered when its use was last checked.
     pub(super) served: u64,
-    /// Set if it serves single calls beside its client's main lease; notified when such a call ends.
+    /// Set if the lease serves single calls beside its client's main lease; notified when such a call ends.
     beside: Option<Arc<Notify>>,
-    /// Whether the host opened it for itself.
+    /// Whether the host opened the lease for itself.
     pub(super) eager: bool,
-    /// Whether it is given to no more clients, because it declares less than a new lease would.
+    /// Whether no more clients are given the lease, because it declares less than a new lease would.
     pub(super) outdated: bool,
     _counted: Counted,
 }
@@ -62,17 +62,18 @@ pub(super) struct Table {
 /// How long a shared lease without users is kept warm for the next client of the same principal.
 pub(super) const LINGER: Duration = Duration::from_secs(60);
 
-/// How often to check whether the calls of others on a lease are over.
+/// How often to check whether other clients' calls on a lease are over.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A lease for one call, beside the client's main lease.
+/// A lease beside the client's main lease: an additional one, for a call that must not wait for the main lease.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) stay: Stay,
 }
 
-/// Keeps a call on a lease beside its client's main one, and holds the lease's lane.
+/// The stay of one call on a lease beside its client's main one, until dropped. Holds the lease's lane, in which only
+/// one call runs at a time, so that a server's question belongs to it.
 #[derive(Debug)]
 pub(crate) struct Stay {
     lane: Option<OwnedSemaphorePermit>,
@@ -89,21 +90,21 @@ impl Drop for Stay {
 /// Why a server has no lease for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoLease {
-    /// The server is disabled, or failed because of its config: the reason.
+    /// The server is disabled, or failed because of its config. Holds the reason.
     Fixed(String),
-    /// All leases that the server may have are in use: the limit.
+    /// All leases that the server may have are in use. Holds their limit.
     Limit(usize),
-    /// This principal has half of the server's leases, and others need some: the limit.
+    /// This principal has half of the server's leases, and others need some. Holds the server's limit.
     Share(usize),
     /// The host is shutting down.
     Stopping,
     /// The server was changed or removed from the config.
     Closed,
-    /// All leases that the host may have are in use: the limit.
+    /// All leases that the host may have are in use. Holds their limit.
     InAll(usize),
-    /// This principal has half of all leases, and others need some: the limit.
+    /// This principal has half of all leases, and others need some. Holds the host's limit.
     ShareInAll(usize),
-    /// When an idle lease of this principal may be taken, and why there is none now.
+    /// An idle lease of this principal may be taken soon. Holds the time, and why there is no lease now.
     Soon(Instant, Box<Self>),
 }
 
@@ -118,7 +119,7 @@ impl Manager {
         }
         let mut key = server.rules().key(who);
         if who.roots.is_none() {
-            // It could not be asked for this request, so it shares with clients that have no roots.
+            // The client could not be asked for its roots at this request, so it shares with clients that have none.
             key.roots = None;
         }
         self.lease_by(server, who, &key)
@@ -143,8 +144,8 @@ impl Manager {
         let has_left = stale.fold(false, |any, entry| entry.leave_lists() | any);
         let of_era = |(_, entry): &(usize, &Entry)| entry.is_in(era);
         let fits = entries.iter().enumerate().filter(of_era).filter_map(|(place, entry)| {
-            // Prefers the lease that the client has been on to one that others have left: the client has seen its
-            // lists.
+            // Prefers a lease that the client has been on, because the client has seen its lists, to one that others
+            // have left.
             let fit = rules.fit(entry.candidate(), key, who).filter(|_| !entry.outdated)?;
             Some(((fit, entry.users.contains_key(&who.owner), entry.beside.is_none()), place))
         });
@@ -190,7 +191,8 @@ impl Manager {
         let table = lock(&server.leases);
         let entry = table.entries.iter().find(|entry| entry.upstream.id == upstream.id);
         if !upstream.was_modern() {
-            // The client moves at its next request, unless the server was told about another client.
+            // Such a lease suits until the client moves at its next request, unless the server was told about another
+            // client.
             return entry.is_none_or(|entry| !rules.is_told_of_others(entry.candidate(), &rules.key(who), who));
         }
         entry.is_some_and(|entry| !entry.outdated && rules.fit(entry.candidate(), &rules.key(who), who).is_some())
@@ -227,7 +229,7 @@ impl Manager {
         Ok(Beside { upstream, stay: Stay { lane, left } })
     }
 
-    /// Opens a lease for this client. If there is none left, another one may make room.
+    /// Opens a lease for this client. At a limit, another lease may make room for it.
     pub(super) fn add(
         &self,
         server: &Arc<Server>,
@@ -245,7 +247,7 @@ impl Manager {
         let counted = self.room(server, table, who)?;
         let (id, settings) = self.settings_of(server, &key, era);
         let upstream = Upstream::spawn_held(id, settings, self.0.world.clone(), true, &self.0.tasks);
-        // Before its server can ask: an immediate question is for this client.
+        // This comes before the server can ask anything, so that an immediate question goes to this client.
         if key.own {
             upstream.bind(who.owner);
         }
@@ -293,7 +295,8 @@ impl Manager {
         }
     }
 
-    /// Ends the lease of a client that is gone, once the calls of other clients from before it was bound are over.
+    /// Ends the lease of a client that is gone, once the calls are over that other clients made before it was bound to
+    /// that client.
     pub(super) fn outlive(&self, server: Arc<Server>, upstream: Arc<Upstream>, owner: Owner) {
         let stop = self.0.stop.clone();
         self.0.tasks.spawn(async move {
@@ -328,12 +331,13 @@ impl Manager {
         self.0.tasks.spawn(async move { stop.run_until_cancelled(over).await });
     }
 
-    /// Opens the lease that lists before any client arrives, unless the server starts lazily.
+    /// Opens the host's own lease. Unless the server starts lazily, starts it, so that it lists before any client
+    /// arrives.
     pub(super) fn start_eager(&self, server: &Arc<Server>) {
         self.open_rest(server, server.config.start);
     }
 
-    /// Opens the host's own lease.
+    /// Opens the host's own lease, and starts it if `start` is eager.
     pub(super) fn open_rest(&self, server: &Arc<Server>, start: Start) {
         if server.target.is_none() || self.is_stopping() {
             return;
@@ -368,7 +372,7 @@ impl Manager {
         let manager = self.clone();
         let put = async move {
             let is_read = tokio::time::timeout(GRACE, server.kept.wait()).await.is_ok();
-            // If they are not read yet, a moment has passed already.
+            // If the kept lists are not read by now, a moment has passed already.
             let is_known = is_read && server.last_offers.of(&ListKey::Rest).is_some();
             let starts = &manager.0.starts;
             let begin = move || upstream.begin();
@@ -452,14 +456,14 @@ impl Entry {
         self.upstream.note_users(self.users.len());
     }
 
-    /// Describes the lease for the choice among leases.
+    /// Describes the lease as a candidate for a client.
     pub(super) fn candidate(&self) -> Candidate<'_> {
         let (declared, bound_to) = (self.upstream.profile(), self.upstream.bound_to());
         let caller = self.upstream.only_caller();
         Candidate { key: &self.key, declared, principal: &self.principal, bound_to, caller }
     }
 
-    /// Makes it what the client needs, and reports whether that was possible.
+    /// Gives the lease the key and the declarations that the client needs. Returns false if that is not possible.
     fn take(&mut self, key: &Key, rules: &Rules<'_>, who: &Who) -> bool {
         if rules.sharing == Sharing::Host || self.key == *key || self.key.own {
             return match self.upstream.bound_to() {
@@ -467,7 +471,7 @@ impl Entry {
                 None => true,
             };
         }
-        // The only client that has called goes on.
+        // Only the one client that has called may take the lease over.
         if !self.upstream.claim(who.owner) {
             return false;
         }
@@ -485,19 +489,19 @@ impl Entry {
         true
     }
 
-    /// Returns how many clients use it.
+    /// Returns how many clients use the lease.
     pub(super) fn user_count(&self) -> usize {
         self.users.len()
     }
 
-    /// Reports whether it declares more than its clients can answer, and has no users.
+    /// Reports whether the lease is unused, and is outdated or declares more than its clients can answer.
     pub(super) fn is_over(&self, rules: &Rules<'_>) -> bool {
         let is_left = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
         is_left && self.users.is_empty() && self.is_idle()
     }
 }
 
-/// Moves the client to this lease alone, and reports whether any other lease is unused now.
+/// Makes the client leave all leases but this one and its own. Returns true if any of them is unused now.
 pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Owner) -> bool {
     let mut has_left = false;
     let others = entries.iter_mut().filter(|entry| entry.upstream.id != on.id && entry.users.contains_key(&owner));
@@ -510,7 +514,7 @@ pub(super) fn leave_others(entries: &mut [Entry], on: &Arc<Upstream>, owner: Own
 }
 
 impl Table {
-    /// Reports whether this client uses any of them.
+    /// Reports whether this client uses any of the leases.
     pub(super) fn is_used_by(&self, owner: Owner) -> bool {
         self.entries.iter().any(|entry| entry.users.contains_key(&owner))
     }
@@ -528,7 +532,7 @@ impl Server {
         table.entries.iter().filter(may).map(|entry| entry.upstream.clone()).collect()
     }
 
-    /// Reports whether it has left the config.
+    /// Reports whether the server has left the config.
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.leases).closed
     }
@@ -566,7 +570,7 @@ impl Server {
         })
     }
 
-    /// Reports whether it is the lease that lists for the next client.
+    /// Reports whether this is a lease that lists for the next client.
     pub(super) fn is_catalog(&self, entry: &Entry) -> bool {
         let is_hosts = entry.principal.is_local() && entry.is_in(self.config.era);
         self.config.start == Start::Eager && is_hosts && entry.key.is_rest() && entry.upstream.bound_to().is_none()

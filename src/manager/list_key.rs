@@ -1,4 +1,4 @@
-//! Keys of listings: what decides, beside the server itself, what a lease lists.
+//! Keys of listings: a key holds what decides, apart from the server itself, what a lease lists.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ const IN_SESSIONS: &str = "session ";
 /// [`ListKey::Rest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListKey {
-    /// The host's own rest lease, and every lease that lists the same to everyone: of a server without sessions, or
-    /// with one session for all.
+    /// The host's own rest lease, and every lease that lists the same to everyone: at a server without sessions, or
+    /// with one session for all clients.
     Rest,
     /// The leases of one principal's clients with the same declared capabilities and the same roots.
     Own {
@@ -54,12 +54,12 @@ impl ListKey {
         }
     }
 
-    /// Reports whether it is the key of leases with a session.
+    /// Reports whether this is the key of leases with a session.
     pub(super) fn is_in_sessions(&self) -> bool {
         matches!(self, Self::Own { era: Leases::InSessions, .. })
     }
 
-    /// Reports whether listings under it outlive this process. Those that depend on roots do not.
+    /// Reports whether listings under this key outlive this process. Listings that depend on roots do not.
     pub(super) fn is_kept(&self) -> bool {
         !matches!(self, Self::Own { roots: Some(_), .. })
     }

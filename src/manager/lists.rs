@@ -1,8 +1,8 @@
 //! Which lease lists for a client, and under which key its lists are remembered (`docs/bridging.md` 15.5).
 //!
 //! A list opens a lease of the client's own only after it is answered, and only if the server may list differently to
-//! that client; the client hears about differences by a list change. After a client's first call, the lists of its own
-//! lease are shown to no other client, because they may depend on that call.
+//! that client; the client learns about differences through a list change notification. After a client's first call,
+//! the lists of its own lease are shown to no other client, because they may depend on that call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::upstream::Upstream;
 
 impl Manager {
     /// Returns the lease that lists for this client if nothing is known yet: one that the client uses already, else the
-    /// rest lease. Lists open no other.
+    /// rest lease. List requests open no other lease.
     pub(super) fn listing(&self, server: &Arc<Server>, who: &Who) -> Result<Arc<Upstream>, NoLease> {
         if let Some(upstream) = Self::lease_of(server, who).or_else(|| server.rest(who)) {
             self.enter(server, &upstream, who);
@@ -42,7 +42,7 @@ impl Manager {
         Ok(upstream)
     }
 
-    /// Puts the client on this lease, if it may use it, and on no other: there it hears notifications.
+    /// Makes the client a user of this lease, if it may use it, and of no other. It hears this lease's notifications.
     pub(super) fn enter(&self, server: &Arc<Server>, upstream: &Arc<Upstream>, who: &Who) {
         let mut table = lock(&server.leases);
         let entry = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id);
@@ -106,8 +106,8 @@ impl Manager {
         apart && server.last_offers.of(&server.key_of(who)).is_none() && Self::lease_of(server, who).is_none()
     }
 
-    /// Reports whether a call would reach another lease than the one whose list this client saw, and that lease has not
-    /// listed.
+    /// Reports whether this client's call would reach a lease that has not listed, rather than the one whose lists it
+    /// saw.
     pub(super) fn may_list_more(server: &Server, who: &Who) -> bool {
         let is_rest = server.rules().key(who) == Key::REST;
         let is_for_all = || server.config.sharing == Sharing::Host || server.is_sessionless(who);
@@ -119,7 +119,7 @@ impl Manager {
 }
 
 impl Key {
-    /// Returns the key under which leases with this key list.
+    /// Returns the listing key for leases with this sharing key.
     fn lists(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
         // One session for all lists the same to everyone.
         if rules.sharing == Sharing::Host || (*self == Self::REST && principal.is_local()) {
@@ -128,7 +128,7 @@ impl Key {
         self.lists_apart(principal, rules)
     }
 
-    /// Like `lists`, if none of them lists for everyone.
+    /// Like `lists`, but for leases of which none lists for everyone.
     fn lists_apart(&self, principal: &Principal, rules: &Rules<'_>) -> ListKey {
         ListKey::own(principal, self.declares(rules), self.roots.clone())
     }
@@ -145,7 +145,7 @@ impl Server {
             // A server without sessions lists the same to everyone.
             ListKey::Rest
         } else if rules.sharing != Sharing::Host && (upstream.bound_to().is_some() || entry.key.exact.is_some()) {
-            // It may have become one client's own, and still declares what it did before.
+            // The lease may have become one client's own, and still declares what it did before.
             ListKey::own(&entry.principal, upstream.profile(), entry.key.roots.clone())
         } else if self.is_for_sessions(upstream) {
             entry.key.lists_apart(&entry.principal, &rules)
@@ -181,8 +181,8 @@ impl Server {
         key.lists(&who.principal, &rules)
     }
 
-    /// Returns the rest lease of the client's era: its principal's, or the host's, whose list is for everyone, or a
-    /// lease that lists the same to everyone.
+    /// Returns the rest lease for the client's era: its principal's, or the host's own, whose lists are for everyone,
+    /// or a lease that lists the same to everyone.
     pub(super) fn rest(&self, who: &Who) -> Option<Arc<Upstream>> {
         let rules = self.rules();
         let (key, era) = (rules.key(who), self.lease_era(who));

@@ -1,7 +1,7 @@
-//! Merged catalogs for internal use: for the status, and for calls of unlisted names.
+//! Merged catalogs for internal use: for the status, and to route calls to unlisted names.
 //!
-//! A client can cause any number of these, some without a token, so each is built once per generation. **Invariant:**
-//! building one assigns no name to a server.
+//! A client can cause any number of these, some without an access token, so each is built once per generation: until a
+//! server's state or lists change. **Invariant:** building one assigns no name to a server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::registry::{Catalog, Contribution};
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     generation: u64,
-    /// How many bare names had an owner.
+    /// How many names without a prefix had an owner.
     owned: usize,
     catalogs: HashMap<Key, Arc<Catalog>>,
     /// How many catalogs were built in total.
@@ -27,7 +27,7 @@ pub(super) struct Looks {
 const MOST: usize = 64;
 
 impl Inner {
-    /// Returns the merged catalog of these offers, which are all that the scope holds.
+    /// Returns the merged catalog of these offers: those of all servers in the scope.
     pub(super) fn look(&self, scope: &Scope, contributions: &[Contribution]) -> Arc<Catalog> {
         let key = Key::of(scope, contributions);
         // The catalog of a client with the same view will do: its names are assigned already.

@@ -1,13 +1,14 @@
-//! All servers: the leases that serve clients, and the catalogs that clients see.
+//! All servers: the leases that serve clients, and the catalogs that clients see. A lease is one connection to a server
+//! (a process or a session) with the clients that may use it.
 //!
 //! In: the config, and clients that need a server. Out: leases, catalogs, statuses, events.
 //!
 //! Clients of one person share leases as far as their servers cannot tell them apart (`lease.rs`; `docs/bridging.md` 15
-//! has the rules and their reasons). A list starts a private lease only after the list is answered; otherwise only a
+//! has the rules and their reasons). A list request starts a private lease only after it is answered; otherwise only a
 //! call starts one. A call to an unlisted name with the alias of a server that has never listed waits for that server
 //! like any other call (`router/find.rs`).
 //!
-//! **Invariant:** a failed or slow server does not affect other servers, and no list waits for it longer than
+//! **Invariant:** a failed or slow server does not affect other servers, and no list request waits for it longer than
 //! `startupWait`. Start reading at `lease.rs` (who may share), then `leases.rs` (the table).
 
 mod asked;
@@ -112,22 +113,22 @@ pub(crate) struct Server {
     pub(crate) scrubber: Arc<Scrubber>,
     naming: Arc<ServerNaming>,
     target: Option<Target>,
-    /// Whether its config brings credentials.
+    /// Whether its config has credentials for it.
     brings_credentials: bool,
-    /// Why it is never started: `disabled`, or `failed` because of its config.
+    /// The state and the reason, if the server is never started: it is disabled, or failed because of its config.
     fixed: Option<(StateName, String)>,
     leases: Mutex<leases::Table>,
     /// Calls in flight.
     calling: AtomicUsize,
     /// Its last lists: a hint for clients that have no lease yet.
     last_offers: LastOffers,
-    /// The questions it is known to ask, and its key in that record.
+    /// The questions (requests to clients) that it is known to ask, and its key in the record of these.
     traits: sharing::Traits,
-    /// Its lists from earlier runs, until they are read.
+    /// Whether its lists from earlier runs are kept, and read.
     kept: kept::KeptState,
-    /// The server is this host itself: nothing more is asked of it.
+    /// Whether the server is this host itself, so that it gets no more requests.
     is_this_host: AtomicBool,
-    /// Whether it speaks both eras.
+    /// Whether it speaks both eras (with sessions and without).
     eras: Arc<eras::Eras>,
     known: Arc<Known>,
     /// The state last reported to users, and since when.
@@ -187,7 +188,7 @@ impl Server {
         }
     }
 
-    /// Remembers the server's era across runs. A server in this process has no such memory.
+    /// Returns the memory of the server's era across runs. A server in this process has no such memory.
     fn era_memory(&self) -> upstream::Memory {
         if matches!(self.target, Some(Target::Memory(_))) {
             return upstream::Memory::none();
@@ -201,15 +202,15 @@ impl Server {
         }
     }
 
-    /// Takes over the lists of the previous server of this name until this one has listed. Only if it is the same
-    /// server with the same secrets: another account must not see them.
+    /// Takes over the lists from the previous server of this name until the new one has listed. Only if both are the
+    /// same server with the same secrets: another account must not see them.
     fn inherit(&self, before: &Self) {
         if self.target.is_some() && self.lists_as(before) {
             self.last_offers.inherit(&before.last_offers);
         }
     }
 
-    /// Its authorizer, if the server may require tokens.
+    /// Returns what gets access tokens for the server, if it may require them.
     pub(crate) fn tokens(&self) -> Option<&Arc<Authorizer>> {
         self.target.as_ref().and_then(Target::tokens)
     }
@@ -265,11 +266,11 @@ struct Inner {
     /// The offer of a server that has not listed yet.
     nothing: Arc<Offer>,
     known: Arc<Known>,
-    /// Lists on disk for the next start, if they are kept.
+    /// The lists on disk for the next start, if lists are kept.
     kept: OnceLock<Arc<kept::Kept>>,
-    /// Leases that start after the listeners had their turn.
+    /// Queues the starts of leases, so that they do not delay the first list.
     starts: Arc<starts::Starts>,
-    /// Credentials shared by servers that require tokens.
+    /// Credentials shared by servers that require access tokens.
     keys: Keychain,
     catalogs: Mutex<HashMap<view::Key, Arc<Catalog>>>,
     /// Principals that may not see or call everything.
@@ -281,9 +282,9 @@ struct Inner {
 /// Messages from servers to the router.
 pub(crate) type News = mpsc::Receiver<(u64, Arc<Connection>, Relayed)>;
 
-/// State changes that a slow reader may lag behind.
+/// How many state changes a slow reader may lag behind.
 const EVENTS: usize = 256;
-/// Log lines that a slow reader may lag behind.
+/// How many log lines a slow reader may lag behind.
 const SPOKEN: usize = 1024;
 const RELAYED: usize = 4096;
 const CHANGES: usize = 4096;
@@ -371,7 +372,7 @@ impl Manager {
         Arc::ptr_eq(&self.0.settings.load(), settings)
     }
 
-    /// Replaces the settings alone.
+    /// Replaces the host's settings, but no server.
     #[cfg(test)]
     pub(crate) fn configure(&self, change: impl FnOnce(&mut config::HostSettings)) {
         let mut settings = config::HostSettings::clone(&self.settings());
@@ -389,17 +390,17 @@ impl Manager {
         self.0.settings.store(Arc::new(settings));
     }
 
-    /// The host id in our responses: a host that dials itself recognizes it.
+    /// Returns the host id in our responses, by which a host that connects to itself notices it.
     pub(crate) fn host_id(&self) -> Option<&HostId> {
         self.0.world.nature.lineage.id()
     }
 
-    /// Notices when the machine was asleep.
+    /// Returns the watch that notices when the machine was asleep.
     pub(crate) fn vigil(&self) -> &Vigil {
         &self.0.world.vigil
     }
 
-    /// Increments with every change of a server's state or lists.
+    /// Subscribes to a counter that grows with every change of a server's state or lists.
     pub(crate) fn generation(&self) -> watch::Receiver<u64> {
         self.0.world.generation.subscribe()
     }
@@ -455,7 +456,7 @@ impl Manager {
         let _ = self.0.events.send(change);
     }
 
-    /// How long the first list may wait for starting servers.
+    /// Returns how long the first list may wait for starting servers.
     pub(crate) fn startup_wait(&self) -> Duration {
         self.settings().startup_wait
     }

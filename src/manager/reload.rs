@@ -1,8 +1,8 @@
 //! Reloads the config while the host runs (`docs/hazards.md` H91).
 //!
-//! A server whose entry is unchanged stays the same object. A changed one is a new server of the same name: clients see
-//! the old lists until the new server has listed, calls in flight end at the old one within `limits.drain`, and new
-//! calls wait for the new one. A removed server finishes its calls and takes no new ones.
+//! A server whose config entry is unchanged stays the same object. A changed one is a new server of the same name:
+//! clients see the old lists until the new server has listed, calls in flight end at the old one within `limits.drain`,
+//! and new calls wait for the new one. A removed server finishes its calls and takes no new ones.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct Reload {
     pub added: Vec<String>,
     /// Servers that are gone.
     pub removed: Vec<String>,
-    /// Servers whose entry has changed.
+    /// Servers whose config entry has changed.
     pub changed: Vec<String>,
     /// Changed host settings that take effect at the next start.
     pub pending: Vec<String>,
@@ -113,7 +113,7 @@ impl Manager {
         // A user who reloads the config wants servers that were given up to be retried.
         let stay = new.iter().filter(|new| old.iter().any(|old| Arc::ptr_eq(old, new)));
         stay.flat_map(|server| server.upstreams()).for_each(|upstream| upstream.retry());
-        // Before the new servers are in place: a server that asks a question must always be found.
+        // This comes before the new servers are in place: a server that asks a question must always be found.
         lock(&self.0.retired).extend(gone.iter().cloned());
         self.set(settings);
         let fresh: Vec<Arc<Server>> =
@@ -156,7 +156,7 @@ impl Manager {
         self.0.config.subscribe()
     }
 
-    /// Reports the state of a server that never starts: it has no lease to report it.
+    /// Emits the state of a server that never starts, as it has no lease that would.
     fn tell_fixed(&self, server: &Server, old: &[Arc<Server>]) {
         if let Some((state, why)) = &server.fixed {
             let before = old.iter().find(|old| old.config.name == server.config.name);
@@ -183,7 +183,7 @@ impl Manager {
         });
     }
 
-    /// Stops a server that is not in the config any more, and reports it disconnected once its connections have ended.
+    /// Stops a server that is not in the config any more, and emits `Disconnected` once its connections have ended.
     async fn end_removed(&self, server: &Arc<Server>) {
         let before = self.shown(server);
         let mut leases: Vec<_> = server.upstreams().iter().map(|upstream| upstream.watch()).collect();

@@ -1,12 +1,12 @@
-//! Makes room for one more lease when they run short: decides which principal gives one up (`docs/hazards.md` H101).
+//! Makes room for one more lease when leases run short: decides which principal gives one up (`docs/hazards.md` H101).
 //!
-//! A principal that is alone may have all. While others use or need the server, no principal gets more than half of its
-//! leases, nor more than half of all leases. A newcomer takes an idle lease of the principal that has most, else one
-//! whose calls only wait for answers of a client that has left: the oldest such calls end until that principal is down
-//! to half. Leases with running calls are never taken.
+//! A principal that is alone may have all leases. While others use or need the server, no principal gets more than half
+//! of its leases, nor more than half of all leases. A newcomer takes an idle lease from the principal that has most, or
+//! else a lease whose calls only wait for answers from a client that has left: the oldest such calls end until that
+//! principal is down to half. Leases with running calls are never taken.
 //!
-//! Clients of one principal take idle leases from each other, but none that was given out less than a second ago: a
-//! call waits for it, up to five seconds. Otherwise more clients than leases would start a server for each call.
+//! Clients of one principal take idle leases from each other, but no lease that was given out less than a second ago: a
+//! call waits for one up to five seconds. Otherwise, if clients outnumber leases, each call would start a server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -18,23 +18,23 @@ use super::held::{Counted, LeaseCounts};
 use super::leases::{Entry, Table};
 use super::{Manager, NoLease, Principal, Server, Who};
 
-/// How long a lease stays at least with the client it was given to, unless another principal needs it.
+/// The least time that a lease stays with the client it was given to, unless another principal needs it.
 const STAYS: Duration = Duration::from_secs(1);
 /// Knows the calls that wait for a client that is away.
 pub(crate) trait Parking: Send + Sync + std::fmt::Debug {
-    /// Returns these calls, by lease.
+    /// Returns these calls, by lease id.
     fn waiting(&self) -> HashMap<u64, Waiting>;
 
-    /// Ends those of this lease: their clients are told when they return.
+    /// Ends those on this lease. Their clients are told when they return.
     fn end(&self, lease: u64);
 }
 
-/// Calls of one lease that wait for a client that is away.
+/// The calls on one lease that wait for a client that is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// The number of calls.
     pub(crate) calls: usize,
-    /// Since when the most recent of them waits.
+    /// When the most recent of them began to wait.
     pub(crate) since: Instant,
 }
 
@@ -43,23 +43,24 @@ struct Crowd<'a> {
     asker: &'a Principal,
     /// Whether the asker has its share while others compete.
     has_its_share: bool,
-    /// The other principal with most leases, if it has more than the asker would have.
+    /// The other principal with the most leases, if it has more than the asker would have.
     most: Option<Principal>,
     /// Whether `most` has more than its share.
     is_greedy: bool,
     waiting: HashMap<u64, Waiting>,
 }
 
-/// The order in which leases go, lowest first.
+/// The order in which leases are taken, lowest first: by kind, then by the number of waiting calls, then by the time
+/// since which the lease is idle or waits.
 type Rank = (u8, usize, Instant);
 
 impl Manager {
-    /// Sets the source of calls that wait for their clients.
+    /// Sets what knows the calls that wait for their clients.
     pub(crate) fn park_at(&self, parking: Weak<dyn Parking>) {
         let _ = self.0.parking.set(parking);
     }
 
-    /// Makes room for one more lease of this principal, and counts it.
+    /// Makes room for one more lease for this principal, and counts it.
     pub(super) fn room(&self, server: &Arc<Server>, table: &mut Table, who: &Who) -> Result<Counted, NoLease> {
         let limits = self.limits();
         let (limit, in_all) = (limits.leases_per_server, limits.leases);
@@ -93,15 +94,15 @@ impl Manager {
                 return Err(table.none(&who.principal, why));
             }
             if everywhere.has_its_share {
-                // One of its own leases went for this one, so its number does not grow.
+                // One of the principal's own leases ended for this one, so their number does not grow.
                 let counted = LeaseCounts::add(&self.0.leases, Some(&who.principal), in_all);
                 return counted.ok_or(NoLease::InAll(in_all));
             }
         }
     }
 
-    /// Ends the lease that ranks lowest, here or with `but` at any other server; the table of `but` is locked by the
-    /// caller.
+    /// Ends the lease that ranks lowest in `here` and, if `but` is given, at all servers but that one, whose table the
+    /// caller has locked. Returns false if no lease may end.
     fn make_way(&self, crowd: &Crowd<'_>, here: &mut Vec<Entry>, but: Option<&Arc<Server>>) -> bool {
         let servers = self.servers();
         let mut tables = others(&servers, but);
@@ -153,7 +154,8 @@ impl Manager {
     }
 }
 
-/// Locks the tables of all servers but `but`. Tables that are locked are skipped: their holder may be waiting for ours.
+/// Locks the tables of all servers but `but`; without `but`, none. Tables that are already locked are skipped: their
+/// holder may be waiting for ours.
 fn others<'a>(servers: &'a [Arc<Server>], but: Option<&Arc<Server>>) -> Vec<MutexGuard<'a, Table>> {
     let Some(but) = but else { return Vec::new() };
     let others = servers.iter().filter(|server| !Arc::ptr_eq(server, but));
@@ -169,12 +171,12 @@ fn count(entries: &[Entry]) -> HashMap<Principal, usize> {
     counts
 }
 
-/// Returns how many leases one principal may have while others compete.
+/// Returns how many of `limit` leases one principal may have while others compete.
 pub(crate) fn share(limit: usize) -> usize {
     (limit / 2).max(1)
 }
 
-/// Ranks: idle leases of a principal with too many, then its leases that only wait, then other idle ones.
+/// Kinds in a [`Rank`]: idle leases of a principal with too many, then its leases that only wait, then other idle ones.
 const IDLE: u8 = 0;
 const WAITS: u8 = 1;
 const IDLE_OF_OTHERS: u8 = 2;
@@ -197,7 +199,7 @@ impl<'a> Crowd<'a> {
         Self { asker, has_its_share: others && own >= share, most, is_greedy, waiting }
     }
 
-    /// Returns the rank of this lease if it may go for one of the asker.
+    /// Returns the rank of this lease; `None` if it may not end to give the asker one.
     fn rank(&self, entry: &Entry) -> Option<Rank> {
         let is_idle = entry.is_idle();
         let is_own = entry.principal == *self.asker;
@@ -219,7 +221,7 @@ impl<'a> Crowd<'a> {
 }
 
 impl Table {
-    /// Reports whether clients of another principal have a lease here.
+    /// Reports whether clients of another principal have a lease at this server.
     fn is_used_beside(&self, principal: &Principal) -> bool {
         self.entries.iter().any(|entry| entry.principal != *principal && entry.has_users())
     }

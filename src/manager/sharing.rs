@@ -18,7 +18,7 @@ use crate::upstream::{Ask, Connection, Upstream};
 pub(super) struct Traits {
     asks: AtomicU8,
     shows_ui: AtomicBool,
-    /// Increments with everything that may make clients move.
+    /// A counter that grows with everything that may make clients move to another lease.
     stamp: AtomicU64,
     /// Its key in the record; `None` for a server in this process, which is not recorded.
     key: Option<String>,
@@ -36,12 +36,12 @@ impl Traits {
 }
 
 impl Server {
-    /// Returns what it is known to ask its clients.
+    /// Returns what the server is known to ask its clients.
     pub(crate) fn asks(&self) -> Asked {
         Asked::from_bits(self.traits.asks.load(Ordering::Relaxed))
     }
 
-    /// Reports whether it lists something for MCP Apps.
+    /// Reports whether the server lists something for MCP Apps.
     pub(super) fn shows_ui(&self) -> bool {
         self.traits.shows_ui.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl Server {
         Rules { sharing, roots, asks: self.asks(), shows_ui: self.shows_ui() }
     }
 
-    /// Changes whenever clients may have to move to another lease.
+    /// Returns a counter that grows whenever clients may have to move to another lease.
     pub(crate) fn stamp(&self) -> u64 {
         self.traits.stamp.load(Ordering::Acquire)
     }
@@ -61,8 +61,8 @@ impl Server {
         self.traits.stamp.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes a question of the server: from now on clients that can answer share with fewer others. Questions that the
-    /// config answers do not count.
+    /// Notes a question from the server: from now on clients that can answer it share with fewer others. Questions that
+    /// the config answers do not count.
     pub(crate) fn note_ask(&self, ask: &Ask) {
         let is_answered = ask.method == Method::RootsList && !matches!(self.config.roots, Roots::Client);
         if !ask.is_gathered() && !is_answered {
@@ -70,10 +70,10 @@ impl Server {
         }
     }
 
-    /// Notes any other evidence that it asks.
+    /// Notes that the server asks questions of these kinds, however that became known.
     pub(crate) fn note_asked(&self, asks: Asked, version: Option<String>) {
-        // A server in this process that is shared by capabilities is told exactly those, and its questions name their
-        // calls.
+        // A server in this process with `sharing: profile` is told exactly its clients' capabilities, and its questions
+        // name the calls that they belong to.
         let is_told_all = self.traits.key.is_none() && self.config.sharing == Sharing::Profile;
         if asks.is_empty() || self.config.sharing == Sharing::Host || is_told_all {
             return;
@@ -90,8 +90,8 @@ impl Server {
         }
     }
 
-    /// Notes the first response to a client on this connection. If roots were declared, its server has not asked for
-    /// them.
+    /// Notes the first response to a client on this connection. If roots were declared, the server has not asked for
+    /// them before it answered.
     pub(crate) fn note_answer(&self, upstream: &Upstream, connection: &Connection) {
         let Some(key) = &self.traits.key else { return };
         if !self.asks().has(Asked::ROOTS) || !upstream.profile().has(Profile::ROOTS) || !connection.is_first_answer() {
@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Forgets what it asks and shows, and returns what it asked; the next question is learned anew.
+    /// Forgets what the server asks and shows, so that it is learned anew. Returns what it asked.
     pub(crate) fn forget_asks(&self) -> Asked {
         let before = Asked::from_bits(self.traits.asks.swap(0, Ordering::AcqRel));
         self.traits.shows_ui.store(false, Ordering::Release);
@@ -133,7 +133,7 @@ impl Server {
         self.touch();
     }
 
-    /// Returns the capabilities that it is told about a client.
+    /// Returns the capabilities of a client that the server is told.
     pub(crate) fn declared(&self, client: Profile) -> Profile {
         self.rules().declared(client)
     }
@@ -144,7 +144,7 @@ impl Server {
         self.config.sharing != Sharing::Host && answers.has(Asked::ROOTS)
     }
 
-    /// Reports whether it is known to need no sessions for this client: it asks through its results.
+    /// Reports whether the server is known to need no sessions for this client. Such a server asks through its results.
     pub(crate) fn is_sessionless(&self, who: &Who) -> bool {
         let era = self.lease_era(who);
         lock(&self.leases).entries.iter().any(|entry| entry.upstream.is_modern() && entry.is_in(era))
@@ -160,7 +160,7 @@ impl Server {
         let mut table = lock(&self.leases);
         let Some(entry) = table.entries.iter_mut().find(|entry| entry.upstream.id == upstream.id) else { return };
         let was_bound = upstream.bound_to().is_some();
-        // A concurrent call of another client goes elsewhere.
+        // Claimed first, so that a concurrent call of another client goes to another lease.
         if !upstream.claim(who.owner) {
             return;
         }

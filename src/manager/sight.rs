@@ -15,7 +15,7 @@ pub(crate) struct Sight {
     pub(crate) callable: Scope,
 }
 
-/// A part of what all servers offer; part of the key of cached catalogs.
+/// Which servers a principal may see, or may call. The scope is part of the key of cached catalogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// The ids of the servers outside it.
@@ -23,7 +23,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Reports whether it excludes nothing.
+    /// Reports whether the scope excludes no server.
     pub(super) fn is_everything(&self) -> bool {
         self.without.is_empty()
     }
@@ -43,7 +43,7 @@ impl Manager {
         lock(&self.0.limited.0).get(principal).cloned().unwrap_or_default()
     }
 
-    /// Lets a principal see and call only this.
+    /// Limits what a principal may see and call.
     #[cfg(test)]
     pub(crate) fn limit(&self, principal: Principal, sight: Sight) {
         lock(&self.0.limited.0).insert(principal, sight);

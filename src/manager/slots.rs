@@ -126,7 +126,7 @@ impl<T> Line<T> {
         Self { most, running: 0, held: HashMap::new(), queue: VecDeque::new() }
     }
 
-    /// Takes a slot at once, if one is free and no one waits.
+    /// Takes a slot at once; returns false if none is free or someone waits.
     fn enter(&mut self, owner: Owner) -> bool {
         let free = self.running < self.most && self.queue.is_empty();
         if free {
@@ -139,7 +139,7 @@ impl<T> Line<T> {
         self.queue.push_back((owner, ticket));
     }
 
-    /// Gives a free slot to the next in line, and returns it.
+    /// Gives a free slot to the next caller in line, and returns that caller.
     fn next(&mut self) -> Option<(Owner, T)> {
         let first = self.queue.front().map(|(owner, _)| *owner)?;
         if self.running >= self.most {

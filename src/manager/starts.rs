@@ -19,7 +19,7 @@ use super::lock;
 pub(super) struct Starts {
     at_once: Queue,
     soon: Queue,
-    /// Counts the lists that were answered.
+    /// Counts the list requests that were answered.
     listed: watch::Sender<u64>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Begin {
     }
 }
 
-/// How long leases wait for the first list: a client that comes together with the host has asked for it by then.
+/// How long leases wait for the first list: a client that starts together with the host has requested it by then.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
 impl Starts {
@@ -47,12 +47,12 @@ impl Starts {
         self.soon.put(begin);
     }
 
-    /// Starts a lease at once, in its turn.
+    /// Starts a lease without waiting for the first list, in its turn.
     pub(super) fn put_first(&self, begin: impl FnOnce() + Send + 'static) {
         self.at_once.put(begin);
     }
 
-    /// Notes that a list was answered. Its task writes it in the same turn.
+    /// Notes that a list request was answered. Its task writes the response in the same turn of the runtime.
     pub(super) fn listed(&self) {
         self.listed.send_modify(|count| *count += 1);
     }

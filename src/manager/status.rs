@@ -30,13 +30,13 @@ use crate::upstream::{StateName, Upstream};
 pub struct ServerStatus {
     /// Its name in the config.
     pub name: String,
-    /// The prefix of its tools.
+    /// The prefix of its tools' names.
     pub alias: String,
     /// The best state among its leases.
     pub state: StateName,
     /// Milliseconds since the server entered that state, regardless of which lease is in it now.
     pub since_ms: u64,
-    /// `stdio`, `http`, `sse`, or `memory`; `none` if the server cannot be reached.
+    /// `stdio`, `http`, `sse`, or `memory`; `none` if the server is never started.
     #[serde(deserialize_with = "transport")]
     pub transport: Word,
     /// The negotiated revision.
@@ -45,7 +45,7 @@ pub struct ServerStatus {
     /// The negotiated revisions of all its connections, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<String>,
-    /// Whether it speaks both eras: clients with a session are served by connections that have one.
+    /// Whether it speaks both eras (with sessions and without): clients with a session get connections with one.
     pub both_eras: bool,
     /// Its own `serverInfo`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub struct ServerStatus {
     /// The age of the last error, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_ms: Option<u64>,
-    /// Whether the last error still holds: its connection has not recovered.
+    /// Whether the last error still holds, because its connection has not recovered.
     pub last_error_current: bool,
     /// While it starts: its last line on standard error.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,8 +76,8 @@ pub struct ServerStatus {
     /// first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stderr: Vec<String>,
-    /// If it failed: names of variables that are set here, that its program did not get, and that programs are known to
-    /// need.
+    /// If it failed: names of environment variables that the host has and its program did not get, although programs
+    /// are known to need them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_inherited: Vec<String>,
     /// The number of tools it offers to clients.
@@ -97,9 +97,9 @@ pub struct ServerStatus {
     /// The time from its first start to its first list, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_after_ms: Option<u64>,
-    /// The processes of its leases.
+    /// The ids of its processes.
     pub pids: Vec<u32>,
-    /// Messages of its connections that were dropped: late responses, and notifications over the rate limit.
+    /// How many of its messages were dropped: late responses, and notifications over the rate limit.
     pub dropped: u64,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct ServerState {
     pub(crate) why: Option<String>,
 }
 
-/// One of a few words; for a plain `&'static str`, `serde` would borrow from its input.
+/// One of a few words. An alias, because for a plain `&'static str` `serde` would borrow from its input.
 type Word = &'static str;
 
 /// Parses the name of a transport.
@@ -167,7 +167,7 @@ impl Manager {
         self.servers().iter().map(state_of).collect()
     }
 
-    /// Reports whether any server is on its way to its first connection.
+    /// Reports whether any server is starting, or reconnecting without ever having listed.
     pub(crate) fn is_any_on_its_way(&self) -> bool {
         self.servers().iter().any(|server| {
             let state = self.shown(server);
@@ -252,12 +252,12 @@ fn counts(catalog: &Catalog) -> Counts<'_> {
     counts
 }
 
-/// Returns the lease that users see; of two eras, the modern one.
+/// Returns the lease whose details users see: the one in the best state, and of two eras the modern one.
 fn best<'a>(server: &Server, upstreams: &'a [Arc<Upstream>]) -> Option<&'a Arc<Upstream>> {
     upstreams.iter().max_by_key(|upstream| (rank(upstream.status().state), !server.is_for_sessions(upstream)))
 }
 
-/// Returns the revisions in use with it now, newest first.
+/// Returns the revisions that the server's connections use now, newest first.
 fn revisions(upstreams: &[Arc<Upstream>]) -> Vec<String> {
     let agreed = upstreams.iter().filter_map(|upstream| Some(upstream.connection()?.peer()?.version));
     let agreed: BTreeSet<ProtocolVersion> = agreed.collect();
@@ -277,7 +277,7 @@ fn since(server: &Server, state: StateName, upstreams: &[Arc<Upstream>]) -> Inst
     if let Some((_, at)) = super::lock(&server.shown).filter(|(shown, _)| *shown == state) {
         return at;
     }
-    // The notice of that state is still on its way.
+    // The change to that state is not processed yet.
     let statuses = upstreams.iter().map(|upstream| upstream.status());
     statuses.filter(|status| status.state == state).map(|status| status.since).min().unwrap_or(server.since)
 }

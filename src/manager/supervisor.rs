@@ -61,7 +61,7 @@ impl Manager {
     fn note_listing(&self, server: &Arc<Server>, upstream: &Upstream, key: &ListKey, state: StateName) {
         let Some(listed) = upstream.listed() else { return };
         if listed.login != server.login() {
-            // Listed to a login that is over, or to no login so far: no one else may see it.
+            // The lists were made for a login that is over, or before any login: no one else may see them.
             if let (StateName::Unauthorized, Some(login)) = (state, &listed.login) {
                 self.forget_login(server, login.clone());
             }
@@ -72,7 +72,7 @@ impl Manager {
         let before = server.last_offers.of(key).and_then(|listing| listing.instructions);
         let connection = upstream.connection();
         if connection.is_none() && upstream.was_modern() {
-            // It was noted while its era was known.
+            // Its lists were noted while its connection, and so its era, was known.
             return;
         }
         let peer = connection.as_ref().and_then(|connection| connection.peer());
@@ -106,7 +106,7 @@ impl Manager {
         self.show(server, change.from, change.cause.clone(), change.at);
     }
 
-    /// Reports the state that the server is in now, if it was last reported in another one.
+    /// Emits the state that the server is in now, unless it is the last one emitted.
     pub(super) fn show(&self, server: &Arc<Server>, from: StateName, cause: Option<String>, at: SystemTime) {
         let to = self.shown(server);
         let cause = cause.or_else(|| self.cause_of(server, to));
@@ -117,15 +117,16 @@ impl Manager {
         }
     }
 
-    /// Reports a state of a server that was removed from the config.
+    /// Emits a state of a server that was removed from the config.
     pub(super) fn show_end(&self, server: &Arc<Server>, from: StateName, to: StateName) {
         let (name, at) = (server.config.name.clone(), SystemTime::now());
         self.tell(server, &mut lock(&server.shown), StateChange { server: name, from, to, cause: None, at });
     }
 
-    /// Reports a state under the lock of the last one, so that listeners get the changes in their order.
+    /// Emits a state while the last one is locked, so that listeners get the changes in order.
     fn tell(&self, server: &Arc<Server>, shown: &mut Option<(StateName, Instant)>, mut change: StateChange) {
-        // A server has several leases and shows the best of them: not each change of a lease is one of the server.
+        // A server with several leases shows the best state among them: not each change of a lease changes the server's
+        // state.
         change.from = shown.map_or(change.from, |(state, _)| state);
         // Another lease in the same state does not make the server any newer.
         if shown.is_none_or(|(state, _)| state != change.to) {

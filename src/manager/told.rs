@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::protocol::Raw;
 
-/// Roots in the order reported: servers take the first one as their folder.
+/// The reported roots, in their order: servers take the first one as their folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     uris: Vec<String>,
@@ -22,7 +22,7 @@ impl PartialEq for Told {
 impl Eq for Told {}
 
 impl Told {
-    /// Returns no roots, also for a client that gave no answer.
+    /// Returns an empty list of roots, which also stands for a client that gave no answer.
     pub(crate) fn nothing() -> Arc<Self> {
         static NOTHING: OnceLock<Arc<Told>> = OnceLock::new();
         let make = || Arc::new(Self { uris: Vec::new(), result: Raw::from_value(&serde_json::json!({ "roots": [] })) });

@@ -6,7 +6,8 @@ use super::{Manager, Server, lock};
 use crate::config::Start;
 
 impl Manager {
-    /// Forgets what the server of this name or alias asks clients, and returns it in words.
+    /// Forgets what the server of this name or alias asks clients, and returns that in words; `None` if there is no
+    /// such server.
     #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the status socket asks"))]
     pub(crate) fn forget_asks(&self, name: &str) -> Option<Vec<&'static str>> {
         let servers = self.servers();
@@ -23,8 +24,8 @@ impl Manager {
 }
 
 impl Server {
-    /// Marks leases that declare less than new ones would, because their servers would not ask there: they are given to
-    /// no one any more. Ends the unused ones, and reports whether the server has no lease left.
+    /// Marks leases that declare less than new ones would: the server would not ask on them, so no client is given them
+    /// any more. Ends the unused ones. Returns true if the server has lost its last lease.
     fn leave_outdated(&self) -> bool {
         let rules = self.rules();
         let mut table = lock(&self.leases);

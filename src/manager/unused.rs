@@ -1,5 +1,5 @@
-//! Ends unused leases: a shared one a minute after its last client left, and by `idleStop` any that was unused for that
-//! long, even if a client holds it. What such a lease listed stays, and the next call opens another one.
+//! Ends unused leases: a shared one a minute after its last client left, and any lease that was unused for `idleStop`,
+//! even if a client holds it. What such a lease listed stays, and the next call opens another one.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,7 +19,7 @@ const SELDOM: Duration = Duration::from_secs(60);
 const OFTEN: Duration = Duration::from_millis(10);
 
 impl Manager {
-    /// Ends leases that stay unused for a while. If an eager server has none left, opens the one that lists.
+    /// Ends leases that stay unused for a while. If no lease is left that lists for new clients, opens one.
     ///
     /// However many clients leave, one task per server waits.
     pub(super) fn linger(&self, server: Arc<Server>) {
@@ -37,7 +37,7 @@ impl Manager {
                 let count = table.entries.len();
                 let next = table.end_unused(&server);
                 if table.entries.len() < count {
-                    // Change streams that watch something there are reopened.
+                    // This reopens change streams that watch something on the ended leases.
                     manager.touch();
                 }
                 if let Some(next) = next {
@@ -106,7 +106,8 @@ impl Table {
         !self.entries.iter().any(is_rest)
     }
 
-    /// Ends leases that all clients left long enough ago, and returns when to look again, if any are left.
+    /// Ends leases that all clients left long enough ago. Returns after which time to look again; `None` if no unused
+    /// lease is left.
     fn end_unused(&mut self, server: &Server) -> Option<Duration> {
         let rules = server.rules();
         // The last lease that lists stays, so that its server is up for the next client.
@@ -145,8 +146,8 @@ impl Entry {
         is_left
     }
 
-    /// Reports whether it stays only for clients that call there: lists come from a lease that declares less, or
-    /// differently.
+    /// Reports whether the lease stays only for clients that call on it: clients that only list get a lease that
+    /// declares less, or differently.
     pub(super) fn is_left_by_lists(&self, rules: &Rules<'_>) -> bool {
         let is_stale = self.outdated || rules.is_stale(&self.key, self.upstream.profile());
         is_stale && self.upstream.bound_to().is_none() && !self.upstream.is_modern()
@@ -157,7 +158,7 @@ impl Entry {
         self.leave_by(|_, what| what == Use::Lists)
     }
 
-    /// Returns how long a connected lease has been unused.
+    /// Returns how long a connected lease has been unused; zero if it is not connected.
     fn note_use(&mut self) -> Duration {
         let Some(connection) = self.upstream.connection() else { return Duration::ZERO };
         let served = connection.served();

@@ -1,5 +1,5 @@
-//! What one client sees and may call, within the limits of `sight.rs`: the offers of the leases it uses, and hints for
-//! the others.
+//! What one client sees and may call, within the limits of `sight.rs`: the lists of the leases it uses, and the last
+//! known lists of other servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,10 @@ impl Key {
     }
 }
 
-/// What one client sees, and what it may call; one shared catalog if they are the same.
+/// What one client sees, and what it may call. If these are the same, both share one catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// What its lists show.
+    /// What its list requests show.
     pub(crate) shown: Arc<Catalog>,
     /// What its requests are routed by.
     pub(crate) callable: Arc<Catalog>,
@@ -44,12 +44,12 @@ const CATALOGS: usize = 64;
 const INSTRUCTIONS: usize = 32 * 1024;
 
 impl Manager {
-    /// Waits until every server has known lists, has failed, or has used up its `startupWait`. If nothing is known
+    /// Waits until every server has lists to show, has failed, or has used up its `startupWait`. If nothing is known
     /// about a server, starts the lease that lists; no list waits for a client's own lease ([`Self::admit`]).
     pub(crate) async fn prepare(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
-        // Side by side: a login that is slow to read delays no other server.
+        // The servers are awaited side by side: a login that is slow to read delays no other server.
         let each = servers.iter().filter(|server| known(server, who).is_none()).map(async |server| {
             let _ = tokio::time::timeout_at(end, server.kept.wait()).await;
             if known(server, who).is_some() {
@@ -63,8 +63,8 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Waits equally long for the resources of servers known only from an earlier run: resources are data, and are not
-    /// kept. Servers that start on demand are not started for this.
+    /// Waits up to `startupWait` for the resources of servers whose lists are only known from an earlier run: resources
+    /// are data, and are not kept. Servers that start on demand are not started for this.
     pub(crate) async fn prepare_resources(&self, who: &Who) {
         let (servers, wait) = (self.shown_to(&who.principal), self.startup_wait());
         let end = Instant::now() + wait;
@@ -82,9 +82,9 @@ impl Manager {
         futures_util::future::join_all(each).await;
     }
 
-    /// Puts this client on the rest leases of the servers it is shown, unless it has a lease there. Returns the servers
-    /// that need more work for it ([`Self::open`]). Servers that start on demand or stop when idle are not started just
-    /// to list again.
+    /// Makes this client a user of the rest lease at each server that it is shown, unless it has a lease at that
+    /// server. Returns the servers that need more work for it ([`Self::open`]). Servers that start on demand or stop
+    /// when idle are not started just to list again.
     pub(crate) fn admit(&self, who: &Who) -> Vec<Arc<Server>> {
         let has_more = |server: &&Arc<Server>| {
             let config = &server.config;
@@ -104,7 +104,7 @@ impl Manager {
                 return false;
             }
             match rest {
-                // Nothing is asked or started.
+                // The client only becomes a user of the lease: nothing is asked or started.
                 Some(rest) if !is_apart => {
                     self.enter(server, &rest, who);
                     false
@@ -115,8 +115,8 @@ impl Manager {
         self.shown_to(&who.principal).iter().filter(has_more).cloned().collect()
     }
 
-    /// Puts this client on the server's rest lease of its era, or opens the client's own lease if that may list
-    /// differently and never did. Asks a server that needs no sessions whether it accepts one.
+    /// Makes this client a user of the server's rest lease for its era, or opens the client's own lease if that may
+    /// list differently and never did. Asks a server that needs no sessions whether it accepts one.
     pub(crate) fn open(&self, server: &Arc<Server>, who: &Who) {
         if server.is_to_ask_for_sessions(who) {
             return self.ask_for_sessions(server, &mut lock(&server.leases), who);
@@ -136,7 +136,8 @@ impl Manager {
         }
     }
 
-    /// Returns what this client was shown of the server, if its own lease there is not up.
+    /// Returns the server's lists as this client was last shown them; `None` if its own lease there is up, or none were
+    /// shown.
     pub(crate) fn shown_before(&self, server: &Server, who: &Who) -> Option<Arc<Offer>> {
         let is_live = Self::lease_of(server, who).is_some_and(|upstream| upstream.connection().is_some());
         if is_live || !self.sight(&who.principal).shown.holds(server) { None } else { known(server, who) }
@@ -180,7 +181,7 @@ impl Manager {
         catalog
     }
 
-    /// Returns everything known of all servers, whoever asked for it, without assigning names.
+    /// Returns a catalog of everything known about all servers, whichever client it was listed to. Assigns no names.
     pub(crate) fn hint(&self) -> Arc<Catalog> {
         let everything = Scope::default();
         let contributions = self.contributions(&everything, |server| {
@@ -190,7 +191,7 @@ impl Manager {
         self.0.look(&everything, &contributions)
     }
 
-    /// Returns the servers that have never shown this client anything, or nothing of its era.
+    /// Returns the servers that have never shown this client any lists, or none of its era.
     pub(crate) fn never_listed(&self, who: &Who) -> Vec<Arc<Server>> {
         let servers = self.callable_by(&who.principal);
         let never = |server: &&Arc<Server>| known(server, who).is_none() || server.is_to_list_anew(who);
@@ -207,15 +208,15 @@ impl Manager {
         servers.iter().filter(more).cloned().collect()
     }
 
-    /// Returns everything this client could ever call, also at servers that offer nothing now: a call to one of them
-    /// gets the reason, and may trigger a retry. Assigns no names.
+    /// Returns everything that this client could ever call, including what servers that offer nothing now listed
+    /// before: a call to such a server gets the reason, and may trigger a retry. Assigns no names.
     pub(crate) fn once_callable(&self, who: &Who) -> Arc<Catalog> {
         let scope = self.sight(&who.principal).callable;
         self.0.look(&scope, &self.contributions(&scope, |server| known(server, who)))
     }
 
-    /// Returns the instructions of the servers that a principal sees, each under its alias, as far as they are meant
-    /// for it.
+    /// Returns the instructions of the servers that a principal sees, each under its alias, without those meant for
+    /// other principals.
     pub(crate) fn instructions(&self, principal: &Principal) -> Option<String> {
         let mut text = String::new();
         let stale = self.limits().stale_max;
@@ -250,9 +251,9 @@ impl Manager {
     }
 }
 
-/// Returns what is known of a server for this client. In order: what its own lease lists, the last listing under its
-/// key, what the rest lease lists, and the rest lease's last listing, perhaps of an earlier run. Never a listing under
-/// another key: resources name files.
+/// Returns a server's lists as far as they are known for this client. In order of preference: what its own lease lists,
+/// the last listing under its key, what the rest lease lists, and the rest lease's last listing, perhaps of an earlier
+/// run. Never a listing under another key: resources name files.
 pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
     let own = Manager::lease_of(server, who).and_then(|upstream| upstream.offer());
     let under = |key: &ListKey| server.last_offers.of(key).map(|listing| listing.offer);
@@ -263,7 +264,8 @@ pub(super) fn known(server: &Server, who: &Who) -> Option<Arc<Offer>> {
 }
 
 impl Server {
-    /// Returns its instructions from an earlier run or to the host itself; nothing once it is given up.
+    /// Returns the server's last instructions to the host itself, perhaps in an earlier run; `None` once the server is
+    /// given up.
     fn last_instructions(&self, stale: Duration) -> Option<Arc<str>> {
         self.last_offers.of(&ListKey::Rest)?.instructions.filter(|_| !is_given_up(self, stale))
     }

@@ -1,10 +1,11 @@
-//! The client capabilities that matter to servers: the profile that decides which leases a client may share.
+//! The client capabilities that matter to servers: the profile that decides which leases (connections to servers) a
+//! client may share.
 
 use serde_json::value::RawValue;
 
 use super::raw;
 
-/// The client capabilities that change what a server does, as a small set: to a server, two clients with equal profiles
+/// The set of those client capabilities that change what a server does: to a server, two clients with equal profiles
 /// look the same.
 ///
 /// ```
@@ -33,7 +34,7 @@ impl Profile {
     pub const ELICITATION_URL: Self = Self(1 << 5);
     /// `roots.listChanged`
     pub const ROOTS_CHANGED: Self = Self(1 << 6);
-    /// `extensions["io.modelcontextprotocol/ui"]` with its only content type so far (MCP Apps)
+    /// `extensions["io.modelcontextprotocol/ui"]` (MCP Apps), with the only content type that it has so far
     pub const APPS: Self = Self(1 << 7);
 
     /// Returns the union of both sets.
@@ -60,7 +61,7 @@ impl Profile {
         self.0 == 0
     }
 
-    /// Whether a server could ask nothing of such a client.
+    /// Whether a server could ask such a client nothing.
     #[must_use]
     pub(crate) const fn asks_nothing(self) -> bool {
         self.without(Self::APPS).is_empty()

@@ -24,22 +24,23 @@ pub mod code {
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// HTTP headers contradict the body (2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// The request did not declare a capability that it needs (2026-07-28).
+    /// The request did not declare a client capability that it needs (2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
     /// The revision is not supported (2026-07-28).
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// Formats foreign text inside a message of ours: escaped and truncated (`docs/hazards.md` H105). `{:?}` adds quotes.
+/// Formats another program's text inside a message of ours: escaped and truncated (`docs/hazards.md` H105). `{:?}` adds
+/// quotes.
 #[derive(Clone, Copy)]
 pub(crate) struct Theirs<'a>(pub(crate) &'a str);
 
 /// Formats a URL that a person should open inside a message of ours. A URL is useful only as a whole, so the limit is
-/// as long as one that a browser is sent to.
+/// as high as for a URL that a browser is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address<'a>(pub(crate) &'a str);
 
-/// The maximum length of foreign text, in characters.
+/// The maximum length of another program's text, in characters.
 const TOLD: usize = 256;
 /// The maximum length of a URL, in characters.
 const ADDRESS: usize = 8 * 1024;
@@ -70,8 +71,8 @@ fn tell(f: &mut fmt::Formatter<'_>, text: &str, limit: usize) -> fmt::Result {
     if chars.next().is_some() { f.write_str("…") } else { Ok(()) }
 }
 
-/// Writes a foreign character. Control characters, and those without width or that reverse the text direction, are
-/// escaped: they could turn our sentence into another.
+/// Writes one character of another program's text. Control characters, and those without width or that reverse the text
+/// direction, are escaped: they could turn our sentence into another.
 pub(crate) fn escape(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         c if c.is_control() => write!(out, "{}", c.escape_default()),

@@ -1,8 +1,8 @@
-//! A buffer of incoming bytes from which frames are cut; bodies are read into it as well.
+//! A buffer of incoming bytes from which frames (whole messages) are cut; HTTP bodies are read into it as well.
 //!
 //! A small frame is a slice of the read buffer; a larger one is the buffer itself, which doubles as it grows. An even
-//! larger frame continues in steps and is joined when its end is found: a doubling buffer copies everything at once,
-//! holds the old and the new memory meanwhile, and in the end up to twice the size.
+//! larger frame continues in pieces of fixed size, which are joined when its end is found. A buffer that keeps doubling
+//! copies everything at once, holds the old and the new memory meanwhile, and ends with up to twice the size.
 //! **Invariant:** a large frame has its own memory and almost no spare room, so counting its bytes counts the memory it
 //! holds.
 
@@ -15,9 +15,9 @@ use super::whole::Whole;
 /// Bytes in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
-    /// No piece is empty, except a single one.
+    /// The buffers in order. None is empty, unless it is the only one.
     pieces: VecDeque<BytesMut>,
-    /// The length that was searched without a match.
+    /// How many of the first bytes were searched without a match.
     searched: usize,
     /// The room that the last large frame took: the next is often as large.
     hint: usize,
@@ -29,9 +29,9 @@ const FIRST: usize = 2 * STEP;
 const STEP: usize = 1024 * 1024;
 /// The size from which a frame gets its own memory.
 const LARGE: usize = 64 * 1024;
-/// The largest hint that is reserved for the first bytes already.
+/// The largest hint for which memory is reserved as soon as the first bytes come.
 const SOON: usize = 4 * LARGE;
-/// The least free room that is still read into.
+/// The least free room for which a buffer is still read into.
 const SPARE: usize = 4 * 1024;
 /// The largest capacity that is kept for small frames.
 const ROOM: usize = 2 * LARGE;
@@ -42,7 +42,7 @@ impl Gather {
         Self { pieces: [BytesMut::with_capacity(size)].into(), ..Self::default() }
     }
 
-    /// The number of bytes.
+    /// The number of bytes in the buffer.
     pub(crate) fn len(&self) -> usize {
         self.pieces.iter().map(BytesMut::len).sum()
     }
@@ -56,14 +56,15 @@ impl Gather {
         self.pieces.back()?.last().copied()
     }
 
-    /// Returns the buffer for the next bytes, with room for that many, or for the rest of a frame as large as the last.
+    /// Returns the buffer for the next bytes: with `room` bytes free, or room for the rest of a frame as large as the
+    /// last.
     pub(crate) fn space(&mut self, room: usize) -> &mut BytesMut {
         let free = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
         let ends_here = self.pieces.len() == 1 && self.hint > 0 && free >= SPARE.min(room);
         self.place(if ends_here { free } else { room })
     }
 
-    /// Returns the buffer for the next bytes, with room for that many.
+    /// Returns the buffer for the next bytes, with `room` bytes free.
     fn place(&mut self, room: usize) -> &mut BytesMut {
         let most = self.most();
         match self.pieces.back() {
@@ -115,7 +116,7 @@ impl Gather {
         None
     }
 
-    /// Cuts off the first `count` bytes, at most what is there.
+    /// Cuts off the first `count` bytes, or all if there are fewer.
     pub(crate) fn take(&mut self, count: usize) -> Bytes {
         self.searched = 0;
         let Some(first) = self.pieces.front_mut() else { return Bytes::new() };
@@ -127,7 +128,7 @@ impl Gather {
         whole
     }
 
-    /// Shrinks the memory of a small rest.
+    /// If little is left in a large buffer, moves it to a small one.
     fn tidy(&mut self) {
         let has_more = self.pieces.len() > 1;
         match self.pieces.front_mut() {
@@ -145,7 +146,7 @@ impl Gather {
             whole.push(&piece[..mine]);
             piece.advance(mine);
             if !piece.is_empty() {
-                // Its memory is larger than its remaining capacity shows.
+                // The piece holds more memory than its remaining capacity shows.
                 let is_little = piece.capacity() <= ROOM;
                 self.pieces.push_front(if is_little { piece[..].into() } else { piece });
                 break;

@@ -4,14 +4,14 @@ use bytes::{Bytes, BytesMut};
 
 use super::gather::Gather;
 
-/// An item found by the decoder.
+/// What the decoder finds in the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A line without its line ending; never empty.
     Whole(Bytes),
     /// The first bytes of a line over the cap. The rest is skipped.
     TooLong(Bytes),
-    /// More than four times the cap without a line ending. No further item follows.
+    /// More than four times the cap came without a line ending. Nothing is read after that.
     Endless,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Lines {
 
 /// A line over the cap is skipped up to this many times the cap (`docs/hazards.md` H3).
 pub(crate) const ENDLESS: usize = 4;
-/// How much of a line over the cap is kept, to find its id.
+/// How many bytes of a line over the cap are kept, to find the id of its message.
 const HEAD: usize = 4096;
 /// The initial read buffer of a message, in bytes.
 const SMALL: usize = 8 * 1024;
@@ -49,7 +49,7 @@ impl Lines {
         self.buffer.space(wanted)
     }
 
-    /// The bytes of an incomplete line.
+    /// The number of bytes in an incomplete line.
     #[cfg(test)]
     pub(crate) fn rest(&self) -> usize {
         self.buffer.len()

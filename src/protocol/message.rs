@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::scan::{DEPTH, Scanner};
 use super::{ErrorObject, Method, Raw, RequestId, code};
 
-/// A result or an error.
+/// How a request ended: its result, or its error.
 ///
 /// ```
 /// use mcp_host::{ErrorObject, Outcome, Raw};
@@ -56,7 +56,7 @@ pub struct Notification {
 pub struct Response {
     /// The id of the request; `None` only in an error about a request whose id could not be read.
     pub id: Option<RequestId>,
-    /// The answer.
+    /// The result or the error.
     pub outcome: Outcome,
 }
 
@@ -111,8 +111,8 @@ impl Message {
         Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
     }
 
-    /// Reads one message of a server to pass it on: the envelope is parsed as strictly, but escapes in strings are left
-    /// to later readers. The message may nest up to `depth` levels, the envelope included.
+    /// Reads one message from a server to pass it on: the envelope is parsed as strictly, but escapes in strings are
+    /// left to later readers. The message may nest up to `depth` levels, the envelope included.
     ///
     /// # Errors
     /// As [`Message::parse`].
@@ -121,8 +121,8 @@ impl Message {
         Envelope::read(bytes, scanner.within(depth.saturating_sub(1)))?.classify()
     }
 
-    /// Finds the request that a truncated or broken answer belongs to: its `id`, if that is before the break and no
-    /// `method` is (`docs/hazards.md` H3, H4).
+    /// Returns the `id` of the request that a truncated or broken response answers. `None` if the text breaks before
+    /// the `id`, or has a `method`, so that it is no response (`docs/hazards.md` H3, H4).
     pub(crate) fn answered_by(head: &[u8]) -> Option<RequestId> {
         let (mut id, mut is_call) = (None, false);
         let mut scanner = Scanner::new(head);

@@ -19,15 +19,16 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// The prefix of the host's own keys. Servers cannot use them (`ours.rs`).
 pub(crate) const OURS: &str = "mcp-host/";
-/// The details of a host failure: in `_meta` of a tool result, in `data` of an error.
+/// The details of a failure in the host: in the `_meta` of a tool result, or in the `data` of an error.
 pub(crate) const HOST_ERROR: &str = "mcp-host/error";
 /// The name of the server behind the host, for people to read.
 pub(crate) const HOST_SERVER_INFO: &str = "mcp-host/serverInfo";
 /// The id of the host that answers `initialize` or `server/discover`.
 pub(crate) const HOST_ID: &str = "mcp-host/id";
-/// The ids of the hosts that a definition came through, nearest first. Each host writes its own neighbor.
+/// The ids of the hosts that a definition came through, nearest first. Each host adds the host that it got the
+/// definition from.
 pub(crate) const HOST_PATH: &str = "mcp-host/path";
-/// The key under which a server wants its question to be asked: the only key of ours that servers may send.
+/// The key that a server wants its question to have in `inputRequests`: the only key of ours that servers may send.
 pub(crate) const INPUT_KEY: &str = "mcp-host/inputKey";
 /// A word with which a client separates itself from other clients of the same person.
 pub(crate) const AFFINITY: &str = "mcp-host/affinity";

@@ -1,8 +1,8 @@
 //! Removes the host's own `_meta` keys from server messages, so that no server can speak for the host.
 //!
-//! Few messages contain such a key. Each message is first searched for the text and opened only if it is found; a
-//! message without one keeps every byte. Keys are removed where the host itself writes them: in `_meta` of a body, of
-//! the result or task inside it, and of the questions in it; and in the `data` of an error.
+//! Few messages contain such a key. Each message is first searched for the text `mcp-host`, and parsed only if it has
+//! that; a message without our keys keeps every byte. Keys are removed where the host itself writes them: in `_meta` of
+//! a body, of the result or task inside it, and of the questions in it; and in the `data` of an error.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -41,7 +41,7 @@ impl Raw {
     /// Checks that `bytes` are one JSON value.
     ///
     /// # Errors
-    /// When they are not.
+    /// When they are not one JSON value.
     pub fn parse(bytes: &Bytes) -> Result<Self, NoJson> {
         let mut scanner = Scanner::checked(bytes).map_err(|fault| NoJson(fault.to_string()))?;
         let value = scanner.value().and_then(|range| scanner.end().map(|()| range));
@@ -69,7 +69,7 @@ impl Raw {
         Self(bytes)
     }
 
-    /// Returns the part of `whole` that `value` borrows; a copy if it does not.
+    /// Returns `value` as a part of `whole`; as a copy, if `value` does not borrow from `whole`.
     pub(crate) fn part(whole: &Bytes, value: &RawValue) -> Self {
         let part = value.get().as_bytes();
         let base = whole.as_ptr() as usize;
@@ -145,7 +145,7 @@ impl Raw {
     /// Returns the members with those names, each of which must be unique: readers differ in which duplicate they take.
     ///
     /// # Errors
-    /// The name that occurs twice.
+    /// With the name that occurs twice.
     pub(crate) fn distinct<const N: usize>(&self, names: [&'static str; N]) -> Result<[Option<Self>; N], &'static str> {
         let mut found = [const { None }; N];
         let mut twice = None;
@@ -160,13 +160,13 @@ impl Raw {
         twice.map_or(Ok(found), Err)
     }
 
-    /// Returns the value of a string.
+    /// Returns the text of a JSON string; `None` if the value is not a string.
     #[must_use]
     pub fn string(&self) -> Option<Cow<'_, str>> {
         serde_json::from_slice::<Text<'_>>(&self.0).ok().map(|text| text.0)
     }
 
-    /// Returns the string member with that name.
+    /// Returns the text of the member with that name; `None` if it is missing or not a string.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
         self.member(name)?.string().map(Cow::into_owned)
@@ -314,12 +314,12 @@ fn find<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     found
 }
 
-/// Returns the string member with that name.
+/// Returns the text of the member with that name; `None` if it is missing or not a string.
 pub(crate) fn text<'a>(value: &'a RawValue, name: &str) -> Option<Cow<'a, str>> {
     string(member(value, name)?)
 }
 
-/// Returns the value of a string.
+/// Returns the text of a JSON string; `None` if the value is not a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0)
 }

@@ -55,15 +55,16 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Starts at the beginning of bytes that are passed on unopened: only valid UTF-8 and the ends of values matter.
-    /// The receiver reads the escapes in strings.
+    /// Starts at the beginning of bytes that are passed on unopened: only valid UTF-8 and the ends of values are
+    /// checked. The escapes in strings are left to the receiver.
     pub(super) fn passing(bytes: &'a [u8]) -> Result<Self, Fault> {
         // Without a branch inside, the loop is vectorized.
         let (low, high) = bytes.iter().fold((u8::MAX, 0), |(low, high), byte| (low.min(*byte), high | *byte));
         if high >= 0x80 {
             Self::checked(bytes)?;
         }
-        // Whitespace between values may contain control characters; then strings are checked for them.
+        // Line breaks and tabs between values are control characters, too. If there are any, strings are checked for
+        // them.
         let strings = if low < 0x20 { Strings::Checked } else { Strings::Skipped };
         Ok(Self { strings, ..Self::new(bytes) })
     }

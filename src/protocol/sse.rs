@@ -1,7 +1,7 @@
 //! Framing of server-sent events: bytes cut anywhere come in, whole events go out, with a cap (WHATWG HTML, 9.2.6).
 //!
 //! Why not the `eventsource-stream` crate: it panics on a byte order mark, takes quadratic time for a large event in
-//! many chunks, and has no cap. It is the oracle of this parser's property tests.
+//! many chunks, and has no cap. This parser's property tests compare it with that crate.
 
 use bytes::Bytes;
 
@@ -29,16 +29,16 @@ pub(crate) struct Events {
     buffer: Gather,
     cap: usize,
     started: bool,
-    /// Whether the last line ended with `\r`: a `\n` right after it belongs to it.
+    /// Whether the last line ended with `\r`: a `\n` right after it belongs to the same line ending.
     after_cr: bool,
-    /// The bytes of the event being read.
+    /// The number of bytes of the event being read.
     size: usize,
     data: Data,
     pending: Event,
     seen: bool,
 }
 
-/// The data lines of one event; most events have one, which stays a slice of the input.
+/// The data lines of one event; most events have one line, which stays a slice of the input.
 #[derive(Debug)]
 enum Data {
     None,
@@ -65,13 +65,13 @@ impl Events {
         self.buffer.push(bytes);
     }
 
-    /// The bytes that belong to no complete event yet.
+    /// The number of bytes that belong to no complete event yet.
     pub(crate) fn open(&self) -> usize {
         self.size + self.buffer.len()
     }
 
-    /// Returns the next event, if it is complete. An event without data is reported if it has an id or a retry: the
-    /// first event of a resumable stream is one.
+    /// Returns the next event, if it is complete. An event without data is returned if it has an id or a retry time: a
+    /// resumable stream begins with such an event.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, TooLarge> {
         if !self.start() {
             return Ok(None);

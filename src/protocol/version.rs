@@ -23,7 +23,7 @@ pub enum ProtocolVersion {
     V2026_07_28,
 }
 
-/// How two peers learn about each other; the names are those of the specification.
+/// How two peers learn each other's revision and capabilities; the names are those of the specification.
 ///
 /// ```
 /// use mcp_host::protocol::{Era, ProtocolVersion};

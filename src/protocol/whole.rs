@@ -1,12 +1,12 @@
 //! A buffer that is filled piece by piece.
 //!
-//! A large one has its own mapping: the system provides memory page by page as it is filled, and takes all of it back
-//! at once. On the heap, among many short-lived buffers, much of it would stay with the process.
+//! A large buffer has its own memory mapping: the system provides memory page by page as it is filled, and takes all of
+//! it back at once. On the heap, among many short-lived buffers, much of it would stay with the process.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// The size from which a buffer is mapped. A mapping costs a fault per page, so common sizes stay on the heap.
+/// The size from which a buffer is mapped. A mapping costs a page fault per page, so common sizes stay on the heap.
 const LARGE: usize = 2 * 1024 * 1024;
 
 /// A growing buffer.

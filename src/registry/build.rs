@@ -15,7 +15,8 @@ use crate::name::ServerName;
 /// Why a definition that came through us is not shown.
 const CIRCLE: &str = "it comes from this host";
 
-/// Bytes of definitions on one page. Many clients never ask for a second page, so nearly every list should have only one.
+/// How many bytes of definitions one page holds. Many clients never ask for a second page, so nearly every list should
+/// have only one.
 const PAGE: usize = 4 << 20;
 
 impl Catalog {

@@ -1,6 +1,6 @@
-//! All offers combined: the lists that clients see, and where a name or URI leads.
+//! All offers combined: the lists that clients see, and which server each name or URI leads to.
 //!
-//! Built in `build.rs`, never changed afterwards.
+//! A catalog is built in `build.rs` and never changed afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Catalog {
     naming: Naming,
 }
 
-/// The catalog's data about one server.
+/// What the catalog knows about one server.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     server: usize,
@@ -46,16 +46,16 @@ pub(super) struct Server {
     problems: Vec<String>,
 }
 
-/// Where a name or URI leads.
+/// The server that a name or URI leads to, and what the server calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The index of the server, from its [`Contribution`].
+    /// The index that the server has in its [`Contribution`].
     pub(crate) server: usize,
     /// Its alias.
     pub(crate) alias: ServerName,
-    /// The server's own name for it.
+    /// The server's own name or URI for it.
     pub(crate) name: Arc<str>,
-    /// How to show the URIs in its answer.
+    /// How to show the URIs in the server's answer.
     pub(crate) uris: UriMode,
 }
 
@@ -198,14 +198,14 @@ impl Catalog {
         heads.take_while(|head| head.len() <= ALIAS).find_map(|head| self.by_alias(head)).map(|server| &server.alias)
     }
 
-    /// Resolves the name of a tool: an exposed name; a raw name, if only one server has it; or else the only server
-    /// that is never prefixed, which may have unlisted tools.
+    /// Resolves the name of a tool: it is an exposed name; or a raw name that only one server has; or else it goes to
+    /// the only server whose names are never prefixed, which may have unlisted tools.
     #[must_use]
     pub(crate) fn tool(&self, name: &str) -> Resolution {
         self.named(Kind::Tools, name)
     }
 
-    /// Resolves the name of a prompt, as with tools.
+    /// Resolves the name of a prompt in the same way.
     #[must_use]
     pub(crate) fn prompt(&self, name: &str) -> Resolution {
         self.named(Kind::Prompts, name)
@@ -272,7 +272,7 @@ impl Catalog {
         self.tools().iter().filter(links_to).map(|entry| entry.server).collect()
     }
 
-    /// Resolves a URI template (of a completion request).
+    /// Resolves a URI template from a completion request.
     #[must_use]
     pub(crate) fn template(&self, template: &str) -> Resolution {
         match self.list(Kind::ResourceTemplates).exposed(template) {

@@ -26,7 +26,8 @@ pub(super) struct Circles<'a> {
 struct Shown<'a> {
     from: &'a Contribution,
     mode: UriMode,
-    /// Built when a name first leads here, which is rare.
+    /// The server's definitions by the names under which we show them; built when a name first leads here, which is
+    /// rare.
     names: OnceCell<HashMap<String, &'a Definition>>,
 }
 

@@ -15,7 +15,7 @@ const SUBSCHEMAS: usize = 2000;
 /// The most bytes for one compiled pattern.
 const PATTERN: usize = 1 << 20;
 
-/// A schema of a tool that cannot be used to validate anything. Its tool is offered all the same.
+/// A schema of a tool that cannot be used to validate anything. Its tool is still offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// The name of the tool at its server.
@@ -28,13 +28,13 @@ pub(crate) struct Fault {
 /// Why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// JSON Schema forbids the value at this place, a JSON Pointer.
+    /// JSON Schema forbids a value in the schema. Holds the place of that value, a JSON Pointer.
     Wrong(String),
     /// A reference leads out of the schema, or nowhere.
     Reference,
     /// A pattern is not a regular expression, or not one that matches in linear time.
     Pattern,
-    /// Compiling it could be much work.
+    /// The schema is so large that compiling it could be much work.
     Large,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Finds the schemas of a tool that cannot be used. Patterns compile to automata that match in linear time, and a schema
+/// Finds a tool's schemas that cannot be used. Patterns compile to automata that match in linear time, and a schema
 /// that could be much work is not compiled. May take milliseconds: not for a task that others wait on.
 pub(super) fn faults<'a>(tool: &'a Arc<str>, definition: &'a Raw) -> impl Iterator<Item = Fault> + use<'a> {
     ["inputSchema", "outputSchema"].into_iter().filter_map(|member| {

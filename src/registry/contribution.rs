@@ -15,6 +15,6 @@ pub(crate) struct Contribution {
     pub(crate) alias: ServerName,
     /// How its names are formed.
     pub(crate) settings: Arc<ServerNaming>,
-    /// Its lists; empty while it is not connected.
+    /// Its lists; empty while none are known.
     pub(crate) offer: Arc<Offer>,
 }

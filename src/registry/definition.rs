@@ -31,7 +31,7 @@ pub(super) struct Checked {
     pub(super) headers: Vec<ParamHeader>,
 }
 
-/// The name of a definition that is left out, if it could be read, and why.
+/// The name of a definition that is left out, if it could be read, and why it is left out.
 pub(super) type Dropped = (Option<String>, Cow<'static, str>);
 
 /// The type of a member, recognized by its first byte.
@@ -220,7 +220,8 @@ fn uri(uri: &str) -> Result<(), Cow<'static, str>> {
     Ok(())
 }
 
-/// Repairs the inside of a member of the right type: returns a new value, or `None` to remove it, and why.
+/// Repairs the inside of a member that has the right type. Returns the new value (the inner `None` removes the member)
+/// and why; `None` if the member is valid.
 fn inner(kind: Kind, member: &str, value: &RawValue) -> Option<(Option<Vec<u8>>, &'static str)> {
     match member {
         "annotations" => {
@@ -275,7 +276,7 @@ fn links(json: &Raw) -> Vec<(Range<u32>, String)> {
     found.into_iter().filter_map(link).collect()
 }
 
-/// Returns the position of a value that borrows from `json`.
+/// Returns the position of a value in `json`; `None` if it does not borrow from there.
 fn spot(json: &Raw, value: Option<&RawValue>) -> Option<Range<u32>> {
     let value = value?.get();
     let start = (value.as_ptr() as usize).checked_sub(json.as_bytes().as_ptr() as usize)?;

@@ -8,7 +8,7 @@ use crate::glob::is_match;
 /// How the tools of one server are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerNaming {
-    /// When names carry the alias.
+    /// When tool names carry the server's alias as their prefix.
     pub prefix: Prefix,
     /// Globs (`*`, `?`) over raw tool names: a tool that matches none is hidden.
     pub include: Vec<String>,

@@ -1,13 +1,13 @@
 //! Checks whether arguments made for one definition of a tool can fit another: finds what its schema surely refuses.
 //!
-//! **Invariant:** nothing that the schema may allow is refused. Only the arguments themselves are checked, not their
-//! contents: the server decides.
+//! **Invariant:** nothing that the schema may allow is refused. Only the arguments themselves are checked, not what is
+//! inside them: that is for the server to decide.
 
 use serde_json::{Map, Value};
 
 use crate::protocol::Raw;
 
-/// Returns why a tool with this definition cannot take these arguments; `None` if it may.
+/// Returns why a tool with this definition cannot take these arguments; `None` if it may take them.
 #[must_use]
 pub(crate) fn misfit(definition: &Raw, arguments: Option<&Raw>) -> Option<String> {
     let schema: Value = definition.member("inputSchema")?.read().ok()?;

@@ -15,10 +15,10 @@ use crate::protocol::{Edits, Raw, object};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// The effect of annotations for a server.
+/// What annotations do at a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ParamHeaders {
-    /// None: stdio, and every revision with a handshake.
+    /// Nothing: over stdio, and in every revision with a handshake.
     #[default]
     Ignore,
     /// Headers are sent, and a tool with a bad annotation is left out.
@@ -28,7 +28,7 @@ pub(crate) enum ParamHeaders {
 /// An argument to repeat in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParamHeader {
-    /// The argument's position: property names from the root, each shared by all arguments below it.
+    /// The argument's position: the property names from the root, each stored once for all arguments below it.
     pub(crate) path: Box<[Arc<str>]>,
     /// The last part of the header's name.
     pub(crate) header: String,
@@ -42,7 +42,7 @@ pub(super) fn is_in(definition: &Raw) -> bool {
 /// Returns the definition to show, and the headers that its annotations ask for.
 ///
 /// # Errors
-/// With the reason why an annotation is bad, if that matters.
+/// With the reason why an annotation is bad, if headers are sent to the server.
 pub(super) fn take(
     definition: &Raw,
     rule: ParamHeaders,
@@ -82,8 +82,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Walks a schema. `path` has the properties that lead to it, and is `None` if other keywords do. The depth of a
-    /// definition is bounded.
+    /// Walks a schema. `path` has the properties that lead to it; `None` if another keyword leads to it. Recursion is
+    /// safe, because the depth of a definition is bounded.
     fn schema(&mut self, schema: &'a RawValue, mut path: Option<&mut Vec<Arc<str>>>) {
         let members = object(schema).unwrap_or_default();
         // One object may repeat the annotation thousands of times.
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
                 ANNOTATION => self.note(is_scalar, value, path.as_deref()),
                 "properties" => self.map(value, path.as_deref_mut()),
                 "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => self.map(value, None),
-                // Values, not schemas.
+                // These hold values, not schemas.
                 "enum" | "const" | "default" | "examples" | "required" => {}
                 _ if value.get().starts_with('{') => self.schema(value, None),
                 _ => array(value).unwrap_or_default().into_iter().for_each(|schema| self.schema(schema, None)),

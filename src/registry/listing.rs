@@ -1,4 +1,4 @@
-//! One merged list: its entries, its pages as prepared bytes, and the tables for resolving names.
+//! One merged list of all servers: its entries, its pages as prepared bytes, and the tables for resolving names.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -64,12 +64,12 @@ impl Entry {
     }
 }
 
-/// The owner of a raw name.
+/// The entries that have a raw name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// The entry at this index.
     One(u32),
-    /// Several servers.
+    /// Entries of several servers.
     Many,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Listing {
     pub(super) hash: u128,
     exposed: HashMap<Arc<str>, u32>,
     raw: HashMap<Arc<str>, Holder>,
-    /// Bare names that clients know, of servers that do not currently show them.
+    /// Names without a prefix that clients know, from servers that do not show them now.
     pub(super) reserved: HashMap<Arc<str>, ServerName>,
 }
 
@@ -230,7 +230,7 @@ impl Writer {
         });
     }
 
-    /// Lets clients use the raw name of the last entry.
+    /// Lets clients use the last entry's raw name (the server's own name for it) as well.
     pub(super) fn admit_raw(&mut self) {
         let Some(entry) = self.listing.entries.last() else { return };
         if entry.raw == entry.exposed {
@@ -286,14 +286,14 @@ impl Writer {
     }
 }
 
-/// More than the bytes around the definitions of a page.
+/// An upper bound for the bytes of a page apart from its definitions.
 const ENDS: usize = 128;
 
 fn head(kind: Kind) -> Vec<u8> {
     format!("{{\"{kind}\":[").into_bytes()
 }
 
-/// Formats a cursor: the list, its generation, and the page.
+/// Formats a cursor: the kind of list, its generation (the list's hash), and the page.
 fn cursor(kind: Kind, generation: u128, page: usize) -> String {
     format!("{}-{generation:032x}-{page}", kind as usize)
 }

@@ -1,9 +1,9 @@
 //! What servers offer: checked, compact, and merged into the lists that clients see.
 //!
-//! Raw list pages come in (`OfferBuilder`). Out go an `Offer` per lease and, from all offers in config order, one
-//! immutable [`Catalog`]: lists as prepared bytes, and tables that resolve a name or URI to its server. **Invariant:**
-//! snapshots: no I/O, no Tokio, no clock; the same input gives the same bytes. Start reading at `offer.rs`, then
-//! `catalog.rs`.
+//! Raw list pages come in (`OfferBuilder`). Out go an `Offer` per lease (one connection to a server) and, from all
+//! offers in config order, one immutable [`Catalog`]: lists as prepared bytes, and tables that resolve a name or URI to
+//! its server. **Invariant:** snapshots: no I/O, no Tokio, no clock; the same input gives the same bytes. Start reading
+//! at `offer.rs`, then `catalog.rs`.
 
 mod build;
 mod catalog;
@@ -41,7 +41,7 @@ pub(crate) use offer::{Offer, OfferBuilder, PageError};
 pub(crate) use owners::Owners;
 pub(crate) use rewrite::{expose_content, expose_target};
 
-/// The four lists.
+/// The four kinds of lists.
 ///
 /// ```
 /// # fn show(host: &mcp_host::Host) {
@@ -68,7 +68,7 @@ impl Kind {
     /// All four lists.
     pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::ResourceTemplates];
 
-    /// Returns the member of the result that holds the list.
+    /// Returns the name of the member of a result that holds the list.
     #[must_use]
     pub const fn member(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Returns the member of a definition that identifies it.
+    /// Returns the name of the member that identifies a definition.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -108,15 +108,15 @@ impl fmt::Display for Kind {
 /// The limits on one server's lists, and how they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caps {
-    /// Tools of one server; the rest is left out.
+    /// The most tools of one server; the rest is left out.
     pub(crate) tools: usize,
-    /// Bytes of all definitions of one server; the rest is left out.
+    /// The most bytes of all definitions of one server; the rest is left out.
     pub(crate) definitions: usize,
-    /// Bytes of one definition.
+    /// The most bytes of one definition.
     pub(crate) definition: usize,
-    /// Nesting depth of one definition.
+    /// The greatest nesting depth of one definition.
     pub(crate) depth: usize,
-    /// Pages of one list; a longer list counts as failed.
+    /// The most pages of one list; a longer list counts as failed.
     pub(crate) pages: usize,
     /// Whether valid `x-mcp-header` annotations are shown to clients.
     pub(crate) annotations: Annotations,

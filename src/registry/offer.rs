@@ -27,10 +27,10 @@ pub(crate) enum PageError {
     /// The next cursor is not a string.
     #[error("the cursor of the next page of {0} is not a string")]
     BadCursor(Kind),
-    /// The server has sent this cursor before: the list would never end.
+    /// The server has sent this cursor before, so the list would never end.
     #[error("the pages of {0} repeat without end")]
     Repeated(Kind),
-    /// The list does not end.
+    /// The list has too many pages.
     #[error("the list of {kind} has more than {pages} pages")]
     TooManyPages {
         /// The list.
@@ -40,7 +40,8 @@ pub(crate) enum PageError {
     },
 }
 
-/// A server's lists. Equal contents have equal [hashes](Self::hash), so that leases of one server can share one offer.
+/// A server's lists, as one lease got them. Equal contents have equal [hashes](Self::hash), so that leases of one
+/// server can share one offer.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     lists: [Arc<List>; 4],
@@ -76,7 +77,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Reports whether it contains anything for MCP Apps.
+    /// Reports whether the lists contain anything for MCP Apps.
     #[must_use]
     pub(crate) fn shows_ui(&self) -> bool {
         let [tools, _, resources, templates] = &self.lists;
@@ -129,15 +130,15 @@ impl Offer {
         failures.chain(self.lists.iter().flat_map(|list| list.problems.iter().map(String::as_str)))
     }
 
-    /// Returns the arguments of a tool that its server wants in HTTP headers.
+    /// Returns those arguments of a tool that its server wants repeated in HTTP headers.
     #[must_use]
     pub(crate) fn param_headers(&self, tool: &str) -> &[ParamHeader] {
         let mut with = self.list(Kind::Tools).definitions.iter().filter(|tool| tool.headers.is_some());
         with.find(|found| &*found.name == tool).and_then(|found| found.headers.as_deref()).unwrap_or_default()
     }
 
-    /// The schemas of tools that cannot be used to validate anything. Compiles every schema: call it where blocking is fine,
-    /// never before the first list.
+    /// Returns the tool schemas that cannot be used to validate anything. Compiles every schema: call it where blocking
+    /// is fine, never before the first list.
     #[cfg(any(feature = "schemas", test))]
     pub(crate) fn unvalidated(&self) -> Vec<compiled::Fault> {
         let tools = self.list(Kind::Tools).definitions.iter();
@@ -150,7 +151,7 @@ impl Offer {
         definitions.find(|definition| &*definition.name == name).map(|definition| &definition.json)
     }
 
-    /// Returns the definitions of a list as they are shown, except for their names.
+    /// Returns the definitions of a list as they are shown, but with the server's own names.
     pub(crate) fn definitions(&self, kind: Kind) -> impl Iterator<Item = &Raw> {
         self.list(kind).definitions.iter().map(|definition| &definition.json)
     }
@@ -167,13 +168,13 @@ pub(crate) struct OfferBuilder {
     rule: ParamHeaders,
     bytes: usize,
     drafts: [Draft; 4],
-    /// Leaves out definitions that came through this host, where hosts identify themselves.
+    /// Leaves out definitions that came through this host, if the hosts in between identify themselves.
     through: Option<Through>,
 }
 
 #[derive(Debug, Default)]
 struct Draft {
-    /// All definitions so far, concatenated.
+    /// All definitions that were added, concatenated.
     text: Vec<u8>,
     parts: Vec<DraftPart>,
     names: HashSet<Arc<str>>,
@@ -208,7 +209,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Marks its tools as those of a server of 2026-07-28 that supports tasks.
+    /// Marks the page's tools as those of a 2026-07-28 server that supports tasks.
     pub(crate) fn mark_tasks(&mut self) {
         self.marks = true;
     }
@@ -220,9 +221,9 @@ impl Reading {
     }
 }
 
-/// The cost of definitions that one call of [`OfferBuilder::read_on`] takes, in bytes.
+/// After this cost of definitions, in bytes, one call of [`OfferBuilder::read_on`] ends.
 const GO: usize = 32 << 10;
-/// The cost of a definition besides its bytes.
+/// The cost of a definition in addition to its length, in bytes.
 const DEFINITION: usize = 512;
 
 impl OfferBuilder {
@@ -238,7 +239,7 @@ impl OfferBuilder {
         Self { through: Some(Through::new(own, peer)), ..self }
     }
 
-    /// Takes the next page of a list; `result` is the whole result. Returns the cursor of the next page, if there is
+    /// Adds the next page of a list; `result` is the whole result. Returns the cursor of the next page, if there is
     /// one. It may be empty.
     ///
     /// # Errors
@@ -258,7 +259,7 @@ impl OfferBuilder {
         self.opened(kind, result).map_err(|error| self.failed(kind, error))
     }
 
-    /// Takes some definitions of the page, which takes only a moment; returns whether more remain.
+    /// Adds some definitions from the page, in only a moment; returns whether more remain.
     ///
     /// # Errors
     /// As [`OfferBuilder::page`].
@@ -298,7 +299,7 @@ impl OfferBuilder {
         self.drafts[kind as usize].failed.is_some()
     }
 
-    /// Takes a list from an earlier offer instead of what was read here: the last good one after a failure, or one that
+    /// Uses a list from an earlier offer instead of what was read here: the last good one after a failure, or one that
     /// did not change.
     pub(crate) fn keep(&mut self, kind: Kind, offer: &Offer) {
         self.drafts[kind as usize].kept = Some(Arc::clone(offer.list(kind)));
@@ -422,7 +423,7 @@ impl DraftPart {
 impl List {
     fn new(definitions: Vec<Definition>, asked: bool, problems: Vec<String>) -> Self {
         let mut hash = Sha256::new().chain_update([u8::from(asked)]);
-        // Paths share their steps; each is hashed once.
+        // Paths share their property names; each name is hashed once.
         let mut steps: HashMap<*const str, [u8; 32]> = HashMap::new();
         for definition in &definitions {
             hash.update(definition.hash.to_be_bytes());

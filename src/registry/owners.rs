@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Kind;
 use crate::name::ServerName;
 
-/// The owners of names that were shown bare, until the program ends. A new server never gets a name that clients know
-/// as another server's, wherever it stands in the config. The builder of catalogs keeps the owners across all of them.
+/// The owners of names that were shown without a prefix, kept across all catalogs until the program ends. A new server
+/// never gets a name that clients know as another server's, wherever it stands in the config.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners {
     tools: HashMap<Arc<str>, ServerName>,
@@ -18,12 +18,12 @@ pub(crate) struct Owners {
 const REMEMBERED: usize = 1 << 16;
 
 impl Owners {
-    /// Returns the owner of a bare name.
+    /// Returns the server that owns a name without a prefix.
     pub(super) fn of(&self, kind: Kind, name: &str) -> Option<&ServerName> {
         self.table(kind).get(name)
     }
 
-    /// Records the owner of a bare name. The first one stays.
+    /// Records the owner of a name without a prefix. The first owner stays.
     pub(super) fn claim(&mut self, kind: Kind, name: &Arc<str>, owner: &ServerName) {
         let table = if kind == Kind::Prompts { &mut self.prompts } else { &mut self.tools };
         if table.len() < REMEMBERED && !table.contains_key(&**name) {
@@ -31,12 +31,12 @@ impl Owners {
         }
     }
 
-    /// Returns how many names have an owner. The number only grows, so it identifies a state.
+    /// Returns how many names have an owner. The number only grows, so it identifies a state of this table.
     pub(crate) fn count(&self) -> usize {
         self.tools.len() + self.prompts.len()
     }
 
-    /// Returns all owners of a kind.
+    /// Returns all owners of names of this kind.
     pub(super) fn table(&self, kind: Kind) -> &HashMap<Arc<str>, ServerName> {
         if kind == Kind::Prompts { &self.prompts } else { &self.tools }
     }

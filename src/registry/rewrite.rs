@@ -1,6 +1,6 @@
-//! URIs inside the messages of a server: rewritten into those that clients may use.
+//! Exposes URIs in a server's messages: rewrites them into those that clients may use.
 //!
-//! Names and URIs in messages of clients are not handled here; the catalog resolves those.
+//! Names and URIs in clients' messages are not handled here; the catalog resolves those.
 
 use std::sync::LazyLock;
 
@@ -43,7 +43,7 @@ pub(crate) fn expose_target(body: &Raw, alias: &ServerName, mode: UriMode) -> Ra
     body.with_member("uri", Raw::from_value(&*exposed_uri(alias, &uri, mode)).as_bytes())
 }
 
-/// The greatest depth of tool results within content that is rewritten.
+/// How deeply nested tool results are rewritten.
 const NESTED: usize = 4;
 
 /// Reports whether the body may have URIs: a member `"uri"` or `resourceUri`, or a needlessly escaped letter, which

@@ -6,7 +6,7 @@
 
 use crate::protocol::{Raw, meta};
 
-/// Reads and writes the path of hosts in the definitions of one server.
+/// Reads and writes the path of hosts (their ids, nearest first) in one server's definitions.
 #[derive(Clone, Debug)]
 pub(super) struct Through {
     own: Box<str>,
@@ -32,7 +32,7 @@ impl Through {
         Self { own: own.into(), peer: peer.map(Into::into) }
     }
 
-    /// Judges one definition.
+    /// Decides what to do with one definition.
     pub(super) fn pass(&self, definition: &Raw) -> Passed {
         // Few definitions come through a host; the others are not parsed.
         if self.peer.is_none() && memchr::memmem::find(definition.as_bytes(), meta::HOST_PATH.as_bytes()).is_none() {

@@ -12,7 +12,7 @@ use super::name::Names;
 use super::small::read;
 use crate::keep;
 
-/// `STATE/offers`.
+/// The folder `STATE/offers`.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
@@ -25,12 +25,12 @@ impl Folder {
         Self(state.join("offers"))
     }
 
-    /// Returns the maker of names for this folder, if a listing was ever kept here.
+    /// Returns what makes the file names in this folder; `None` if no listing was ever kept here.
     pub(super) fn names(&self) -> Option<Names> {
         Names::read(&self.0)
     }
 
-    /// Returns the names of all listings by their first part, which stands for the server.
+    /// Returns the file names of all listings, grouped by their first part, which stands for the server.
     pub(super) fn listings(&self) -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, _) in self.files() {
@@ -46,7 +46,7 @@ impl Folder {
         read(&self.0.join(name), cap)
     }
 
-    /// Writes listings, each whole or not at all, then makes room. `make` returns names and texts.
+    /// Writes listings, each whole or not at all, then makes room. `make` returns the file names and texts.
     pub(super) fn write(&self, make: impl FnOnce(&Names) -> Vec<(String, Vec<u8>)>) -> io::Result<()> {
         keep::make_folder(&self.0)?;
         for_its_user_alone(&self.0)?;
@@ -78,7 +78,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes the oldest files until the rest fits, and leftovers of killed writers: the lock rules out a live one.
+    /// Removes the oldest files until the rest fits, and what killed writers left behind: the caller holds the lock, so
+    /// no one else is writing.
     fn make_room(&self) {
         let mut files = self.files();
         files.sort_by_key(|(_, file)| file.modified().unwrap_or(SystemTime::UNIX_EPOCH));
@@ -104,7 +105,7 @@ impl Folder {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let listing = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok().filter(|name| name.ends_with(LISTING))?;
-            // Metadata of the entry itself: links are not followed.
+            // This is the metadata of the folder entry itself: links are not followed.
             Some((name, entry.metadata().ok().filter(fs::Metadata::is_file)?))
         };
         entries.filter_map(listing).collect()

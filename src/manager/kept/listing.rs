@@ -1,5 +1,5 @@
 //! One kept listing as text: written like a server's response, and read by the same reader under the same caps. A file
-//! is no authority: whatever was done to it, it is trusted no more than the server itself.
+//! is trusted no more than the server itself, because anyone may have changed it.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,10 +12,11 @@ use crate::upstream::instructions;
 
 const VERSION: u32 = 1;
 
-/// The lists that are kept. Resources are data: they name files, and go with the process that lists them.
+/// The lists that are kept. Resources are not: they name files, and are valid only while the process that lists them
+/// runs.
 const KINDS: [Kind; 3] = [Kind::Tools, Kind::Prompts, Kind::ResourceTemplates];
 
-/// Bytes that a listing may hold beside its definitions.
+/// How many bytes a listing may have in addition to its definitions.
 const BESIDE: usize = 1 << 20;
 
 /// A listing to keep.
@@ -32,7 +33,7 @@ pub(in crate::manager) struct Reader {
     pub(in crate::manager) caps: Caps,
     /// Whether the server is behind a URL.
     pub(in crate::manager) is_remote: bool,
-    /// This host: definitions that came through it are left out.
+    /// The id of this host: definitions that came through this host are left out.
     pub(in crate::manager) host: Option<HostId>,
 }
 
@@ -52,7 +53,7 @@ struct Written<'a> {
     resource_templates: Option<Vec<&'a Raw>>,
 }
 
-/// Reports whether an offer may be kept: a list that failed may be back at the next start.
+/// Reports whether an offer may be kept: none of its lists failed. A list that failed may be back at the next start.
 pub(super) fn is_whole(offer: &Offer) -> bool {
     !KINDS.into_iter().any(|kind| offer.failed(kind))
 }
@@ -78,7 +79,7 @@ pub(super) fn cap(reader: &Reader) -> usize {
     reader.caps.definitions.saturating_add(BESIDE)
 }
 
-/// Reads a listing and the text of its key. `None` if it is broken, truncated, or of another version.
+/// Reads a kept listing and the text of its key. `None` if the text is broken, truncated, or of another version.
 pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> {
     let result = Raw::parse(&Bytes::from(text)).ok()?;
     let [version, key, revision, said] = result.members(["version", "key", "revision", "instructions"]);
@@ -89,7 +90,7 @@ pub(super) fn read(text: Vec<u8>, reader: &Reader) -> Option<(String, Listing)> 
     let rule = if revision.is_modern() && reader.is_remote { ParamHeaders::Mirror } else { ParamHeaders::Ignore };
     let mut builder = OfferBuilder::new(reader.caps, rule);
     if let Some(own) = &reader.host {
-        // If the server is a host, its definitions already carry its id.
+        // If the server is itself a host, its definitions already carry its id.
         builder = builder.below(own.as_str(), None);
     }
     for kind in KINDS {

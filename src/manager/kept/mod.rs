@@ -5,8 +5,9 @@
 //! the next start, placed in [`super::last`]. They are written behind and read ahead, both off the runtime's thread.
 //!
 //! **Invariant:** a file name stands for an entry with its secrets and its login (`name.rs`), so no account sees the
-//! lists of another. A list knows the login that requested it, and is not kept after that login ends. A file is no
-//! authority (`listing.rs`). A failure to read or write costs a wait and nothing else. Start reading at [`Kept`].
+//! lists of another. Each list carries the login that requested it, and is not kept after that login ends. A file is
+//! trusted no more than its server (`listing.rs`). A failure to read or write costs a wait and nothing else. Start
+//! reading at [`Kept`].
 
 mod folder;
 mod listing;
@@ -36,7 +37,7 @@ use name::Identity;
 pub(super) struct Kept {
     folder: Folder,
     due: Mutex<BTreeMap<DueKey, Due>>,
-    /// Logins that are over: nothing of theirs is written any more.
+    /// Logins that are over: their listings are written no more.
     over: Mutex<BTreeSet<String>>,
     news: Notify,
 }
@@ -52,10 +53,10 @@ struct Due {
     page: Page,
 }
 
-/// What a server knows about its own kept listings.
+/// What is known about one server's kept listings.
 #[derive(Debug, Default)]
 pub(super) struct KeptState {
-    /// The inner `None` means that nothing of it is kept.
+    /// The server's fingerprint, once it was needed. The inner `None` means that none of its lists are kept.
     identity: OnceLock<Option<Identity>>,
     /// Set once reading begins; canceled once it is done.
     read: OnceLock<CancellationToken>,
@@ -81,7 +82,7 @@ impl Kept {
         Self { folder: Folder::new(state), due: Mutex::default(), over: Mutex::default(), news: Notify::new() }
     }
 
-    /// Queues a listing to be written; of several with one key, the last wins.
+    /// Queues a listing to be written, in place of a queued one with the same key.
     fn put(&self, due: Due) {
         lock(&self.due).insert((due.server.id, due.login.clone(), due.page.key.text()), due);
         self.news.notify_one();
@@ -96,7 +97,7 @@ impl Kept {
         let kept = self.clone();
         let written = keep::aside(move || {
             kept.folder.write(|names| {
-                // A logout waits for the lock of the folder, so it removes what is written here.
+                // A logout waits for the folder's lock, so it also removes what is written here.
                 let over = lock(&kept.over);
                 let text = |due: &Due| {
                     let login = due.login.as_deref();
@@ -131,7 +132,7 @@ impl Kept {
 }
 
 impl KeptState {
-    /// Announces that listings are about to be read: lists wait for them.
+    /// Announces that kept listings are about to be read: clients' list requests wait for them.
     fn begin(&self) {
         self.read.get_or_init(CancellationToken::new);
     }
@@ -168,7 +169,7 @@ impl Manager {
         let (signing_in, plain): (Vec<_>, Vec<_>) =
             servers.iter().filter(|server| server.has_kept()).cloned().partition(|server| server.tokens().is_some());
         for server in plain.iter().chain(&signing_in) {
-            // Before any list can ask, so that lists wait for it.
+            // Before any client can list, so that its list request waits.
             server.kept.begin();
         }
         let manager = self.clone();
@@ -255,7 +256,7 @@ impl Manager {
         }
     }
 
-    /// Notes the login that a server now lists to; the lists of another login are forgotten.
+    /// Notes the login that a server now lists to; lists that it gave another login are forgotten.
     pub(super) fn listed_to(&self, server: &Arc<Server>, login: &Option<String>) {
         if let Some(before) = server.last_offers.listed_to(login) {
             let (manager, server) = (self.clone(), server.clone());
@@ -307,7 +308,7 @@ impl ToRead {
 }
 
 impl Server {
-    /// Reports whether anything of this server may be kept.
+    /// Reports whether this server's lists may be kept.
     fn has_kept(&self) -> bool {
         let has_identity = !matches!(self.target, None | Some(Target::Memory(_)));
         has_identity && self.config.manifest == Manifest::On
@@ -318,7 +319,7 @@ impl Server {
         self.tokens()?.login_id_now()
     }
 
-    /// Reports whether the other entry makes its server list the same: reached the same way, with the same secrets and
+    /// Reports whether the other server must list the same: it is reached in the same way, with the same secrets and
     /// roots.
     pub(super) fn lists_as(&self, other: &Self) -> bool {
         let (own, other) = (&self.config, &other.config);
@@ -326,7 +327,8 @@ impl Server {
         is_same_way && own.transport == other.transport && own.roots == other.roots
     }
 
-    /// Returns a fingerprint of the entry and one of its logins. Blocks: it looks at files.
+    /// Returns a fingerprint of the config entry and one of its logins; `None` if its lists are not kept. Blocks,
+    /// because it looks at files.
     fn identity(&self, login: Option<&str>) -> Option<Identity> {
         let own = *self.kept.identity.get_or_init(|| name::identity(&self.config));
         Some(name::signed_in(&own?, login))

@@ -1,5 +1,5 @@
-//! Names of kept listings. Each stands for an entry with its secrets, its folder and its login, so that no account sees
-//! the lists of another. A name does not reveal what it stands for.
+//! File names of kept listings. Each stands for a config entry with its secrets, working directory, and login, so that
+//! no account sees another's lists. A file name does not reveal what it stands for.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,19 @@ use crate::config::{self, Auth, Grant, OAuth, Remote, Roots, SecretSource, Trans
 use crate::hex;
 use crate::keep;
 
-/// Makes names. The key lies in the folder it names files of.
+/// Makes file names with a secret key, which lies in the same folder as the files.
 pub(super) struct Names(hmac::Key);
 
-/// A fingerprint of a server: while it is unchanged, the server lists the same. It never leaves the memory of this
-/// process.
+/// A fingerprint of a server: while it is unchanged, the server lists the same. It is never stored.
 pub(in crate::manager) type Identity = [u8; 32];
 
 const KEY: &str = "key";
 const KEY_BYTES: usize = 32;
-/// Stands in place of a login if there is none.
+/// Takes the login's place in a file name if there is no login.
 const NO_LOGIN: &str = "0";
 
 impl Names {
-    /// Reads the key of a folder, and creates it if there is none. The caller holds the lock of the folder.
+    /// Reads the folder's secret key, and creates one if there is none. The caller holds the folder's lock.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join(KEY);
         if let Some(names) = Self::read(folder) {
@@ -38,24 +37,24 @@ impl Names {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// Reads the key of a folder, if there is one.
+    /// Reads the folder's secret key; `None` if there is no valid one.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         let bytes = super::small::read(&folder.join(KEY), KEY_BYTES).ok()?;
         (bytes.len() == KEY_BYTES).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// Returns the first part of the names of a server's listings.
+    /// Returns the first part of the file names of a server's listings.
     pub(super) fn server(&self, identity: &Identity) -> String {
         self.short(b"server", identity)
     }
 
-    /// Returns the name of one listing of a server for one login.
+    /// Returns the file name of a server's listing for one login and one key.
     pub(super) fn listing(&self, identity: &Identity, login: Option<&str>, key: &ListKey) -> String {
         let (server, key) = (self.server(identity), self.short(b"key", key.text().as_bytes()));
         format!("{server}-{}-{key}.json", login.map_or_else(|| NO_LOGIN.to_owned(), |login| self.login(login)))
     }
 
-    /// Returns the middle part of the names of a login's listings, whatever became of its entry.
+    /// Returns the middle part of the file names of a login's listings, which does not depend on the config entry.
     pub(super) fn login(&self, login: &str) -> String {
         self.short(b"login", login.as_bytes())
     }
@@ -69,9 +68,9 @@ impl Names {
     }
 }
 
-/// Returns the fingerprint of an entry: all of it that decides what the server lists, and the variables it is given.
-/// `None` if that cannot be known: a helper program supplies the headers and with them the account, or a file names the
-/// signed-in user.
+/// Returns the fingerprint of a config entry: everything in it that decides what the server lists, and the environment
+/// variables that the server gets. `None` if the account cannot be known: a helper program supplies the headers, or a
+/// file names the signed-in user.
 pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> {
     let mut parts = Parts(Sha256::new());
     match &server.transport {
@@ -102,7 +101,7 @@ pub(in crate::manager) fn identity(server: &config::Server) -> Option<Identity> 
 }
 
 /// Returns the working directory that decides what a program lists: the entry's own, or this process's if the command
-/// or an argument is a path in it. Any other program lists the same wherever this process runs.
+/// or an argument is a path in it. `None` for any other program, which lists the same wherever this process runs.
 fn cwd(stdio: &config::Stdio) -> Option<PathBuf> {
     let here = std::env::current_dir().unwrap_or_default();
     if let Some(own) = &stdio.cwd {
@@ -115,7 +114,7 @@ fn cwd(stdio: &config::Stdio) -> Option<PathBuf> {
     words.any(is_here).then_some(here)
 }
 
-/// Returns the fingerprint for one login of an entry.
+/// Returns the fingerprint of a config entry with one of its logins.
 pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) -> Identity {
     let mut parts = Parts(Sha256::new());
     parts.0.update(identity);
@@ -123,7 +122,7 @@ pub(in crate::manager) fn signed_in(identity: &Identity, login: Option<&str>) ->
     parts.0.finalize().into()
 }
 
-/// Variables by which programs find their accounts, beside those that the config names.
+/// Environment variables by which programs find their accounts, in addition to those that the config names.
 const ACCOUNT: &[&str] = &[
     "HOME",
     "USER",
