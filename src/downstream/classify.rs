@@ -1,4 +1,5 @@
-//! Determines a message's era, and so whether it goes to a session or is served by itself (`docs/bridging.md` 3.2). Pure.
+//! Determines a message's era, and so whether it goes to a session or is served by itself (`docs/bridging.md` 3.2).
+//! Pure.
 //!
 //! The body decides; over HTTP the headers must agree. A pipe has no headers; otherwise the rules are the same. A
 //! message whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id. `initialize` opens a

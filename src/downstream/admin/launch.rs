@@ -65,7 +65,8 @@ impl Launch {
     /// Works out how to start the daemon of a config.
     ///
     /// # Errors
-    /// In words, when a daemon elsewhere would not behave the same: the config is a project's, or depends on this folder.
+    /// In words, when a daemon elsewhere would not behave the same: the config is a project's, or depends on this
+    /// folder.
     pub fn of(config: &Config) -> Result<Self, String> {
         if config.project {
             return Err("a project's config starts no daemon".to_owned());

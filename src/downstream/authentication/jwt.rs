@@ -134,7 +134,8 @@ pub(super) fn judge(token: &[u8], keys: &KeySet, wanted: &TokenPolicy) -> Result
     validation.set_audience(&wanted.audiences);
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
     (validation.leeway, validation.validate_nbf) = (LEEWAY, true);
-    // Must happen before first use. If another provider was installed first, it stays, and it knows these algorithms too.
+    // Must happen before first use. If another provider was installed first, it stays, and it knows these algorithms
+    // too.
     let _ = RING.install_default();
     let mut judged = Err(Wrong::UnknownKey);
     for key in keys.matching(&header) {

@@ -50,7 +50,8 @@ pub(super) struct Proven {
     until: Option<Until>,
 }
 
-/// When a proof expires, by the monotonic clock and by the wall clock: only the latter advances while the machine sleeps.
+/// When a proof expires, by the monotonic clock and by the wall clock: only the latter advances while the machine
+/// sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Until {
     at: Instant,

@@ -61,7 +61,8 @@ fn check_version(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
     classify::check_legacy(version).map_err(Refusal::judged)
 }
 
-/// Resumes a stream. Only streams of the caller's own session are searched, so another client's id is as unknown as any.
+/// Resumes a stream. Only streams of the caller's own session are searched, so another client's id is as unknown as
+/// any.
 fn resume(
     door: &Arc<Door>,
     in_use: Use,

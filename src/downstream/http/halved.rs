@@ -1,8 +1,8 @@
 //! Clients that shut down their sending side and still read (`docs/hazards.md` H106). hyper takes the end of the input
 //! for the end of the client. So the end is hidden from hyper while a request is served that should survive it.
 //!
-//! The [`HttpWire`] decides: from the head of a request until its answer is written, or until the request turns out to be
-//! one that a disconnect withdraws. Errors are passed on at once.
+//! The [`HttpWire`] decides: from the head of a request until its answer is written, or until the request turns out to
+//! be one that a disconnect withdraws. Errors are passed on at once.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! The page that a browser gets at `/`: one sentence, and how to connect a client. It names no server and holds no token.
+//! The page that a browser gets at `/`: one sentence, and how to connect a client. It names no server and holds no
+//! token.
 
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,

@@ -1,6 +1,6 @@
 //! POST: one message of a client. The handler's own future serves the request, and the form of the response is decided
-//! late: JSON if the answer comes first, a stream of events otherwise. The stream opens at once only if the server may ask
-//! questions and the client can resume a stream.
+//! late: JSON if the answer comes first, a stream of events otherwise. The stream opens at once only if the server may
+//! ask questions and the client can resume a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -253,7 +253,8 @@ async fn serve(
     match (replied, shape) {
         (Some(mut replied), Shape::Single | Shape::Stream) if early.is_none() => match replied.pop() {
             Some(response) => answer::json(outlet.pieces(response.frame())),
-            // The client withdrew the request, so no answer is due. A stream may end without one; JSON may not be empty.
+            // The client withdrew the request, so no answer is due. A stream may end without one; JSON may not be
+            // empty.
             None => answer::events(Body::Empty),
         },
         (Some(replied), Shape::Array) if early.is_none() && !replied.is_empty() => {

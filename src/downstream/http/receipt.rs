@@ -77,7 +77,8 @@ struct OpenBody {
     given_up: Notify,
 }
 
-/// The bytes of a body so far: a small one on the heap, where it doubles, a large one in a mapping of its maximum length.
+/// The bytes of a body so far: a small one on the heap, where it doubles, a large one in a mapping of its maximum
+/// length.
 #[derive(Debug, Default)]
 struct Kept {
     small: Vec<u8>,
@@ -119,13 +120,15 @@ impl Bodies {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that bodies may hold now. The more clients hold in connections and queues, the less is received.
+    /// Returns the bytes that bodies may hold now. The more clients hold in connections and queues, the less is
+    /// received.
     fn room(&self) -> usize {
         let others = self.queues.used().saturating_add(self.connections() * CONNECTION);
         self.cap.saturating_sub(others).max(self.cap / LEAST)
     }
 
-    /// Returns the most connections of the last [`BACK`]: the memory of closed ones is not back with the system at once.
+    /// Returns the most connections of the last [`BACK`]: the memory of closed ones is not back with the system at
+    /// once.
     fn connections(&self) -> usize {
         let now = (self.wires.count(), Instant::now());
         let mut most = lock(&self.most);

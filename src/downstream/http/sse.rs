@@ -224,7 +224,8 @@ impl SseEntry {
             return Err(Refusal::judged(classify::no_batches()));
         }
         let messages = classify::batch(items, version).map_err(Refusal::judged)?;
-        // The stream has no place for the error of a malformed message: the whole batch is refused before any of it runs.
+        // The stream has no place for the error of a malformed message: the whole batch is refused before any of it
+        // runs.
         let messages = messages.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (message, size) in messages.into_iter().zip(items.iter().map(Bytes::len)) {
             self.put(size, message, room)?;

@@ -18,7 +18,8 @@ use super::replay::{Item, Reader};
 use super::session::Use;
 use crate::downstream::authentication::Proven;
 
-/// How long an answer may take before the response becomes a stream, which shows the client that its connection is alive.
+/// How long an answer may take before the response becomes a stream, which shows the client that its connection is
+/// alive.
 pub(super) const DECIDE: Duration = Duration::from_millis(1500);
 /// How often a comment shows that the connection is alive, and detects when it is not (`docs/hazards.md` H62).
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);

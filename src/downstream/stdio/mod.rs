@@ -94,7 +94,8 @@ where
     open(router, eras, Origin::default(), input, output, stop).await
 }
 
-/// Serves, like [`serve`], a client that another host served before: it has been asked questions with ids up to `asked`.
+/// Serves, like [`serve`], a client that another host served before: it has been asked questions with ids up to
+/// `asked`.
 ///
 /// # Errors
 /// As [`serve`].
