@@ -1,9 +1,9 @@
 //! Determines a message's era, legacy (with a handshake) or modern (since 2026-07-28, without a session), and so
 //! whether it goes to a session or is served by itself (`docs/bridging.md` 3.2). It does no I/O.
 //!
-//! The message decides; over HTTP the headers must agree with it. A pipe has no headers, but the same rules. A message
-//! whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id. `initialize` opens a session,
-//! even on a pipe that has served modern requests.
+//! The message's content decides; over HTTP the headers must agree with it. A pipe has no headers; otherwise its rules
+//! are the same. A message whose `_meta` claims 2026-07-28 goes to no session, even if it carries a session id.
+//! `initialize` opens a session, even on a pipe that has served modern requests.
 
 use std::sync::LazyLock;
 

@@ -101,7 +101,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the name and version that servers and clients see.
+    /// Sets the name and version under which servers and clients see this host.
     pub fn client_info(mut self, name: &str, version: &str) -> Self {
         self.info = Some(Raw::from_value(&serde_json::json!({ "name": name, "version": version })));
         self
@@ -148,7 +148,7 @@ impl HostBuilder {
     /// does nothing else yet start sooner.
     ///
     /// # Errors
-    /// When the config is invalid, or a host with this config is above this process.
+    /// When the config is invalid, or one of the processes above this one is a host with this config.
     pub fn enter(mut self) -> Result<Self, Error> {
         let config = self.configured()?;
         let lineage =

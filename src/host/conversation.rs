@@ -20,7 +20,7 @@ use crate::protocol::{Message, Method, Notification, Outcome, Profile, ProtocolV
 use crate::queues::Account;
 use crate::router::{Abilities, Client, Named, Router};
 
-/// The lists that have changed since the program last read them.
+/// Which of the tool, prompt and resource lists have changed since the program last read them.
 ///
 /// ```
 /// # fn hear(host: &mcp_host::Host, lists: mcp_host::ListsChange) {
@@ -48,7 +48,7 @@ pub(super) struct Conversation {
     /// Sends the URIs of updated resources to their watchers.
     pub(super) updates: broadcast::Sender<Arc<str>>,
     pub(super) lists: broadcast::Sender<ListsChange>,
-    /// Cancelled when no more messages come.
+    /// Canceled when no more messages will come.
     pub(super) over: CancellationToken,
     /// The number of watchers of each URI.
     watched: Mutex<BTreeMap<Box<str>, usize>>,
@@ -105,7 +105,7 @@ impl Conversation {
         }
     }
 
-    /// Reports changes of lists from now on.
+    /// From now on, has changes to the tool, prompt and resource lists reported.
     pub(super) fn follow_lists(&self) {
         self.client.follow_lists(self.router.manager());
     }

@@ -219,7 +219,7 @@ impl Host {
         self.0.manager.kill();
     }
 
-    /// Shuts down as [`Host::shutdown`] does, and kills the remaining processes after `patience`.
+    /// Shuts down as [`Host::shutdown`] does, but kills the remaining processes if that takes longer than `patience`.
     pub async fn shutdown_within(&self, patience: Duration) {
         let shutdown = self.shutdown();
         tokio::pin!(shutdown);

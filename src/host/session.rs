@@ -18,7 +18,7 @@ use crate::router::is_part;
 ///
 /// A server with `"sharing": "session"` gets a connection (a process) for each session that calls it. By default
 /// (`"auto"`), sessions share a connection until its server asks a question. Under `"profile"`, sessions with equal
-/// [`ClientHandler::profile`]s share one.
+/// [`ClientHandler::profile`]s share a connection.
 ///
 /// ```no_run
 /// # async fn example(host: &mcp_host::Host) -> Result<(), mcp_host::Error> {
@@ -47,7 +47,7 @@ impl Host {
         self.converse(self.0.own.handler.clone())
     }
 
-    /// Begins a session with its own handler for the questions of servers.
+    /// Begins a session with this handler for the questions of servers.
     #[must_use]
     pub fn session_with(&self, handler: impl ClientHandler) -> Session {
         self.converse(Some(Arc::new(handler)))
@@ -74,7 +74,7 @@ impl Session {
         catalog
     }
 
-    /// Waits until every server has listed, failed, or used up `startupWait`; then returns what they offer.
+    /// Waits until every server has sent its lists, failed, or used up `startupWait`; then returns what they offer.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.
@@ -115,14 +115,14 @@ impl Session {
     /// Watches a resource by its exposed URI. Dropping the [`Updates`] ends the watch.
     ///
     /// # Errors
-    /// As a [`Call`]; also when the server does not offer subscriptions, or the session has too many
+    /// As for a [`Call`]; also when the server does not offer subscriptions, or the session has too many
     /// (`host.limits.subscriptions`).
     ///
     /// # Cancel safety
     /// Dropping the wait leaves no subscription.
     pub async fn subscribe(&self, uri: &str) -> Result<Updates, Error> {
         self.conversation.watch(uri);
-        // From here on updates are received. If the request fails, dropping this ends the watch.
+        // From here on updates are received. If the request fails, dropping `updates` ends the watch.
         let updates = Updates {
             heard: self.conversation.updates.subscribe(),
             conversation: self.conversation.clone(),
@@ -145,7 +145,7 @@ impl Host {
         self.own().catalog()
     }
 
-    /// Waits until every server has listed, failed, or used up `startupWait`; then returns what they offer.
+    /// Waits until every server has sent its lists, failed, or used up `startupWait`; then returns what they offer.
     ///
     /// # Cancel safety
     /// Dropping the wait changes nothing.

@@ -38,9 +38,9 @@ pub struct Introduction {
     v: u8,
     /// The client's config files, in order, as paths without symbolic links.
     files: Vec<PathBuf>,
-    /// Whether the files were found in the working directory.
+    /// Whether the config files were found in the working directory.
     project: bool,
-    /// Its working directory.
+    /// The client's working directory.
     cwd: PathBuf,
     /// The folder that the client was given to choose among the projects in a config file.
     #[serde(default, skip_serializing_if = "Option::is_none")]

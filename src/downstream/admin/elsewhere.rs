@@ -1,5 +1,5 @@
-//! The stand-in for `unix.rs` on systems without local sockets: there is no daemon, and operations that would need one
-//! fail with `Unsupported`. `Infallible` fields make types that never have a value.
+//! The stand-in for `unix.rs` on systems without local sockets: opening or asking a socket fails with `Unsupported`.
+//! The types with an `Infallible` field never have a value.
 
 use std::convert::Infallible;
 use std::io;

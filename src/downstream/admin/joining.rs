@@ -29,13 +29,13 @@ const MOST_WORDS: usize = 500;
 /// ```
 #[derive(Debug)]
 pub struct Joined {
-    /// The connection.
+    /// The connection to the daemon.
     pub stream: UnixStream,
     /// Identifies this run of the daemon.
     pub boot: String,
     /// Which daemon it is.
     pub at: At,
-    /// Its socket.
+    /// The path of the daemon's socket.
     pub path: PathBuf,
 }
 

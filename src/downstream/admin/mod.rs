@@ -62,9 +62,9 @@ pub enum Error {
     /// Another daemon serves this address, or another address with the same port.
     #[error("another mcp-host{} serves {listen} already", pid.map(|pid| format!(", process {pid},")).unwrap_or_default())]
     Running {
-        /// Its address.
+        /// The other daemon's address.
         listen: String,
-        /// Its process id.
+        /// The other daemon's process id, if known.
         pid: Option<u32>,
     },
     /// The socket or its lock could not be created.
@@ -109,13 +109,13 @@ pub enum AskError {
     /// Several daemons run, and the request names no port.
     #[error("more than one mcp-host is running: {}", listen.join(", "))]
     Several {
-        /// Their addresses.
+        /// The daemons' addresses.
         listen: Vec<String>,
     },
     /// The daemon disconnected, or did not answer in time.
     #[error("{} does not answer", path.display())]
     Silent {
-        /// Its socket.
+        /// The path of the daemon's socket.
         path: PathBuf,
         /// The cause.
         #[source]
@@ -223,7 +223,7 @@ impl StatusSocket {
 /// daemon.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn ask<T: DeserializeOwned>(port: Option<u16>) -> Result<T, AskError> {
     read(&platform::ask(&platform::directories(), port, "status").await?)
 }
@@ -240,7 +240,7 @@ pub async fn ask_joined<T: DeserializeOwned>(joined: &Joined, what: &str) -> Res
 /// Makes a daemon reload its config. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn reload(port: Option<u16>) -> Result<Reloaded, AskError> {
     read(&platform::ask(&platform::directories(), port, "reload").await?)
 }
@@ -322,11 +322,11 @@ impl std::fmt::Debug for SignIn {
     }
 }
 
-/// Asks a daemon something about a login. Without a port, asks the only daemon. `T` is the reply that belongs to the
-/// request ([`SignInReply`]).
+/// Sends a daemon a request about logins. Without a port, asks the only daemon. `T` is the type of the reply to this
+/// request, as [`SignInReply`] lists them.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn sign_in<T: DeserializeOwned>(port: Option<u16>, request: &SignIn) -> Result<Result<T, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &replies::line(request)).await?;
     replies::read(&answer).map_err(AskError::Strange)
@@ -338,7 +338,7 @@ const UNKNOWN: &str = "unknown request; expected status, reload, forget SERVER, 
 /// Makes a daemon forget which kinds of questions a server has asked its clients. Without a port, asks the only daemon.
 ///
 /// # Errors
-/// When no daemon runs, several run and none is named, or it does not answer.
+/// When no daemon runs, several run and no port is given, or the daemon does not answer.
 pub async fn forget(port: Option<u16>, server: &str) -> Result<Result<AsksForgotten, Refused>, AskError> {
     let answer = platform::ask(&platform::directories(), port, &format!("forget {server}")).await?;
     replies::read(&answer).map_err(AskError::Strange)

@@ -27,22 +27,22 @@ use crate::router::{ClientStatus, Gauges, Usage};
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct DaemonStatus {
-    /// Its process id.
+    /// The daemon's process id.
     pub pid: u32,
-    /// Its address; `None` if it has no port.
+    /// The address that the daemon serves; `None` if it has no port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
     /// Milliseconds since the daemon opened its socket.
     pub uptime_ms: u64,
-    /// Its version.
+    /// The daemon's version.
     pub version: String,
-    /// The state of its config.
+    /// The state of the daemon's config.
     pub config: ConfigStatus,
     /// All servers, in config order.
     pub servers: Vec<ServerStatus>,
-    /// Its connected clients.
+    /// The daemon's connected clients.
     pub clients: Vec<ClientStatus>,
-    /// Its current gauges.
+    /// The daemon's current gauges, such as connections and requests.
     pub gauges: Gauges,
     /// How much of each limit is in use.
     pub limits: Vec<LimitUsage>,

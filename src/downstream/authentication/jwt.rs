@@ -67,7 +67,7 @@ struct Claims {
     azp: Option<String>,
     scope: Option<Scopes>,
     scp: Option<Scopes>,
-    /// A key that the sender would have to prove that it has.
+    /// A key that the token's sender would have to prove to hold.
     cnf: Option<Value>,
 }
 

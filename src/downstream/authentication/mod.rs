@@ -161,7 +161,8 @@ impl Proven {
         self.until.is_some_and(Until::is_over)
     }
 
-    /// Waits until the proof expires; forever if it does not. Streams with news for the client end at that time.
+    /// Waits until the proof expires; forever if it does not. Streams that would bring the client anything new end at
+    /// that time.
     ///
     /// # Cancel safety
     /// A dropped wait loses nothing.

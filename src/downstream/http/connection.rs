@@ -195,7 +195,7 @@ async fn run<C: Future>(door: &Door, connection: C, end: fn(Pin<&mut C>), used: 
         _ = connection.as_mut() => return,
         () = opened.wire.ended() => return,
         () = door.stopping.cancelled() => {}
-        // No complete request has arrived in time.
+        // No request head has arrived in time.
         () = idle => return,
     }
     if is_used() {

@@ -118,7 +118,7 @@ where
 /// What is known about a client before its first message.
 #[derive(Default)]
 struct Origin {
-    /// Its state as a guest, if it connected through the daemon's socket.
+    /// The client's state as a guest, if it connected through the daemon's socket.
     guest: Option<Guest>,
     /// The highest request id that another host used for a question (a request to the client).
     asked: u64,
